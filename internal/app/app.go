@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := p.level.UnmarshalText([]byte(o.Config.LogLevel)); err != nil {
 		return usage("--log-level: %w", err)
 	}
-	if err := o.Config.check(o.Cluster != nil); err != nil {
+	if err := o.Config.check(o.Cluster != nil, o.Environ); err != nil {
 		return err
 	}
 	if o.Cluster != nil {
@@ -127,6 +127,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	p.log = slog.New(slog.NewTextHandler(o.Stderr, &slog.HandlerOptions{Level: p.level}))
 	bridgeLogs(p.log)
 	if p.Config.DataDir, err = filepath.Abs(o.Config.DataDir); err != nil {
+		return err
+	}
+	if err := p.checkPrograms(ctx); err != nil {
 		return err
 	}
 	if o.Cluster == nil {

@@ -28,6 +28,10 @@ type Config struct {
 	Engines     []string `flag:"engine-named" env:"TERRIER_ENGINES" help:"NAME=/PATH of an engine that stacks may select with the annotation terrier.dev/engine (repeatable)"`
 	Runner      string   `flag:"runner" env:"TERRIER_RUNNER" help:"path of terrier-runner; by default beside this program"`
 	Mirror      string   `flag:"provider-mirror" env:"TERRIER_PROVIDER_MIRROR" help:"directory with providers for runs, instead of their registries; by default the directory mirror beside this program, if it exists"`
+	Registries  bool     `flag:"provider-registries" env:"TERRIER_PROVIDER_REGISTRIES" default:"true" help:"take providers and versions that the mirror lacks from their registries; with false all providers come from the mirror"`
+	RunEnv      []string `flag:"run-env" env:"TERRIER_RUN_ENV" help:"NAME=VALUE of an environment variable for all runs, such as HTTPS_PROXY; NAME alone takes the value from the environment of this program (repeatable)"`
+	StackEnv    []string `flag:"allow-stack-env" env:"TERRIER_ALLOW_STACK_ENV" help:"name of a proxy variable that stacks may set for their runs, such as NO_PROXY (repeatable)"`
+	RunCA       string   `flag:"run-ca-file" env:"TERRIER_RUN_CA_FILE" help:"PEM file with certificate authorities that runs trust besides those of the system"`
 	Writable    []string `flag:"run-writable" env:"TERRIER_RUN_WRITABLE" help:"host directory that every run may write, at the same path (repeatable)"`
 	Network     string   `flag:"run-network" env:"TERRIER_RUN_NETWORK" default:"host" help:"network of runs: host, or none"`
 	HostNetwork bool     `flag:"allow-host-network" env:"TERRIER_ALLOW_HOST_NETWORK" help:"allow stacks to request the network of the host if --run-network is none"`

@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 func usage(format string, args ...any) error {
@@ -19,12 +20,20 @@ func usage(format string, args ...any) error {
 // check reports invalid settings, so that a
 // mistake is reported before anything starts. In a cluster the HTTP API may listen
 // beyond loopback.
-func (c Config) check(inCluster bool) error {
+func (c Config) check(inCluster bool, environ func(string) string) error {
 	if _, err := outbound.ParseAllow(c.AllowHosts...); err != nil {
 		return usage("--allow-host: %w", err)
 	}
 	if _, err := namedEngines(c.Engines); err != nil {
 		return err
+	}
+	if _, err := c.runEnv(environ); err != nil {
+		return err
+	}
+	for _, name := range c.StackEnv {
+		if err := workdir.CheckPlatformEnvironment(name); err != nil || !workdir.IsProxy(name) {
+			return usage("--allow-stack-env: %q is not the name of a proxy variable, such as HTTPS_PROXY or NO_PROXY", name)
+		}
 	}
 	if c.Network != "host" && c.Network != "none" {
 		return usage("--run-network: %q is neither host nor none", c.Network)
@@ -68,6 +77,28 @@ func checkHTTPAddress(address string, beyond bool) error {
 		return usage("--http-address %q is not a loopback address, and terrier up listens only on this machine", address)
 	}
 	return nil
+}
+
+// runEnv reads entries of NAME=VALUE. One without a value takes it from the
+// environment of this program.
+func (c Config) runEnv(environ func(string) string) (map[string]string, error) {
+	env := map[string]string{}
+	for _, entry := range c.RunEnv {
+		name, value, ok := strings.Cut(entry, "=")
+		if err := workdir.CheckPlatformEnvironment(name); err != nil {
+			return nil, usage("--run-env: %w", err)
+		}
+		if !ok {
+			if value = environ(name); value == "" {
+				return nil, usage("--run-env %s: the environment of this program has no %[1]s: set it, or write --run-env %[1]s=VALUE", name)
+			}
+		}
+		if strings.ContainsRune(value, 0) {
+			return nil, usage("--run-env %s: the value holds a NUL byte", name)
+		}
+		env[name] = value
+	}
+	return env, nil
 }
 
 // namedEngines reads entries of NAME=/PATH.

@@ -91,7 +91,7 @@ func TestFlagsThatAreFine(t *testing.T) {
 		"an issuer":  {false, []string{"--oidc-issuer", "https://sso.example.com", "--oidc-client-id", "terrier"}},
 		"plain http": {false, []string{"--oidc-issuer", "http://127.0.0.1:5556", "--oidc-client-id", "terrier", "--allow-plain-http"}},
 	} {
-		if err := flagged(t, c.args...).check(c.cluster); err != nil {
+		if err := flagged(t, c.args...).check(c.cluster, func(string) string { return "" }); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

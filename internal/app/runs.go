@@ -2,23 +2,18 @@ package app
 
 import (
 	"context"
-	"errors"
 
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/engine"
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
 // openRuns opens the runner, which finds the runs of an earlier process.
 func (p *parts) openRuns() (*runner.Processes, error) {
-	binary := p.Config.Runner
-	if binary == "" {
-		binary = beside("terrier-runner")
-	}
-	if binary == "" {
-		return nil, fault.New(fault.Missing, "RunnerMissing", errors.New("terrier-runner is not beside this program: build both with `make build`, or set --runner"))
+	binary, err := p.supervisor()
+	if err != nil {
+		return nil, err
 	}
 	return runner.New(runner.Config{Dir: p.dir("runner"), Binary: binary, Contents: p.contents(), MinLevel: p.Config.Isolation, Now: p.Now, Log: p.log})
 }
@@ -28,13 +23,12 @@ func (p *parts) openRuns() (*runner.Processes, error) {
 type contents struct {
 	archives func() *source.Cache // there once the controllers are
 	restored records.Archives
-	mirror   func() (string, error)
-	writable []string
+	platform func() (runner.Platform, error)
 	engines  func() (findEngine, error)
 }
 
 func (p *parts) contents() contents {
-	return contents{func() *source.Cache { return p.cache }, p.restored, p.mirror, p.writable(), p.engines}
+	return contents{func() *source.Cache { return p.cache }, p.restored, p.platform, p.engines}
 }
 
 // Archive returns the path of an artifact that the controller fetched, or of one
@@ -46,13 +40,8 @@ func (c contents) Archive(_ context.Context, digest string) (string, error) {
 	return c.restored.Path(digest)
 }
 
-// Directories are the same for every run.
-func (c contents) Directories() (mirror string, writable []string, err error) {
-	if mirror, err = c.mirror(); err != nil {
-		return "", nil, err
-	}
-	return mirror, c.writable, nil
-}
+// Platform implements runner.Contents.
+func (c contents) Platform() (runner.Platform, error) { return c.platform() }
 
 // Engine finds an engine, which may have been replaced since the last run.
 func (c contents) Engine(ctx context.Context, asked string) (engine.Engine, error) {

@@ -113,6 +113,7 @@ func (o Options) settings() (controller.Config, error) {
 	c := controller.Config{
 		CrossNamespace: o.Config.CrossNamespace, TenantLabel: o.Config.TenantLabel,
 		Network: o.Config.Network, HostNetwork: o.Config.HostNetwork, MinLevel: o.Config.Isolation,
+		MirrorOnly: !o.Config.Registries, Settable: o.Config.StackEnv,
 		NoReattach: !o.Config.Reuse, StackMetrics: o.Config.StackMetrics, Patience: controller.Patience,
 		BreakGlass: controller.BreakGlass{Allowed: o.Config.Glass, Lasts: o.Config.GlassLasts},
 		Limits: runner.Limits{

@@ -98,6 +98,9 @@ func (jb *jobs) initKey(p *pass, backend workdir.File, network string) string {
 	if in := p.in.Files.CLI.Install; in != nil {
 		parts = append(parts, in)
 	}
+	if jb.config.MirrorOnly {
+		parts = append(parts, "mirror only")
+	}
 	return stack.Digest(parts)
 }
 

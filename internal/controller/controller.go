@@ -48,6 +48,8 @@ type Config struct {
 	Network         string   // of runs that do not say: none or host
 	HostNetwork     bool     // a stack may ask for the host's network although the default is none
 	MirrorProviders []string // addresses of the providers in the runner's mirror
+	MirrorOnly      bool     // no provider comes from elsewhere
+	Settable        []string // reserved environment variables that stacks may set
 	MinLevel        int
 	BreakGlass      BreakGlass
 	NoReattach      bool // the engine starts providers itself, each time it needs one

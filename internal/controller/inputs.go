@@ -193,7 +193,7 @@ func (jb *jobs) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 // resolver resolves the inputs of a stack.
 func (jb *jobs) resolver(p *pass) input.Resolver {
 	return input.Resolver{
-		Reader: kube.Objects{Client: jb.live}, Key: jb.key, CrossNamespace: jb.config.CrossNamespace, Configuration: p.st.Configuration,
+		Reader: kube.Objects{Client: jb.live}, Key: jb.key, CrossNamespace: jb.config.CrossNamespace, Settable: jb.config.Settable, Configuration: p.st.Configuration,
 		Object: input.Object{
 			Name: p.obj.GetName(), Namespace: p.obj.GetNamespace(), UID: string(p.obj.GetUID()),
 			Labels: ownLabels(p.obj.GetLabels()), Annotations: p.obj.GetAnnotations(),
@@ -226,7 +226,11 @@ func backendDigest(prog stack.Configuration, settings map[string]string) string 
 
 // given are the files of a job that stand for f.
 func (jb *jobs) given(f input.Files) ([]workdir.File, error) {
-	config := f.CLI.File(jb.config.MirrorProviders, runner.MirrorInside)
+	mirror := workdir.Mirror{Dir: runner.MirrorInside, Providers: jb.config.MirrorProviders, Only: jb.config.MirrorOnly}
+	if err := f.CLI.Check(mirror); err != nil {
+		return nil, err
+	}
+	config := f.CLI.File(mirror)
 	config.Path = runner.CLIConfig
 	files := append([]workdir.File{config}, f.Work...)
 	if f.Settings == nil {

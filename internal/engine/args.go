@@ -13,9 +13,10 @@ import (
 
 // InitOptions shape `init`.
 type InitOptions struct {
-	Backend []string // key=value
-	File    string   // of backend settings, the supervisor's own
-	Upgrade bool
+	Backend  []string // key=value
+	File     string   // of backend settings, the supervisor's own
+	Upgrade  bool
+	VarFiles VarFiles // sources of modules may depend on them
 }
 
 // Init prepares a directory. State is never migrated: a prepared directory is
@@ -34,7 +35,11 @@ func Init(o InitOptions) ([]string, error) {
 	if o.File != "" {
 		args = append(args, "-backend-config="+o.File)
 	}
-	return args, nil
+	files, err := o.VarFiles.args()
+	if err != nil {
+		return nil, err
+	}
+	return append(args, files...), nil
 }
 
 // SelectWorkspace switches a prepared directory to a workspace, making it if
@@ -51,8 +56,7 @@ type PlanOptions struct {
 	Out         string
 	Destroy     bool
 	Targets     []string
-	VarFiles    []string // below Tree
-	Tree        string   // how the root of the tree is called from the root module, with a slash at its end
+	VarFiles    VarFiles
 	Parallelism int
 	NoLock      bool
 	LockTimeout time.Duration
@@ -73,20 +77,32 @@ func Plan(o PlanOptions) ([]string, error) {
 		}
 		args = append(args, "-target="+t)
 	}
-	files, err := varFiles(o.Tree, o.VarFiles)
+	files, err := o.VarFiles.args()
 	if err != nil {
 		return nil, err
 	}
 	return shared(append(args, files...), o.Parallelism, o.NoLock, o.LockTimeout)
 }
 
-func varFiles(tree string, files []string) ([]string, error) {
+// VarFiles are files with variables that a command is given. A later one
+// overrules an earlier one, and all of them overrule what the engine loads by
+// itself.
+type VarFiles struct {
+	First string   // the supervisor's own, in the root module; it has to overrule files that the engine loads after it
+	Files []string // of the stack, below Tree
+	Tree  string   // how the root of the tree is called from the root module, with a slash at its end
+}
+
+func (v VarFiles) args() ([]string, error) {
 	var args []string
-	for _, f := range files {
+	if v.First != "" {
+		args = append(args, "-var-file="+v.First)
+	}
+	for _, f := range v.Files {
 		if err := CheckVarFile(f); err != nil {
 			return nil, err
 		}
-		args = append(args, "-var-file="+tree+f)
+		args = append(args, "-var-file="+v.Tree+f)
 	}
 	return args, nil
 }
@@ -96,8 +112,7 @@ func varFiles(tree string, files []string) ([]string, error) {
 // override would seem to have changed. Terraform takes none.
 type ApplyOptions struct {
 	Plan        string
-	VarFiles    []string
-	Tree        string // as for PlanOptions
+	VarFiles    VarFiles
 	Parallelism int
 	NoLock      bool
 	LockTimeout time.Duration
@@ -108,7 +123,7 @@ func Apply(o ApplyOptions) ([]string, error) {
 	if o.Plan == "" {
 		return nil, errors.New("applying: no saved plan")
 	}
-	files, err := varFiles(o.Tree, o.VarFiles)
+	files, err := o.VarFiles.args()
 	if err != nil {
 		return nil, err
 	}

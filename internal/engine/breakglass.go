@@ -27,8 +27,7 @@ type BreakGlassCommand struct {
 
 // BreakGlassOptions are what the platform adds to such a command.
 type BreakGlassOptions struct {
-	VarFiles []string
-	Tree     string
+	VarFiles VarFiles
 	NoLock   bool
 	Backup   string // for a state in a file: where a copy of it goes, for the engine's own choice may not exist
 }
@@ -99,7 +98,7 @@ func BreakGlassArgs(args []string, o BreakGlassOptions) ([]string, error) {
 		out = append(out, "-backup="+o.Backup)
 	}
 	if c.varFiles {
-		files, err := varFiles(o.Tree, o.VarFiles)
+		files, err := o.VarFiles.args()
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestBreakGlassArgs(t *testing.T) {
-	o := BreakGlassOptions{VarFiles: []string{"env/a.tfvars"}, Tree: "../", NoLock: true}
+	o := BreakGlassOptions{VarFiles: VarFiles{Files: []string{"env/a.tfvars"}, Tree: "../"}, NoLock: true}
 	for typed, want := range map[string]string{
 		"state list":                      "state list -no-color",
 		"state list -id=i-1 module.a":     "state list -no-color -id=i-1 -- module.a",

@@ -73,14 +73,14 @@ func (f *Finder) Find(ctx context.Context, explicit string) (Engine, error) {
 			continue
 		}
 		for _, name := range names {
-			if path := filepath.Join(dir, name); executable(path) {
+			if path := filepath.Join(dir, name); Runs(path) {
 				return f.at(ctx, path)
 			}
 		}
 	}
 	return Engine{}, fault.New(fault.Missing, "EngineMissing", errors.New(
-		"no tofu or terraform program found: `make build` makes bin/tofu, or install OpenTofu "+
-			"and set TERRIER_ENGINE to its path"))
+		"no tofu or terraform program found beside this program or on the PATH: `make build` makes bin/tofu, or install OpenTofu "+
+			"and set --engine to its path"))
 }
 
 // Named returns an engine that a stack asks for by name: tofu or terraform,
@@ -94,7 +94,7 @@ func (f *Finder) Named(ctx context.Context, name string) (Engine, error) {
 		return f.at(ctx, path)
 	}
 	for _, dir := range append([]string{f.Beside}, filepath.SplitList(f.Path)...) {
-		if path := filepath.Join(dir, name); slices.Contains(names, name) && filepath.IsAbs(dir) && executable(path) {
+		if path := filepath.Join(dir, name); slices.Contains(names, name) && filepath.IsAbs(dir) && Runs(path) {
 			return f.at(ctx, path)
 		}
 	}
@@ -109,7 +109,7 @@ func (f *Finder) at(ctx context.Context, path string) (Engine, error) {
 		return Engine{}, err
 	}
 	info, err := os.Stat(path)
-	if err != nil || !executable(path) {
+	if err != nil || !Runs(path) {
 		return Engine{}, fault.New(fault.Missing, "EngineMissing",
 			fmt.Errorf("no engine at %s: it is not there or cannot be executed", path))
 	}
@@ -136,7 +136,8 @@ func (f *Finder) at(ctx context.Context, path string) (Engine, error) {
 	return e, nil
 }
 
-func executable(path string) bool {
+// Runs reports whether there is a program at a path.
+func Runs(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }

@@ -165,12 +165,14 @@ func TestArguments(t *testing.T) {
 		build func() ([]string, error)
 		want  string
 	}{
-		"init": {func() ([]string, error) { return Init(InitOptions{Backend: []string{"a=b"}, Upgrade: true}) },
-			"init -input=false -no-color -json -upgrade -backend-config=a=b"},
+		"init": {func() ([]string, error) {
+			return Init(InitOptions{Backend: []string{"a=b"}, Upgrade: true, VarFiles: VarFiles{Files: []string{"x.tfvars"}}})
+		},
+			"init -input=false -no-color -json -upgrade -backend-config=a=b -var-file=x.tfvars"},
 		"workspace": {func() ([]string, error) { return SelectWorkspace("prod") }, "workspace select -no-color -or-create -- prod"},
 		"plan": {func() ([]string, error) {
-			return Plan(PlanOptions{Out: "p", Destroy: true, Targets: []string{"a.b"}, VarFiles: []string{"x.tfvars"}, Parallelism: 3, LockTimeout: 90 * time.Second})
-		}, "plan -input=false -no-color -json -detailed-exitcode -out=p -destroy -target=a.b -var-file=x.tfvars -parallelism=3 -lock-timeout=1m30s"},
+			return Plan(PlanOptions{Out: "p", Destroy: true, Targets: []string{"a.b"}, VarFiles: VarFiles{First: "own.json", Files: []string{"x.tfvars"}, Tree: "../"}, Parallelism: 3, LockTimeout: 90 * time.Second})
+		}, "plan -input=false -no-color -json -detailed-exitcode -out=p -destroy -target=a.b -var-file=own.json -var-file=../x.tfvars -parallelism=3 -lock-timeout=1m30s"},
 		"apply":        {func() ([]string, error) { return Apply(ApplyOptions{Plan: "-p", NoLock: true}) }, "apply -input=false -no-color -json -lock=false -- -p"},
 		"show":         {plain(ShowJSON("p")), "show -no-color -json -- p"},
 		"show as text": {plain(ShowText("p")), "show -no-color -- p"},
@@ -189,8 +191,10 @@ func TestArguments(t *testing.T) {
 		})
 	}
 	for name, build := range map[string]func() ([]string, error){
-		"a bad target":      func() ([]string, error) { return Plan(PlanOptions{Out: "p", Targets: []string{"-x"}}) },
-		"a bad var file":    func() ([]string, error) { return Plan(PlanOptions{Out: "p", VarFiles: []string{"../x"}}) },
+		"a bad target": func() ([]string, error) { return Plan(PlanOptions{Out: "p", Targets: []string{"-x"}}) },
+		"a bad var file": func() ([]string, error) {
+			return Plan(PlanOptions{Out: "p", VarFiles: VarFiles{Files: []string{"../x"}}})
+		},
 		"a bad parallelism": func() ([]string, error) { return Apply(ApplyOptions{Plan: "p", Parallelism: -1}) },
 		"a bad workspace":   func() ([]string, error) { return SelectWorkspace("--help") },
 	} {

@@ -72,3 +72,52 @@ func BackendType(data []byte) (string, error) {
 	}
 	return f.Backend.Type, nil
 }
+
+// Summaries of errors for which the configuration and its variables are to blame
+// alone. Those of staticSummaries are about sources of modules and the like, which
+// init evaluates without a provider.
+var (
+	staticSummaries = []string{
+		"Circular reference", "Dynamic value in static context", "Ephemeral value not allowed", "Invalid attribute in static context",
+		"Invalid default value for module argument", "Invalid module source address", "Invalid registry module source address",
+		"Invalid value for input variable", "Module output not supported in static context", "Provider function in static context",
+		"Required variable not set", "Sensitive value not allowed", "Unable to compute static value", "Unable to use variable in static context",
+		"Undefined local", "Undefined variable",
+	}
+	writtenSummaries = []string{
+		"Argument or block definition required", "Duplicate module call", "Duplicate output definition", "Duplicate variable declaration",
+		"Invalid argument name", "Invalid block definition", "Invalid expression", "Invalid multi-line string", "Missing newline after argument",
+		"Missing required argument", "No value for required variable", "Reference to undeclared input variable", "Reference to undeclared local value",
+		"Reference to undeclared module", "Reference to undeclared resource", "Unclosed configuration block", "Unsupported argument", "Unsupported block type",
+		"Unterminated template string",
+	}
+)
+
+// Permanent reports whether every error is one of the stack's own configuration
+// and variables, so that the same command would fail in the same way again. An
+// error in a module that was downloaded is none: its source may have changed by
+// then. static says that the command was init.
+func Permanent(diags []plan.Diagnostic, static bool) bool {
+	permanent := false
+	for _, d := range diags {
+		if d.Severity != "error" {
+			continue
+		}
+		known := slices.Contains(writtenSummaries, d.Summary) || static && (slices.Contains(staticSummaries, d.Summary) || Unset(d) != "")
+		if !known || d.File == "" || strings.HasPrefix(d.File, ".terraform/") {
+			return false
+		}
+		permanent = true
+	}
+	return permanent
+}
+
+// Unset returns the variable for which the engine would have asked a person, since
+// it has no value; empty if d says something else.
+func Unset(d plan.Diagnostic) string {
+	name, ok := strings.CutPrefix(d.Summary, "Failed to request input from user for variable var.")
+	if !ok {
+		return ""
+	}
+	return name
+}

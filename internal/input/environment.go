@@ -50,7 +50,7 @@ func (s *session) settingsFrom(ctx context.Context, from stack.EnvFrom) ([]workd
 	var all []workdir.Setting
 	for _, key := range slices.Sorted(maps.Keys(v.Data)) {
 		name := from.Prefix + key
-		err := workdir.CheckEnvironment(name)
+		err := workdir.CheckEnvironment(name, s.Settable...)
 		if fault.Of(err) == fault.Invalid {
 			continue
 		}
@@ -70,6 +70,9 @@ func (s *session) settingsFrom(ctx context.Context, from stack.EnvFrom) ([]workd
 // need not have one.
 func (s *session) setting(ctx context.Context, v stack.EnvVar) (out workdir.Setting, ok bool, err error) {
 	out = workdir.Setting{Name: v.Name, Value: v.Value, Refers: true}
+	if err := workdir.CheckEnvironment(v.Name, s.Settable...); err != nil {
+		return out, false, err
+	}
 	ref, kind := v.Secret, Secret
 	if ref == nil {
 		ref, kind = v.Config, ConfigMap

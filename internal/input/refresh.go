@@ -23,7 +23,7 @@ type Fresh struct {
 func (r Resolver) Refresh(ctx context.Context) Fresh {
 	s := r.session()
 	var out Fresh
-	if fresh, err := workdir.Environ(s.freshSettings(ctx)); err == nil {
+	if fresh, err := workdir.Environ(s.freshSettings(ctx), s.Settable...); err == nil {
 		out.Environment = fresh
 	}
 	for _, mapping := range s.Configuration.Files {
@@ -62,7 +62,7 @@ func (s *session) freshSettings(ctx context.Context) []workdir.Setting {
 			continue
 		}
 		for name, value := range data {
-			if workdir.CheckEnvironment(name) == nil {
+			if workdir.CheckEnvironment(name, s.Settable...) == nil {
 				s.mask = append(s.mask, string(value))
 				all = append(all, workdir.Setting{Name: name, Value: string(value), Secret: true})
 			}

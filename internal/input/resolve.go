@@ -27,6 +27,7 @@ type Resolver struct {
 	Reader         Reader
 	Key            secret.Text // keys digests of inputs
 	CrossNamespace bool        // sources may be in another namespace
+	Settable       []string    // reserved environment variables that stacks may set
 	Object         Object
 	Configuration  stack.Configuration
 }
@@ -94,7 +95,7 @@ func (s *session) resolve(ctx context.Context, m Module, out *Inputs) error {
 		return err
 	}
 	settings = append(credentials(out.Resolved.Environment), settings...)
-	if out.Resolved.Environment, err = workdir.Environ(settings); err != nil {
+	if out.Resolved.Environment, err = workdir.Environ(settings, s.Settable...); err != nil {
 		return err
 	}
 	parts := []any{out.Resolved.Vars, workdir.Lasting(settings), out.Files.lasting()}
@@ -187,7 +188,7 @@ func Digest(key secret.Text, what any) string {
 
 // gather reads every source of variables.
 func (s *session) gather(ctx context.Context) (workdir.Inputs, error) {
-	var in workdir.Inputs
+	in := workdir.Inputs{Settable: s.Settable}
 	var err error
 	if in.Values, err = s.values(ctx); err != nil {
 		return in, err

@@ -36,8 +36,8 @@ var situations = map[stack.Reason]Situation{
 	stack.SourceFailed: {"Terrier could not fetch the artifact of the source, or its digest does not match.", "See the message. Terrier retries it."},
 	stack.InputsFailed: {"Terrier cannot read a variable: a Secret, a ConfigMap or one of its keys is missing, or its value does not fit.", "Create or correct the object that the message names. Terrier then continues."},
 	stack.ModuleInvalid: {
-		"Terrier cannot prepare a directory from the module: its path does not exist, or a file in it would override a setting of the platform.",
-		"Correct the module, or path.",
+		"The module cannot be used: its path does not exist, a file in it would override a setting of the platform, or the engine refuses its configuration or its variables.",
+		"Correct the module, its inputs or path. Terrier retries nothing before that.",
 	},
 	stack.EngineMissing: {"No installed engine (tofu or terraform) matches the stack.", "Install one beside the terrier program or on PATH, or start the server with --engine."},
 	stack.StateFailed:   {"Terrier cannot read or write the state.", "See the message. Only the state knows the resources, so Terrier does nothing without it."},

@@ -114,6 +114,10 @@ var rules = []RuleText{
 		"remediation.retries is used up.",
 	},
 	{
+		"a failure that no retry repairs waits for a change", "wait", []stack.Reason{stack.ModuleInvalid},
+		"The engine refused the configuration or its variables. A change of the source, the inputs or the spec starts a plan, and so does terrier replan.",
+	},
+	{
 		"a failure is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
 		"The pause is retryInterval, and grows as retryStrategy says. A change of the failed source or spec ends it.",
 	},

@@ -81,7 +81,7 @@ func BenchmarkCheck(b *testing.B) {
 func bare(b *testing.B, module string) {
 	b.Helper()
 	dir, engine := b.TempDir(), tofu(b)
-	config := workdir.CLIConfig(listed(b), mirror(b))
+	config := workdir.CLIConfig(workdir.Mirror{Dir: mirror(b), Providers: listed(b)})
 	for name, content := range map[string][]byte{"main.tf": []byte(module), "config": config.Content} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			b.Fatal(err)
@@ -128,7 +128,7 @@ func prepared(b *testing.B, binary, module string) *runnertest.Stack {
 	}
 	b.Cleanup(func() { _ = p.Close() })
 	s := runnertest.NewStack(b, p, tofu(b), module)
-	config := workdir.CLIConfig(listed(b), runner.MirrorInside)
+	config := workdir.CLIConfig(workdir.Mirror{Dir: runner.MirrorInside, Providers: listed(b)})
 	config.Path = runner.CLIConfig
 	s.Job.Files = append(s.Job.Files, config)
 	p.Host().UseMirror(mirror(b))

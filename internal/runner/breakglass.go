@@ -25,7 +25,7 @@ const ByHand Phase = "ByHand"
 type breakGlassSteps struct{ *run }
 
 func (r *breakGlassSteps) runCommand(ctx context.Context) error {
-	o := engine.BreakGlassOptions{VarFiles: r.job.Options.VarFiles, Tree: r.work.treeRoot(), NoLock: r.job.Options.NoLock || r.job.Managed}
+	o := engine.BreakGlassOptions{VarFiles: r.directory.varFiles(), NoLock: r.job.Options.NoLock || r.job.Managed}
 	if r.state.locally {
 		o.Backup = r.work.scratch("backup")
 	}

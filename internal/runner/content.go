@@ -45,17 +45,26 @@ type Contents interface {
 	Archive(ctx context.Context, digest string) (path string, err error)
 	// Engine returns the engine that the stack asked for.
 	Engine(ctx context.Context, asked string) (engine.Engine, error)
-	// Directories returns the directory of providers that every run can read,
-	// empty without one, and those that every run may write, at the same path.
-	Directories() (mirror string, writable []string, err error)
+	// Platform returns what all runs have, as the operator decided.
+	Platform() (Platform, error)
+}
+
+// Platform is what all runs of a machine have, as its operator decided. It is no
+// input of a stack: another one is no other plan.
+type Platform struct {
+	Mirror     string            `json:"mirror,omitempty"`     // directory of providers, read-only in the sandbox
+	MirrorOnly bool              `json:"mirrorOnly,omitempty"` // no provider comes from elsewhere
+	Writable   []string          `json:"writable,omitempty"`   // directories that the run may write, at the same path
+	Env        map[string]string `json:"env,omitempty"`        // environment; what a stack sets comes before it
+	Authority  []byte            `json:"authority,omitempty"`  // certificates in PEM that runs trust, and no others
+	Settable   []string          `json:"settable,omitempty"`   // reserved names that stacks may set
 }
 
 // Host is where this machine has what a job names.
 type Host struct {
-	Archive  string   `json:"archive,omitempty"`  // path of the .tar.gz
-	Engine   string   `json:"engine,omitempty"`   // path of the program
-	Mirror   string   `json:"mirror,omitempty"`   // directory of providers, read-only in the sandbox
-	Writable []string `json:"writable,omitempty"` // directories that the run may write, at the same path
+	Archive string `json:"archive,omitempty"` // path of the .tar.gz
+	Engine  string `json:"engine,omitempty"`  // path of the program
+	Platform
 }
 
 // resolve finds what a job names.
@@ -63,7 +72,7 @@ func (c Config) resolve(ctx context.Context, job Job) (h Host, err error) {
 	if c.Contents == nil {
 		return h, nil // only jobs that name nothing; what is missing the supervisor finds out
 	}
-	if h.Mirror, h.Writable, err = c.Contents.Directories(); err != nil {
+	if h.Platform, err = c.Contents.Platform(); err != nil {
 		return h, err
 	}
 	missing := func(what string, err error) error {

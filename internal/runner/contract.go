@@ -266,7 +266,8 @@ type Report struct {
 	Reason      string            `json:"reason,omitempty"` // of that fault
 	Step        string            `json:"step,omitempty"`   // the engine command that decided the outcome: init, workspace, plan, show, apply, output, health
 	Exit        int               `json:"exit,omitempty"`
-	Message     string            `json:"message,omitempty"` // one redacted sentence or diagnostic, cut to 2 KiB
+	Permanent   bool              `json:"permanent,omitempty"` // the engine failed because of the configuration and its variables alone: another run of the same would fail as well
+	Message     string            `json:"message,omitempty"`   // one redacted sentence or diagnostic, cut to 2 KiB
 	Diagnostics []plan.Diagnostic `json:"diagnostics,omitempty"`
 	Changes     stack.Changes     `json:"changes,omitzero"`
 	ChangesHash string            `json:"changesHash,omitempty"` // sha256 of the changes of the plan

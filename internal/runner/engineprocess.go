@@ -262,7 +262,7 @@ func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, e
 	case engine.StalePlan(h.diagnostics):
 		e.outcome = stack.Stale
 	default:
-		e.outcome = stack.Failed
+		e.outcome, e.permanent = stack.Failed, engine.Permanent(h.diagnostics, c.step == "init")
 	}
 	e.explainLimits(exit, h)
 	return res, e
@@ -272,6 +272,9 @@ func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, e
 func (h stepOutput) message(step string, exit sandbox.Exit) string {
 	for _, d := range h.diagnostics {
 		if d.Severity == "error" {
+			if name := engine.Unset(d); name != "" {
+				return fmt.Sprintf("The variable %s has no value. Set it with spec.vars, spec.varsFrom or spec.tfVarsFiles.", name)
+			}
 			if d.Detail == "" {
 				return d.Summary
 			}

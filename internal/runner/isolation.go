@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 // Where things are in a run's sandbox. MirrorInside and CLIConfig are also a
@@ -21,6 +23,7 @@ const (
 	MirrorInside = "/mirror"           // Config.Mirror, read-only
 	CLIConfig    = "terrier.tfrc"      // the generated File that is the CLI configuration, if there is one
 	BackendFile  = "terrier.tfbackend" // the generated File that completes the backend, if there is one
+	trusted      = "terrier.pem"       // the certificates that runs trust, if the operator added some
 	engineInside = "/engine"
 	shownInside  = "/shown"
 	homeInside   = "/work/" + dirHome // of runs that have files there; others have an empty one
@@ -108,11 +111,17 @@ func (r *isolation) engineInside() string {
 const smallPlan = 64 << 10
 
 // environ is the environment of the engine, but for the address of its state:
-// the variables of the job and those of the platform. Nothing is inherited.
+// the variables of the operator, those of the job, and those of the platform, of
+// which later ones win. Nothing is inherited.
 func (r *isolation) environ() []string {
 	env := map[string]string{}
-	for name, value := range r.job.Env {
-		env[name] = value
+	maps.Copy(env, r.host.Env)
+	maps.Copy(env, r.job.Env)
+	if len(r.host.Authority) > 0 {
+		at := r.config.PathInside(path.Join("/work", r.config.Dir, trusted))
+		for _, name := range trustVariables {
+			env[name] = at
+		}
 	}
 	for name, value := range map[string]string{
 		"PATH":               "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -152,8 +161,12 @@ func (r *isolation) environ() []string {
 }
 
 // configure finds the CLI configuration among the job's files and makes it
-// name the mirror where this sandbox shows it.
+// name the mirror where this sandbox shows it. The certificates that the run
+// trusts become one more of them.
 func (r *isolation) configure() {
+	if added := r.host.Authority; len(added) > 0 {
+		r.job.Files = append(r.job.Files, workdir.File{Path: trusted, Mode: 0o600, Content: slices.Concat(systemTrust(), []byte("\n"), added)})
+	}
 	r.cli = "/dev/null"
 	for i, f := range r.job.Files {
 		if f.Path != CLIConfig {

@@ -18,9 +18,11 @@ import (
 // engine.
 type preparation struct {
 	*run
-	key        string // fingerprint of all that the prepared work directory depends on
-	ready      bool   // the work directory was prepared when the run began
-	backendKey string // names the backend that init writes down if it has nothing else to do; empty if it may have
+	key        string   // fingerprint of all that the prepared work directory depends on
+	ready      bool     // the work directory was prepared when the run began
+	backendKey string   // names the backend that init writes down if it has nothing else to do; empty if it may have
+	moved      []string // providers that init took from their registries, since the mirror has none that fits
+	overrules  bool     // the variables of the stack overrule a file of the module that the engine loads by itself
 }
 
 // prepare makes the work directory fit the run: unpacked if it is not the
@@ -58,6 +60,9 @@ func (r *preparation) prepare(context.Context) error {
 	if err := os.MkdirAll(r.work.path(dirWork, dirScratch), 0o700); err != nil {
 		return err
 	}
+	if err := r.overrule(); err != nil {
+		return err
+	}
 	if err := r.skipInit(); err != nil {
 		return err
 	}
@@ -93,7 +98,7 @@ func (r *preparation) init(ctx context.Context) error {
 	// A directory that is ready has its providers: only its backend is configured
 	// again.
 	args, err := engine.Init(engine.InitOptions{
-		Backend: r.backendConfig(), File: r.job.Options.BackendFile, Upgrade: r.job.Options.Upgrade && !r.ready,
+		Backend: r.backendConfig(), File: r.job.Options.BackendFile, Upgrade: r.job.Options.Upgrade && !r.ready, VarFiles: r.varFiles(),
 	})
 	if err != nil {
 		return err
@@ -101,7 +106,7 @@ func (r *preparation) init(ctx context.Context) error {
 	if err := r.enter(Initializing, "init"); err != nil {
 		return err
 	}
-	if _, err := r.engine.execute(ctx, command{step: "init", args: args, events: true}); err != nil {
+	if err := r.install(ctx, command{step: "init", args: args, events: true}); err != nil {
 		return err
 	}
 	provided := r.providers.measure()

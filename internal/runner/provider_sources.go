@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 )
@@ -14,7 +15,7 @@ type ProviderSource string
 // The sources. What an engine downloads passes through its own connections, in
 // its sandbox, and is not seen outside of it; the unpacked packages are.
 const (
-	FromRegistry ProviderSource = "registry" // unpacked into the work directory, and the mirror has no such provider
+	FromRegistry ProviderSource = "registry" // unpacked into the work directory, and the mirror has none that fits
 	FromMirror   ProviderSource = "mirror"   // of the mirror: unpacked from it, or only linked
 	FromBefore   ProviderSource = "cache"    // in the work directory since an earlier run
 )
@@ -59,7 +60,7 @@ func (r *providerProcesses) sourceOf(p provider) ProviderSource {
 		return FromBefore
 	case p.root == nil: // a link of init, which leads into the mirror
 		return FromMirror
-	case mirror == "" || !filepath.IsLocal(p.Address):
+	case mirror == "" || !filepath.IsLocal(p.Address), slices.Contains(r.directory.moved, p.Address):
 		return FromRegistry
 	}
 	if _, err := os.Stat(filepath.Join(mirror, p.Address)); err != nil {

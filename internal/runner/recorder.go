@@ -28,8 +28,9 @@ const (
 // is kept and so is its end; of events the start is kept, and every finished
 // operation.
 type recorder struct {
-	hide   *plan.Redactor
-	rescue func([]byte) error // stores a state that the engine could only print
+	hide    *plan.Redactor
+	rescue  func([]byte) error         // stores a state that the engine could only print
+	routine func(plan.Diagnostic) bool // a warning that is left out
 
 	mu         sync.Mutex
 	log        *os.File
@@ -73,7 +74,7 @@ func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byt
 		return nil, errors.Join(err, log.Close(), events.Close())
 	}
 	return &recorder{
-		hide: hide, rescue: rescue,
+		hide: hide, rescue: rescue, routine: func(plan.Diagnostic) bool { return false },
 		log: log, logLeft: limit - limit/4, logTail: tail{most: int(limit / 4)},
 		events: events, eventsLeft: limit, opsLeft: maxOperations,
 	}, nil
@@ -170,6 +171,9 @@ func (r *recorder) event(line []byte) {
 			return
 		}
 	case plan.Diagnosed:
+		if r.routine(e.Diagnostic) {
+			return
+		}
 		vital = e.Diagnostic.Severity == "error"
 		r.diagnosed(e)
 	case plan.Summary:
@@ -207,6 +211,13 @@ func (r *recorder) diagnosed(e plan.Diagnosed) {
 	if len(r.output.diagnostics) < maxDiagnostics {
 		r.output.diagnostics = append(r.output.diagnostics, r.hidden(d))
 	}
+	r.appendLog(describe(d))
+}
+
+// warn writes a warning of the supervisor to the log.
+func (r *recorder) warn(d plan.Diagnostic) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.appendLog(describe(d))
 }
 

@@ -191,17 +191,21 @@ func (r *preparation) rememberBackend() {
 	}
 }
 
-// needsInit reports whether a plan in a directory that was prepared without init
-// has failed for want of it.
+// needsInit reports whether a plan has failed for want of an init: the directory
+// was prepared without one, or by an earlier run with other variables, on which
+// the sources of modules may depend.
 func (r *preparation) needsInit(res result, err error) bool {
 	e, failed := errors.AsType[ending](err)
-	return failed && e.outcome == stack.Failed && r.reportFile.current().NoInit && engine.InitRequired(res.output.diagnostics)
+	return failed && e.outcome == stack.Failed && r.initialised() && engine.InitRequired(res.output.diagnostics)
 }
 
 // initAndRetry initialises the directory as if nothing had been tried. before is
 // how many diagnostics there were before the attempt.
 func (r *preparation) initAndRetry(ctx context.Context, res result, before int) error {
 	r.recorder.logf("The engine does not take the directory without init; initialising it and planning once more.")
+	if err := r.providers.stop(); err != nil { // those of the modules before
+		return err
+	}
 	if engine.BackendUnknown(res.output.diagnostics) {
 		if err := removeIfThere(filepath.Join(r.layout.dir, r.backendName())); err != nil {
 			return err
@@ -213,11 +217,16 @@ func (r *preparation) initAndRetry(ctx context.Context, res result, before int) 
 	if err != nil {
 		return err
 	}
-	err = tree.RemoveAll(path.Join(r.work.root, ".terraform"))
-	if err := errors.Join(err, tree.Close()); err != nil {
+	// Whatever becomes of this init, the directory is no longer as it was.
+	err = removeIfThere(r.work.path(fileInitRecord))
+	err = errors.Join(err, tree.RemoveAll(path.Join(r.work.root, ".terraform")), tree.Close())
+	if err != nil {
 		return err
 	}
-	r.reportFile.set(func(rep *Report) { rep.NoInit, rep.Diagnostics = false, rep.Diagnostics[:before] })
+	r.ready = false
+	r.reportFile.set(func(rep *Report) {
+		rep.NoInit, rep.InitSkipped, rep.Diagnostics = false, false, rep.Diagnostics[:before]
+	})
 	for _, step := range []func(context.Context) error{r.init, r.workspace, r.providers.start} {
 		if err := step(ctx); err != nil {
 			return err

@@ -53,7 +53,7 @@ func (r *planSteps) plan(ctx context.Context) error {
 	args, err := engine.Plan(engine.PlanOptions{
 		Out:     r.work.scratch(planName),
 		Destroy: o.Destroy || r.job.Kind == stack.DestroyRun || r.job.Kind == stack.PreviewRun,
-		Targets: o.Targets, VarFiles: o.VarFiles, Tree: r.work.treeRoot(), Parallelism: o.Parallelism,
+		Targets: o.Targets, VarFiles: r.directory.varFiles(), Parallelism: o.Parallelism,
 		NoLock: o.NoLock || r.job.Managed, LockTimeout: o.LockTimeout,
 	})
 	if err != nil {
@@ -187,11 +187,12 @@ func (r *planSteps) placePlan(context.Context) error {
 // apply carries out the saved plan.
 func (r *planSteps) apply(ctx context.Context) error {
 	o := r.job.Options
+	files := r.directory.varFiles()
 	if r.job.Engine.Name != "tofu" {
-		o.VarFiles = nil
+		files = engine.VarFiles{}
 	}
 	args, err := engine.Apply(engine.ApplyOptions{
-		Plan: r.work.scratch(planName), VarFiles: o.VarFiles, Tree: r.work.treeRoot(), Parallelism: o.Parallelism, NoLock: o.NoLock || r.state.locally, LockTimeout: o.LockTimeout,
+		Plan: r.work.scratch(planName), VarFiles: files, Parallelism: o.Parallelism, NoLock: o.NoLock || r.state.locally, LockTimeout: o.LockTimeout,
 	})
 	if err != nil {
 		return err

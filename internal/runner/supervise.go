@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -130,7 +131,7 @@ func (r *run) runToEnd(ctx context.Context) (Report, error) {
 	werr := r.reportFile.update(func(rep *Report) {
 		rep.Phase, rep.Since, rep.Finished = Done, r.now(), r.now()
 		rep.Outcome, rep.Step, rep.Exit = end.outcome, end.step, end.exit
-		rep.Fault, rep.Reason = end.fault, end.reason
+		rep.Fault, rep.Reason, rep.Permanent = end.fault, end.reason, end.permanent
 		rep.Message = cut(r.hide.String(end.message), maxText)
 	})
 	r.reportFile.reserve.free()
@@ -184,11 +185,11 @@ func (r *run) begin() error {
 		return err
 	}
 	for name := range r.job.Env {
-		if err := workdir.CheckEnvironment(name); err != nil {
+		if err := workdir.CheckEnvironment(name, r.host.Settable...); err != nil {
 			return err
 		}
 	}
-	mask := r.job.Mask
+	mask := slices.Concat(r.job.Mask, r.host.secrets())
 	if r.job.Managed {
 		store, err := newStateStore(r.dir, r.job.State.Bytes(), r.job.Kind.Writes(), r.state.stored)
 		if err != nil {
@@ -211,6 +212,7 @@ func (r *run) begin() error {
 	if r.recorder, err = newRecorder(r.dir, r.job.Limits.LogBytes, r.hide, r.state.rescue, r.reportFile.reserve); err != nil {
 		return err
 	}
+	r.recorder.routine = r.routine
 	return r.sandbox.decide()
 }
 
@@ -279,6 +281,8 @@ type ending struct {
 	message string
 	fault   fault.Kind // if it was not the engine's doing
 	reason  string
+
+	permanent bool // another run of the same would end so again
 }
 
 func (e ending) Error() string { return string(e.outcome) + ": " + e.message }

@@ -1,5 +1,7 @@
 package stack
 
+import "strings"
+
 func failureRules() []rule {
 	return []rule{
 		{
@@ -13,6 +15,15 @@ func failureRules() []rule {
 			"a stack stops after too many failures",
 			func(o Observation) bool { return o.exhausted() && !o.unhealthy() },
 			func(o Observation) Decision { return failed(o, Wait{}, Stalled, RetryLimitReached) },
+		},
+		{
+			"a failure that no retry repairs waits for a change",
+			beyondRetry,
+			func(o Observation) Decision {
+				d := failed(o, Wait{}, Stalled, ModuleInvalid)
+				d.Message = strings.TrimSuffix(d.Message, ".") + ". Terrier plans again when the module, its inputs or the spec change."
+				return d
+			},
 		},
 		{
 			"a failure is retried after a pause",

@@ -61,3 +61,31 @@ func TestRejected(t *testing.T) {
 		t.Errorf("Decide() = %s, want the approval to count", d.Reason)
 	}
 }
+
+// What no retry repairs is not retried: a change of what failed, or a request,
+// starts a plan.
+func TestPermanentFailures(t *testing.T) {
+	inputs := PlanInputs{Source: "s"}
+	run := Run{ID: "plan-1", Kind: PlanRun, Cause: Cause{PlanInputs: inputs}, Done: true, Outcome: Failed, Step: "init", Message: "m.", Permanent: true, At: time.Unix(1e9, 0)}
+	o := Observation{Now: time.Unix(1e9, 0).Add(time.Hour), PlanInputs: inputs, Spec: Spec{Mode: Auto, RetryEvery: time.Minute}, Status: Status{}.Record(run)}
+	if d := Decide(o); d.Ready != Stalled || d.Action != (Wait{}) || d.Reason != ModuleInvalid || !strings.HasPrefix(d.Message, "m. Terrier plans again when") {
+		t.Errorf("Decide() = %+v, want the stack stalled without a retry", d)
+	}
+	for name, change := range map[string]func(*Observation){
+		"another source":  func(o *Observation) { o.PlanInputs.Source = "t" },
+		"other variables": func(o *Observation) { o.PlanInputs.Inputs = "i" },
+		"a request":       func(o *Observation) { o.Replan = "now" },
+		"a failure that may pass": func(o *Observation) {
+			run.Permanent = false
+			o.Status = Status{}.Record(run)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := o
+			change(&o)
+			if d := Decide(o); d.Reason != Planning {
+				t.Errorf("Decide() = %+v, want a plan", d)
+			}
+		})
+	}
+}

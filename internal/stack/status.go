@@ -72,6 +72,7 @@ type Failure struct {
 	FailedStep string     `json:"failedStep,omitempty"`
 	FailedWith string     `json:"failedWith,omitempty"`
 	FailedWhy  string     `json:"failedWhy,omitempty"` // a name for it, of what neither the engine nor a person did wrong
+	Permanent  bool       `json:"permanent,omitempty"` // no retry of the same would succeed
 }
 
 // Answers are what came of the requests of users.
@@ -167,6 +168,7 @@ type Run struct {
 	Step       string // the engine command that decided the outcome
 	Message    string
 	Why        string // a name for what ended it, if neither the engine nor a person did
+	Permanent  bool   // no run of the same would end otherwise
 	Lock       *Lock
 	Untracked  []UntrackedResource // what it created that the state does not have
 	Apart      bool                // its state is kept elsewhere, and was not compared with Untracked
@@ -390,7 +392,7 @@ func (m Status) fail(r Run) Status {
 		}
 	}
 	m.FailedAt, m.FailedFor, m.FailedKind = r.At, r.Cause.PlanInputs, r.Kind
-	m.FailedStep, m.FailedWith, m.FailedWhy = r.Step, r.Message, r.Why
+	m.FailedStep, m.FailedWith, m.FailedWhy, m.Permanent = r.Step, r.Message, r.Why, r.Permanent
 	m.Lock = r.Lock
 	if len(r.Untracked) > 0 {
 		m.Untracked = &Untracked{Run: r.ID, At: r.At, Source: r.Cause.PlanInputs.Source, Objects: r.Untracked, Apart: r.Apart, Rescued: r.Rescued}

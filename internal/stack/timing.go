@@ -106,6 +106,13 @@ func (o Observation) exhausted() bool {
 		m.FailedFor.same(o.PlanInputs) && !o.requested()
 }
 
+// beyondRetry reports whether the last failure would only come again: the
+// configuration and its variables are to blame, and are the same.
+func beyondRetry(o Observation) bool {
+	m := o.Status
+	return m.Permanent && m.Failures > 0 && m.Lock == nil && m.FailedFor.same(o.PlanInputs) && !o.requested() && !o.Deleting
+}
+
 // Recheck is the interval at which a stack that waits as d says is reconciled while
 // nothing changes; zero if only an event or a person ends the wait. It is the same
 // however often d is made.

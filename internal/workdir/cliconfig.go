@@ -1,6 +1,7 @@
 package workdir
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,33 +11,62 @@ import (
 	"strings"
 )
 
-// CLIConfig returns the configuration of the engine's command line: it disables the
-// checkpoint, and takes exactly the listed providers (registry.opentofu.org/
-// hashicorp/random) from a mirror directory and all others from their registries. A
-// listed provider never falls back to the network, and another one is never taken
-// from the mirror, so that neither can replace the other.
-func CLIConfig(mirrorProviders []string, mirrorDir string) File {
-	var b strings.Builder
-	b.WriteString("disable_checkpoint = true\n")
-	if len(mirrorProviders) > 0 {
-		list := make([]string, 0, len(mirrorProviders))
-		for _, p := range slices.Compact(slices.Sorted(slices.Values(mirrorProviders))) {
-			list = append(list, strconv.Quote(p))
-		}
-		all := "[" + strings.Join(list, ", ") + "]"
-		fmt.Fprintf(&b, `
-provider_installation {
-  filesystem_mirror {
-    path    = %s
-    include = %s
-  }
-  direct {
-    exclude = %s
-  }
+// Mirror is the platform's own place of providers.
+type Mirror struct {
+	Dir       string   // where runs see it
+	Providers []string // the addresses of those that it has: registry.opentofu.org/hashicorp/random
+	Only      bool     // no provider comes from anywhere else
 }
-`, strconv.Quote(mirrorDir), all, all)
+
+// CLIConfig returns the configuration of the engine's command line: it disables
+// the checkpoint, and takes the providers of the mirror from there and all others
+// from their registries. A provider that the mirror lacks is never taken from it,
+// so that neither can replace the other.
+func CLIConfig(m Mirror) File {
+	return File{Path: CLIConfigPath, Mode: 0o600, Content: []byte("disable_checkpoint = true\n" + m.installation())}
+}
+
+// installation is the block that says where providers come from; empty if the
+// engine decides.
+func (m Mirror) installation() string {
+	dir := strconv.Quote(m.Dir)
+	switch {
+	case m.Only:
+		return fmt.Sprintf("\nprovider_installation {\n  filesystem_mirror {\n    path = %s\n  }\n}\n", dir)
+	case len(m.Providers) == 0:
+		return ""
 	}
-	return File{Path: CLIConfigPath, Mode: 0o600, Content: []byte(b.String())}
+	list := make([]string, 0, len(m.Providers))
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(m.Providers))) {
+		list = append(list, strconv.Quote(p))
+	}
+	all := "[" + strings.Join(list, ", ") + "]"
+	return m.head() + all + "\n  }\n  direct {\n    exclude = " + all + "\n  }\n}\n"
+}
+
+// head is how the block begins that names providers of the mirror.
+func (m Mirror) head() string {
+	return fmt.Sprintf("\nprovider_installation {\n  filesystem_mirror {\n    path    = %s\n    include = ", strconv.Quote(m.Dir))
+}
+
+// FromRegistries returns a configuration that CLIConfig made for the mirror at
+// dir, changed so that some of its providers come from their registries. It is
+// false if the configuration is not of that form: the mirror then has none of
+// them, or a stack said where providers come from.
+func FromRegistries(config []byte, dir string, providers []string) ([]byte, bool) {
+	m := Mirror{Dir: dir}
+	_, rest, ok := strings.Cut(string(config), m.head())
+	list, _, _ := strings.Cut(rest, "\n")
+	if !ok || json.Unmarshal([]byte(list), &m.Providers) != nil {
+		return nil, false
+	}
+	before := m.installation()
+	left := slices.DeleteFunc(slices.Clone(m.Providers), func(p string) bool { return slices.Contains(providers, p) })
+	if len(left) == len(m.Providers) || !strings.Contains(string(config), before) {
+		return nil, false
+	}
+	m.Providers = left
+	return []byte(strings.Replace(string(config), before, m.installation(), 1)), true
 }
 
 // Shapes of the three parts of a provider's address. They cannot hold what
@@ -100,4 +130,27 @@ func holdsProvider(mirror fs.FS, dir string) (bool, error) {
 		unpacked := e.IsDir() && e.Name() != "" && '0' <= e.Name()[0] && e.Name()[0] <= '9'
 		return packed || unpacked
 	}), nil
+}
+
+// MirrorVersions lists the versions that a mirror has of a provider, as they are
+// spelled in it.
+func MirrorVersions(mirror fs.FS, provider string) []string {
+	entries, err := fs.ReadDir(mirror, provider)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, e := range entries {
+		name := e.Name()
+		if rest, packed := strings.CutPrefix(name, "terraform-provider-"+path.Base(provider)+"_"); packed && !e.IsDir() {
+			name, _, _ = strings.Cut(rest, "_")
+		} else if !e.IsDir() {
+			continue
+		}
+		if name != "" && '0' <= name[0] && name[0] <= '9' {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }

@@ -12,10 +12,10 @@ import (
 )
 
 func TestCLIConfig(t *testing.T) {
-	if got, want := string(CLIConfig(nil, "/mirror").Content), "disable_checkpoint = true\n"; got != want {
+	if got, want := string(CLIConfig(Mirror{Dir: "/mirror"}).Content), "disable_checkpoint = true\n"; got != want {
 		t.Errorf("without a mirror: %q, want %q", got, want)
 	}
-	got := string(CLIConfig([]string{"registry.opentofu.org/hashicorp/random", "example.com/a/b", "example.com/a/b"}, "/mirror").Content)
+	got := string(CLIConfig(Mirror{Dir: "/mirror", Providers: []string{"registry.opentofu.org/hashicorp/random", "example.com/a/b", "example.com/a/b"}}).Content)
 	want := `disable_checkpoint = true
 
 provider_installation {
@@ -30,6 +30,46 @@ provider_installation {
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("with a mirror (-want +got):\n%s", diff)
+	}
+}
+
+func TestFromRegistries(t *testing.T) {
+	m := Mirror{Dir: "/mirror", Providers: []string{"a.b/c/d", "a.b/c/e"}}
+	tail := "\ncredentials \"a.b\" {\n  token = \"a.b/c/d\"\n}\n"
+	config := func(m Mirror) []byte { return append(CLIConfig(m).Content, tail...) }
+	for name, tt := range map[string]struct {
+		config    []byte
+		providers []string
+		want      []byte // nil: it stays as it is
+	}{
+		"one of two":                    {config(m), []string{"a.b/c/d"}, config(Mirror{Dir: "/mirror", Providers: []string{"a.b/c/e"}})},
+		"all":                           {config(m), m.Providers, config(Mirror{Dir: "/mirror"})},
+		"one that the mirror lacks":     {config(m), []string{"a.b/c/x"}, nil},
+		"another mirror":                {config(Mirror{Dir: "/other", Providers: m.Providers}), m.Providers, nil},
+		"only the mirror":               {config(Mirror{Dir: "/mirror", Providers: m.Providers, Only: true}), m.Providers, nil},
+		"no mirror":                     {config(Mirror{}), m.Providers, nil},
+		"places that a stack chose":     {[]byte(strings.Replace(string(config(m)), "direct {", "direct {\n    include = [\"x/*/*\"]", 1)), m.Providers, nil},
+		"one that was asked for before": {config(Mirror{Dir: "/mirror", Providers: []string{"a.b/c/e"}}), []string{"a.b/c/d"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := FromRegistries(tt.config, "/mirror", tt.providers)
+			if diff := cmp.Diff(string(tt.want), string(got)); diff != "" || ok != (tt.want != nil) {
+				t.Errorf("FromRegistries() = %v (-want +got):\n%s", ok, diff)
+			}
+		})
+	}
+}
+
+func TestMirrorVersions(t *testing.T) {
+	file := &fstest.MapFile{}
+	got := MirrorVersions(fstest.MapFS{
+		"a.b/c/d/terraform-provider-d_3.6.0_linux_amd64.zip":  file,
+		"a.b/c/d/terraform-provider-d_3.6.0_darwin_arm64.zip": file,
+		"a.b/c/d/2.5.1/linux_amd64/terraform-provider-d":      file,
+		"a.b/c/d/index.json": file,
+	}, "a.b/c/d")
+	if diff := cmp.Diff([]string{"2.5.1", "3.6.0"}, got); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 }
 
@@ -69,7 +109,7 @@ func TestTheEngineAcceptsTheCLIConfig(t *testing.T) {
 	}
 	dir, mirror := t.TempDir(), t.TempDir()
 	module := Inline("terraform {\n  required_providers {\n    ghost = { source = \"registry.invalid/team/ghost\" }\n  }\n}\n")
-	for _, f := range []File{module, CLIConfig([]string{"registry.invalid/team/ghost"}, mirror)} {
+	for _, f := range []File{module, CLIConfig(Mirror{Dir: mirror, Providers: []string{"registry.invalid/team/ghost"}})} {
 		if err := os.WriteFile(filepath.Join(dir, f.Path), f.Content, os.FileMode(f.Mode)); err != nil {
 			t.Fatal(err)
 		}

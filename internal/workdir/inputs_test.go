@@ -134,6 +134,30 @@ func TestCheckEnvironment(t *testing.T) {
 			t.Errorf("CheckEnvironment(%s) is of kind %q, want Denied", name, got)
 		}
 	}
+	for name, want := range map[string]string{
+		"TF_TOKEN_app_terraform_io": "spec.cliConfigSecretRef", "TF_WORKSPACE": "spec.workspace", "TF_LOG": "terrier logs", "TF_CLI_ARGS_plan": "spec.targets",
+		"https_proxy": "--allow-stack-env HTTPS_PROXY", "NO_PROXY": "--run-env NO_PROXY=VALUE", "SSL_CERT_FILE": "--run-ca-file", "GIT_SSH_COMMAND": "spec.fileMappings",
+	} {
+		if err := CheckEnvironment(name); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("CheckEnvironment(%s) = %v, want it to say %s", name, err, want)
+		}
+	}
+	if err := CheckEnvironment("https_proxy", "HTTPS_PROXY"); err != nil {
+		t.Errorf("CheckEnvironment(https_proxy) = %v where the operator lets stacks set it", err)
+	}
+	if err := CheckEnvironment("NO_PROXY", "HTTPS_PROXY"); fault.Of(err) != fault.Denied {
+		t.Errorf("CheckEnvironment(NO_PROXY) = %v, want it denied: the operator lets stacks set another one", err)
+	}
+	for _, name := range []string{"TF_LOG", "TF_VAR_region", "PATH", "LD_PRELOAD", "TERRIER_X", "a b"} {
+		if err := CheckPlatformEnvironment(name); err == nil {
+			t.Errorf("CheckPlatformEnvironment(%s) = nil, want a refusal", name)
+		}
+	}
+	for _, name := range []string{"HTTPS_PROXY", "AWS_REGION", "GODEBUG", "GIT_SSL_NO_VERIFY"} {
+		if err := CheckPlatformEnvironment(name); err != nil {
+			t.Errorf("CheckPlatformEnvironment(%s) = %v, want nil", name, err)
+		}
+	}
 	for _, name := range []string{"", "A=B", "1A", "A B", "A\x00", "Ä", "A-B", strings.Repeat("A", 300)} {
 		if got := fault.Of(CheckEnvironment(name)); got != fault.Invalid {
 			t.Errorf("CheckEnvironment(%q) is of kind %q, want Invalid", name, got)
@@ -220,7 +244,7 @@ func TestTheEngineTakesValuesLiterally(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []File{f, Inline(hcl.String()), CLIConfig(nil, "")} {
+	for _, file := range []File{f, Inline(hcl.String()), CLIConfig(Mirror{})} {
 		if err := os.WriteFile(filepath.Join(dir, file.Path), file.Content, os.FileMode(file.Mode)); err != nil {
 			t.Fatal(err)
 		}

@@ -21,11 +21,11 @@ type Setting struct {
 const maxSetting = 128<<10 - 2
 
 // Environ is what settings come to, in their order: later ones win, and refer
-// to what stands before them.
-func Environ(settings []Setting) (map[string]string, error) {
+// to what stands before them. settable is as for CheckEnvironment.
+func Environ(settings []Setting, settable ...string) (map[string]string, error) {
 	env := map[string]string{}
 	for _, s := range settings {
-		if err := CheckEnvironment(s.Name); err != nil {
+		if err := CheckEnvironment(s.Name, settable...); err != nil {
 			return nil, err
 		}
 		value := s.Value

@@ -47,6 +47,8 @@ type Inputs struct {
 	Values json.RawMessage // one variable of the name values; see Values
 	Vars   []Var
 	From   []From
+
+	Settable []string // reserved environment variables that a stack may set
 }
 
 // Var is one variable with its value.
@@ -84,20 +86,20 @@ func (in Inputs) Resolve(declared map[string]Variable) (Resolved, error) {
 		out.Vars[v.Name] = v.Value
 	}
 	for _, f := range in.From {
-		if err := out.from(f, declared); err != nil {
+		if err := out.from(f, declared, in.Settable); err != nil {
 			return Resolved{}, err
 		}
 	}
 	return out, nil
 }
 
-func (r *Resolved) from(f From, declared map[string]Variable) error {
+func (r *Resolved) from(f From, declared map[string]Variable, settable []string) error {
 	keys := slices.Sorted(maps.Keys(f.Data))
 	var environment []string
 	if f.Secret {
 		keys, environment = splitEnvironment(declared, keys)
 		for _, name := range environment {
-			if err := CheckEnvironment(name); err != nil {
+			if err := CheckEnvironment(name, settable...); err != nil {
 				return fmt.Errorf("reading %s: %w", f.Name, err)
 			}
 		}

@@ -143,7 +143,7 @@ func (b *bench) supervised(_ context.Context, dir, hcl string) (*supervised, err
 	if err != nil {
 		return nil, err
 	}
-	config := workdir.CLIConfig(providers, runner.MirrorInside)
+	config := workdir.CLIConfig(workdir.Mirror{Dir: runner.MirrorInside, Providers: providers})
 	config.Path = runner.CLIConfig
 	return &supervised{runs: runs, job: runner.Job{
 		Stack: "bench", Name: "bench/bench", Managed: true,
@@ -167,9 +167,9 @@ func (b *bench) Engine(context.Context, string) (engine.Engine, error) {
 	return engine.Engine{Path: b.bin("tofu"), Name: "tofu"}, nil
 }
 
-// Directories implements runner.Contents.
-func (b *bench) Directories() (mirror string, writable []string, err error) {
-	return b.bin("mirror"), nil, nil
+// Platform implements runner.Contents.
+func (b *bench) Platform() (runner.Platform, error) {
+	return runner.Platform{Mirror: b.bin("mirror")}, nil
 }
 
 // apply plans and applies, as a stack does that is applied without asking.

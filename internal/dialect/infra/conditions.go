@@ -107,7 +107,7 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Report) {
 	if !known {
 		r = ready{metav1.ConditionFalse, string(d.Reason)}
 	}
-	if r.status == metav1.ConditionFalse && r.reason == "" {
+	if r.status == metav1.ConditionFalse && (r.reason == "" || d.Reason == stack.ModuleInvalid && s.Status.Permanent) {
 		r.reason = failedReason(s.Status)
 	}
 	if d.Reason == stack.Suspended {

@@ -49,10 +49,11 @@ func runnerPod(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 }
 
 // envVar reads one environment variable. Names that control the engine are
-// refused here, before anything is read for them.
+// refused here, before anything is read for them. Which proxies a stack may set,
+// the operator decides.
 func envVar(e corev1.EnvVar) (stack.EnvVar, error) {
 	out := stack.EnvVar{Name: e.Name, Value: e.Value}
-	if err := workdir.CheckEnvironment(e.Name); err != nil {
+	if err := workdir.CheckEnvironment(e.Name); err != nil && !workdir.IsProxy(e.Name) {
 		return out, err
 	}
 	from := e.ValueFrom

@@ -82,7 +82,7 @@ func (s *Stack) Beside(name string) *Stack {
 // Allow lets the runs of the stack's runner write a directory.
 func (s *Stack) Allow(dir string) {
 	h := s.runner.Host()
-	h.set(func() { h.writable = append(h.writable, dir) })
+	h.Provide(func(p *runner.Platform) { p.Writable = append(p.Writable, dir) })
 }
 
 // Archive makes an archive the stack's tree.

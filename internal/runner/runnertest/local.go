@@ -24,8 +24,7 @@ type Host struct {
 	mu       sync.Mutex
 	archives map[string]string        // path by digest
 	engines  map[string]engine.Engine // by the name in a job
-	mirror   string
-	writable []string
+	platform runner.Platform
 }
 
 func (h *Host) Archive(_ context.Context, digest string) (string, error) {
@@ -46,14 +45,19 @@ func (h *Host) Engine(_ context.Context, asked string) (engine.Engine, error) {
 	return engine.Engine{}, fmt.Errorf("there is no engine %q", asked)
 }
 
-func (h *Host) Directories() (mirror string, writable []string, err error) {
+func (h *Host) Platform() (runner.Platform, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.mirror, slices.Clone(h.writable), nil
+	p := h.platform
+	p.Writable = slices.Clone(p.Writable)
+	return p, nil
 }
 
+// Provide changes what all runs have.
+func (h *Host) Provide(change func(*runner.Platform)) { h.set(func() { change(&h.platform) }) }
+
 // UseMirror lets runs read a directory of providers.
-func (h *Host) UseMirror(dir string) { h.set(func() { h.mirror = dir }) }
+func (h *Host) UseMirror(dir string) { h.Provide(func(p *runner.Platform) { p.Mirror = dir }) }
 
 // set changes what there is.
 func (h *Host) set(change func()) {
@@ -72,7 +76,9 @@ func (h *Host) adopt(o *Host) {
 	h.set(func() {
 		maps.Copy(h.archives, o.archives)
 		maps.Copy(h.engines, o.engines)
-		h.mirror, h.writable = o.mirror, append(h.writable, o.writable...)
+		writable := append(h.platform.Writable, o.platform.Writable...)
+		h.platform = o.platform
+		h.platform.Writable = writable
 	})
 }
 

@@ -77,15 +77,21 @@ func (m *Mirror) own() {
 // Use makes a stack take its providers from the mirror.
 func (m *Mirror) Use(s *Stack) {
 	m.t.Helper()
-	listed, err := workdir.MirrorProviders(os.DirFS(m.Dir))
+	s.UseMirror(m.Dir)
+	s.Allow(m.Cloud)
+}
+
+// UseMirror makes the stack take its providers from a mirror.
+func (s *Stack) UseMirror(dir string) {
+	s.t.Helper()
+	listed, err := workdir.MirrorProviders(os.DirFS(dir))
 	if err != nil {
-		m.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	config := workdir.CLIConfig(listed, runner.MirrorInside)
+	config := workdir.CLIConfig(workdir.Mirror{Dir: runner.MirrorInside, Providers: listed})
 	config.Path = runner.CLIConfig
 	s.Job.Files = append(s.Job.Files, config)
-	s.runner.Host().UseMirror(m.Dir)
-	s.Allow(m.Cloud)
+	s.runner.Host().UseMirror(dir)
 }
 
 // Started returns which providers were started since the last call, sorted.

@@ -157,15 +157,15 @@ func (c CLI) Lasting() any {
 func (c CLI) Tokens() []string { return slices.Sorted(maps.Values(c.Credentials)) }
 
 // File is the platform's configuration completed by c.
-func (c CLI) File(mirrorProviders []string, mirrorDir string) workdir.File {
-	f := workdir.CLIConfig(nil, "")
+func (c CLI) File(mirror workdir.Mirror) workdir.File {
+	f := workdir.CLIConfig(mirror)
 	var b strings.Builder
-	b.Write(f.Content)
-	if c.Install == nil {
-		b.Reset()
-		b.Write(workdir.CLIConfig(mirrorProviders, mirrorDir).Content)
+	if c.Install == nil || mirror.Only {
+		b.Write(f.Content)
 	} else {
-		c.writeInstall(&b, slices.Compact(slices.Sorted(slices.Values(mirrorProviders))), mirrorDir)
+		b.Write(workdir.CLIConfig(workdir.Mirror{}).Content)
+		mirror.Providers = slices.Compact(slices.Sorted(slices.Values(mirror.Providers)))
+		c.writeInstall(&b, mirror)
 	}
 	for _, host := range slices.Sorted(maps.Keys(c.Credentials)) {
 		fmt.Fprintf(&b, "\ncredentials %q {\n  token = %q\n}\n", host, c.Credentials[host])
@@ -181,15 +181,24 @@ func (c CLI) File(mirrorProviders []string, mirrorDir string) workdir.File {
 	return f
 }
 
+// Check reports whether c may say what it says on a platform with that mirror.
+func (c CLI) Check(mirror workdir.Mirror) error {
+	if !mirror.Only || c.Install == nil {
+		return nil
+	}
+	return fault.New(fault.Denied, "CLIConfigDenied", fmt.Errorf(
+		"%s: remove provider_installation: all providers come from the mirror of this platform, since the operator set --provider-registries=false", cliField))
+}
+
 // writeInstall puts the platform's mirror first, and excludes its providers from all
 // other places.
-func (c CLI) writeInstall(b *strings.Builder, mirrored []string, mirrorDir string) {
+func (c CLI) writeInstall(b *strings.Builder, mirror workdir.Mirror) {
 	b.WriteString("\nprovider_installation {\n")
-	if len(mirrored) > 0 {
-		Method{Kind: "filesystem_mirror", Place: mirrorDir, Include: mirrored}.write(b)
+	if len(mirror.Providers) > 0 {
+		Method{Kind: "filesystem_mirror", Place: mirror.Dir, Include: mirror.Providers}.write(b)
 	}
 	for _, m := range c.Install {
-		m.Exclude = slices.Concat(m.Exclude, mirrored)
+		m.Exclude = slices.Concat(m.Exclude, mirror.Providers)
 		m.write(b)
 	}
 	b.WriteString("}\n")

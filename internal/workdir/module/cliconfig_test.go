@@ -69,16 +69,35 @@ host "tf.example.com" {
   }
 }
 `
-	got := c.File([]string{"registry.opentofu.org/hashicorp/random"}, "/mirror")
+	got := c.File(workdir.Mirror{Dir: "/mirror", Providers: []string{"registry.opentofu.org/hashicorp/random"}})
 	if diff := cmp.Diff(want, string(got.Content)); diff != "" || got.Mode != 0o600 {
 		t.Errorf("mode %o (-want +got):\n%s", got.Mode, diff)
 	}
 	if diff := cmp.Diff([]string{"tok.en"}, c.Tokens()); diff != "" {
 		t.Errorf("tokens (-want +got):\n%s", diff)
 	}
+	abc := workdir.Mirror{Dir: "/mirror", Providers: []string{"a/b/c"}}
 	// What says nothing leaves the platform's as it is.
-	if diff := cmp.Diff(workdir.CLIConfig([]string{"a/b/c"}, "/mirror"), (CLI{}).File([]string{"a/b/c"}, "/mirror")); diff != "" {
+	if diff := cmp.Diff(workdir.CLIConfig(abc), (CLI{}).File(abc)); diff != "" {
 		t.Errorf("an empty one (-want +got):\n%s", diff)
+	}
+}
+
+// Where only the mirror counts, a stack cannot say otherwise.
+func TestAStackCannotLeaveTheOnlyMirror(t *testing.T) {
+	c, err := ParseCLI([]byte("provider_installation {\n  direct {\n  }\n}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := workdir.Mirror{Dir: "/mirror", Only: true}
+	if err := c.Check(only); fault.Of(err) != fault.Denied || !strings.Contains(err.Error(), "--provider-registries=false") {
+		t.Errorf("Check() = %v, want Denied with the flag", err)
+	}
+	if got := string(c.File(only).Content); strings.Contains(got, "direct") || !strings.Contains(got, `"/mirror"`) {
+		t.Errorf("File() = %s, want the mirror alone", got)
+	}
+	if err := c.Check(workdir.Mirror{Dir: "/mirror"}); err != nil {
+		t.Errorf("Check() = %v, want nil where registries count", err)
 	}
 }
 
@@ -127,7 +146,7 @@ func TestTheEngineReadsACompletedCLI(t *testing.T) {
 	if _, err := os.Stat(bin); err != nil {
 		t.Skip("bin/tofu is not built")
 	}
-	rc := c.File([]string{"example.com/team/ghost"}, mirror)
+	rc := c.File(workdir.Mirror{Dir: mirror, Providers: []string{"example.com/team/ghost"}})
 	place(t, dir, map[string]string{"rc": string(rc.Content),
 		"main.tf": "terraform {\n  required_providers {\n    ghost = { source = \"example.com/team/ghost\" }\n  }\n}\n"})
 	cmd := exec.CommandContext(t.Context(), bin, "init", "-no-color", "-input=false")

@@ -1,0 +1,114 @@
+package app
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+)
+
+// What runs need of this machine. It is checked before anything starts, since
+// without it no stack could ever be planned.
+
+// checkPrograms reports what is missing, each with the flag that names it.
+func (p *parts) checkPrograms(ctx context.Context) error {
+	_, err := p.supervisor()
+	errs := []error{err, p.checkEngines(ctx)}
+	_, err = p.platform()
+	return errors.Join(append(errs, err)...)
+}
+
+// supervisor is the path of terrier-runner.
+func (o Options) supervisor() (string, error) {
+	binary := o.Config.Runner
+	if binary == "" {
+		binary = beside("terrier-runner")
+	}
+	if binary == "" {
+		return "", fault.New(fault.Missing, "RunnerMissing", errors.New("--runner: terrier-runner is not beside this program: build both with `make build`, or set --runner to its path"))
+	}
+	if !engine.Runs(binary) {
+		return "", fault.New(fault.Missing, "RunnerMissing", fmt.Errorf("--runner: %s does not exist or cannot be executed", binary))
+	}
+	return binary, nil
+}
+
+// checkEngines finds the engine of all stacks, and those that stacks may ask for.
+func (p *parts) checkEngines(ctx context.Context) error {
+	find, err := p.engines()
+	if err != nil {
+		return err
+	}
+	if _, err := find(ctx, ""); err != nil {
+		return fmt.Errorf("--engine: %w", err)
+	}
+	named, err := namedEngines(p.Config.Engines)
+	if err != nil {
+		return err
+	}
+	for name, path := range named {
+		if !engine.Runs(path) {
+			return fault.New(fault.Missing, "EngineMissing", fmt.Errorf("--engine-named %s: %s does not exist or cannot be executed", name, path))
+		}
+	}
+	return nil
+}
+
+// platform is what all runs have.
+func (o Options) platform() (runner.Platform, error) {
+	var out runner.Platform
+	var err error
+	if out.Mirror, err = o.mirror(); err != nil {
+		return out, err
+	}
+	if info, err := os.Stat(out.Mirror); out.Mirror != "" && (err != nil || !info.IsDir()) {
+		return out, fault.New(fault.Missing, "MirrorMissing", fmt.Errorf("--provider-mirror: there is no directory %s", out.Mirror))
+	}
+	if !o.Config.Registries && out.Mirror == "" {
+		return out, usage("--provider-registries=false: there is no mirror that providers could come from: set --provider-mirror")
+	}
+	out.MirrorOnly, out.Writable, out.Settable = !o.Config.Registries, o.writable(), o.Config.StackEnv
+	if out.Env, err = o.Config.runEnv(o.Environ); err != nil {
+		return out, err
+	}
+	if name := o.Config.RunCA; name != "" {
+		out.Authority, err = authorities(name)
+	}
+	return out, err
+}
+
+// maxAuthorities bounds the file of certificate authorities.
+const maxAuthorities = 4 << 20
+
+// authorities reads a file of certificates.
+func authorities(name string) ([]byte, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fault.New(fault.Missing, "AuthorityMissing", fmt.Errorf("--run-ca-file: %w", err))
+	}
+	if len(data) > maxAuthorities {
+		return nil, usage("--run-ca-file: %s has %d bytes, more than %d", name, len(data), maxAuthorities)
+	}
+	var blocks [][]byte
+	for rest := data; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
+			return nil, usage("--run-ca-file: %s holds a block %q that is no certificate", name, block.Type)
+		}
+		blocks = append(blocks, pem.EncodeToMemory(block))
+	}
+	if len(blocks) == 0 {
+		return nil, usage("--run-ca-file: %s holds no certificate in PEM", name)
+	}
+	return slices.Concat(blocks...), nil
+}

@@ -1,0 +1,133 @@
+package runner_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/runnertest"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// asksFor is a module that asks for a version of a provider of which the bundled
+// mirror has 2.0.0.
+func asksFor(version string) string {
+	return "terraform {\n  required_providers {\n    random = {\n      source  = \"hashicorp/random\"\n      version = \"" + version +
+		"\"\n    }\n  }\n}\nresource \"random_id\" \"a\" {\n  byte_length = 4\n}\n"
+}
+
+// behindProxy is a stack whose runs reach a registry through a proxy, as an
+// operator has set.
+func behindProxy(t *testing.T, module string) (*runnertest.Stack, *runnertest.Registry, *runnertest.Local) {
+	t.Helper()
+	reg := runnertest.NewRegistry(t)
+	local := open(t, t.TempDir())
+	s := runnertest.NewStack(t, local, tofu(t), module)
+	s.UseMirror(mirror(t))
+	last := len(s.Job.Files) - 1
+	s.Job.Files[last].Content = append(s.Job.Files[last].Content, reg.Host("registry.opentofu.org")...)
+	s.Job.Sandbox.Network = "host"
+	local.Host().Provide(func(p *runner.Platform) {
+		p.Authority = reg.Authority
+		p.Env = map[string]string{"HTTPS_PROXY": reg.Proxy}
+	})
+	return s, reg, local
+}
+
+// What the mirror lacks by version comes from the registry, through the proxy and
+// by the authority that the operator has set.
+func TestAVersionThatTheMirrorLacksComesFromItsRegistry(t *testing.T) {
+	s, reg, local := behindProxy(t, asksFor("~> 3.6"))
+	reg.Publish(mirror(t), "hashicorp/random", "3.6.1")
+	plan := s.Must(stack.PlanRun)
+	if !runnertest.Has(`version     = "3.6.1"`, plan.LockFile) || plan.Providers[runner.FromRegistry] == 0 {
+		t.Errorf("lock file %s, providers %v; want 3.6.1 of the registry", plan.LockFile, plan.Providers)
+	}
+	if !runnertest.Has("(--provider-mirror) has registry.opentofu.org/hashicorp/random 2.0.0", plan.Log) {
+		t.Errorf("the log does not name the mirror:\n%s", plan.Log)
+	}
+	if runnertest.Has("proxy-canary-4711", plan.Log, plan.Events) {
+		t.Error("the log shows the password of the proxy")
+	}
+	if len(plan.Diagnostics) != 0 {
+		t.Errorf("diagnostics = %+v, want none of the first try", plan.Diagnostics)
+	}
+	s.Must(stack.ApplyRun, runnertest.Saved(plan))
+
+	// The lock file of a module names the registry's package of a version that the
+	// mirror has, too.
+	other, reg2, _ := behindProxy(t, asksFor("2.0.0"))
+	reg2.Publish(mirror(t), "hashicorp/random", "2.0.0")
+	other.Job.Files = append(other.Job.Files, workdir.File{Path: ".terraform.lock.hcl", Mode: 0o600, Content: []byte(
+		"provider \"registry.opentofu.org/hashicorp/random\" {\n  version     = \"2.0.0\"\n  constraints = \"2.0.0\"\n  hashes = [\n    \"" +
+			reg2.Hash("hashicorp/random", "2.0.0") + "\",\n  ]\n}\n")})
+	if locked := other.Must(stack.PlanRun); locked.Providers[runner.FromRegistry] == 0 {
+		t.Errorf("providers %v, want the one that the lock file names; asked %q\n%s", locked.Providers, reg2.Asked(), locked.Log)
+	}
+
+	// A mirror that has what is asked for leaves the registry in peace.
+	before := len(reg.Asked())
+	s.Job.Files[0].Content = []byte(asksFor("~> 2.0"))
+	s.Job.Options.InitKey = "another"
+	mirrored := s.Must(stack.PlanRun)
+	if asked := reg.Asked()[before:]; len(asked) > 0 || mirrored.Providers[runner.FromMirror] == 0 {
+		t.Errorf("providers %v, asked %q; want the mirror's and no request", mirrored.Providers, asked)
+	}
+	if len(mirrored.Diagnostics) != 0 || runnertest.Has("Incomplete lock file", mirrored.Log, mirrored.Events) {
+		t.Errorf("diagnostics = %+v, want no word of checksums for other platforms\n%s", mirrored.Diagnostics, mirrored.Log)
+	}
+
+	for name, c := range map[string]struct {
+		change   func(*runner.Platform)
+		module   string
+		network  string
+		says     []string
+		requests bool
+	}{
+		"the registry has no such version": {module: asksFor("~> 9.0"), network: "host", requests: true,
+			says: []string{"no available releases match", "has registry.opentofu.org/hashicorp/random 2.0.0", "--provider-mirror", "so init asked the registry"}},
+		"the operator allows only the mirror": {module: asksFor("~> 3.6"), network: "host",
+			change: func(p *runner.Platform) { p.MirrorOnly = true },
+			says:   []string{"no available releases match", mirror(t), "--provider-mirror", "--provider-registries=false"}},
+		"runs have no network": {module: asksFor("~> 3.6"), network: "none",
+			says: []string{"no available releases match", "--provider-mirror", "have no network"}},
+		"a provider that is nowhere": {module: strings.ReplaceAll(asksFor("~> 3.6"), "hashicorp/random", "hashicorp/nowhere"), network: "host", requests: true,
+			says: []string{"hashicorp/nowhere", "--provider-mirror", "does not have registry.opentofu.org/hashicorp/nowhere either"}},
+		"a provider that is nowhere, without a mirror": {module: strings.ReplaceAll(asksFor("~> 3.6"), "hashicorp/random", "hashicorp/nowhere"), network: "host", requests: true,
+			change: func(p *runner.Platform) { p.Mirror = "" },
+			says:   []string{"hashicorp/nowhere", "An operator can name one with --provider-mirror"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Job.Files[0].Content = []byte(c.module)
+			s.Job.Options.InitKey, s.Job.Sandbox.Network = name, c.network
+			files := slices.Clone(s.Job.Files)
+			var was runner.Platform
+			local.Host().Provide(func(p *runner.Platform) {
+				was = *p
+				if c.change != nil {
+					c.change(p)
+				}
+				if p.MirrorOnly || p.Mirror == "" {
+					config := workdir.CLIConfig(workdir.Mirror{Dir: runner.MirrorInside, Only: p.MirrorOnly})
+					config.Path, config.Content = runner.CLIConfig, append(config.Content, reg.Host("registry.opentofu.org")...)
+					s.Job.Files = slices.DeleteFunc(slices.Clone(files), func(f workdir.File) bool { return f.Path == runner.CLIConfig })
+					s.Job.Files = append(s.Job.Files, config)
+				}
+			})
+			before := len(reg.Asked())
+			d := s.Finish(s.Start(stack.PlanRun))
+			s.Job.Files = files
+			local.Host().Provide(func(p *runner.Platform) { *p = was })
+			if d.Outcome != stack.Failed || (len(reg.Asked()) > before) != c.requests {
+				t.Errorf("ended %s after %d requests", d.Outcome, len(reg.Asked())-before)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(d.Message, want) {
+					t.Errorf("message = %q, want %q in it", d.Message, want)
+				}
+			}
+		})
+	}
+}
