@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +28,9 @@ import (
 
 // Git fetches a commit of a git repository over https or ssh, and over http
 // where the operator allows it. It speaks the protocol itself: no git program,
-// no hooks, no configuration, no submodules, no LFS. What comes is never
-// checked out; its tree is written by name and content, and packed.
+// no hooks, no configuration, no submodules. What comes is never checked out; its
+// tree is written by name and content, and packed. Files of Git LFS get their
+// content (lfs.go).
 type Git struct {
 	URL    string
 	Ref    GitRef
@@ -65,7 +67,7 @@ func (g *Git) Resolve(ctx context.Context) (Found, error) {
 	defer session.Close()
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
-		return Found{}, gitFault("listing references", err)
+		return Found{}, g.fault("listing references", err)
 	}
 	return g.Ref.choose(refs)
 }
@@ -94,7 +96,7 @@ func (g *Git) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 			if err != nil {
 				return gitFault("reading the tree of commit "+at.commit.String(), err)
 			}
-			return g.write(tree, dir)
+			return g.write(ctx, tree, dir)
 		})
 	})
 }
@@ -108,7 +110,7 @@ func (g *Git) download(ctx context.Context, at gitCommit, store *filesystem.Stor
 	defer session.Close()
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
-		return gitFault("listing references", err)
+		return g.fault("listing references", err)
 	}
 	req, err := at.request(refs)
 	if err != nil {
@@ -116,11 +118,11 @@ func (g *Git) download(ctx context.Context, at gitCommit, store *filesystem.Stor
 	}
 	resp, err := session.UploadPack(ctx, req)
 	if err != nil {
-		return gitFault("fetching commit "+at.commit.String(), err)
+		return g.fault("fetching commit "+at.commit.String(), err)
 	}
 	defer resp.Close()
 	if err := packfile.UpdateObjectStorage(store, demultiplexed(req.Capabilities, resp)); err != nil {
-		return gitFault("fetching commit "+at.commit.String(), err)
+		return g.fault("fetching commit "+at.commit.String(), err)
 	}
 	return nil
 }
@@ -171,17 +173,25 @@ func demultiplexed(caps *capability.List, r io.Reader) io.Reader {
 }
 
 // write writes the part of a tree that is wanted below dir.
-func (g *Git) write(tree *object.Tree, dir string) error {
+func (g *Git) write(ctx context.Context, tree *object.Tree, dir string) error {
 	out, err := archive.NewTree(dir, g.Limits)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	w := gitWriter{out: out}
+	w := &gitWriter{out: out}
 	for _, s := range g.Sparse {
 		w.sparse = append(w.sparse, filepath.ToSlash(filepath.Clean(s)))
 	}
-	return w.tree(tree, "")
+	if err := w.tree(tree, ""); err != nil || len(w.pointers) == 0 {
+		return err
+	}
+	skip, err := sourceRules(g.Ignore).load(dir)
+	if err != nil {
+		return err
+	}
+	wanted := slices.DeleteFunc(w.pointers, func(f lfsFile) bool { return skip(f.name, false) })
+	return g.fetchLFS(ctx, wanted, out)
 }
 
 // parseGitURL returns a URL that may be fetched from.
@@ -207,6 +217,16 @@ func parseGitURL(text string) (*url.URL, error) {
 		}
 	}
 	return u, nil
+}
+
+// fault is gitFault that says what the server was shown, if it wants to know who
+// asks.
+func (g *Git) fault(doing string, err error) error {
+	out := gitFault(doing, err)
+	if u, _ := parseGitURL(g.URL); fault.Of(out) != fault.Denied || fault.Reason(out, "") != ReasonAuth || u == nil || u.Scheme == "ssh" {
+		return out
+	}
+	return fault.New(fault.Denied, ReasonAuth, fmt.Errorf("%w: %s", out, g.Auth.sent()))
 }
 
 // gitFault gives an error of the protocol its kind.

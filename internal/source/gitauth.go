@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -39,14 +40,36 @@ func GitAuthFrom(data map[string][]byte) GitAuth {
 		return nil
 	}
 	return GitAuth{
-		User:       string(data["username"]),
-		Password:   secret.New(string(data["password"])),
+		User:       withoutLineEnd(data["username"]),
+		Password:   secret.New(withoutLineEnd(data["password"])),
 		Bearer:     secret.New(strings.TrimSpace(string(data["bearerToken"]))),
 		CA:         first("ca.crt", "caFile"),
 		Cert:       first("tls.crt", "certFile"),
 		Key:        secret.New(string(first("tls.key", "keyFile"))),
 		Identity:   secret.New(string(data["identity"])),
 		KnownHosts: data["known_hosts"],
+	}
+}
+
+// withoutLineEnd is a name or a password without the end of a line, which comes
+// with files and pipes. No password ends so: git cannot even ask for one.
+func withoutLineEnd(data []byte) string { return strings.TrimRight(string(data), "\r\n") }
+
+// sent says what a server was shown, without a value.
+func (a GitAuth) sent() string {
+	switch {
+	case !a.Bearer.Empty():
+		return fmt.Sprintf("a bearer token of %d bytes was sent", len(a.Bearer.Reveal()))
+	case a.Password.Empty() && a.User == "" && len(a.Cert) > 0:
+		return "a client certificate was shown, and no username and password were sent"
+	case a.Password.Empty() && a.User == "":
+		return "no credential was sent: set spec.secretRef to a Secret with username and password, or with bearerToken"
+	case a.User == "":
+		return fmt.Sprintf("a password of %d bytes was sent, and no username", len(a.Password.Reveal()))
+	case a.Password.Empty():
+		return "a username was sent, and no password"
+	default:
+		return fmt.Sprintf("the username %q and a password of %d bytes were sent", a.User, len(a.Password.Reveal()))
 	}
 }
 
@@ -59,17 +82,11 @@ func (g *Git) connect(ctx context.Context) (transport.UploadPackSession, error) 
 	if u.Scheme == "ssh" {
 		return g.dial(ctx, u)
 	}
-	client, err := g.Out.HTTP(outbound.Options{
-		PlainHTTP:   g.Out.PlainHTTP(),
-		Credentials: outbound.Credentials{Origin: u, User: g.Auth.User, Password: g.Auth.Password, Bearer: g.Auth.Bearer},
-		CA:          g.Auth.CA, Cert: g.Auth.Cert, Key: []byte(g.Auth.Key.Reveal()),
-		UserAgent: "git/2.0 (terrier)", // some servers answer only to git
-	})
+	client, err := g.client(u)
 	if err != nil {
 		return nil, err
 	}
 	client.Transport = refsCap{client.Transport}
-	client.Timeout = 0 // ctx has one, and its end leaves nothing behind
 	endpoint, err := transport.NewEndpoint((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
 	if err != nil {
 		return nil, invalid(ReasonURL, "the URL cannot be read: %w", err)
@@ -79,6 +96,21 @@ func (g *Git) connect(ctx context.Context) (transport.UploadPackSession, error) 
 		return nil, gitFault("connecting", err)
 	}
 	return &httpSession{session, client}, nil
+}
+
+// client makes requests over http with the credentials of the source.
+func (g *Git) client(u *url.URL) (*http.Client, error) {
+	client, err := g.Out.HTTP(outbound.Options{
+		PlainHTTP:   g.Out.PlainHTTP(),
+		Credentials: outbound.Credentials{Origin: u, User: g.Auth.User, Password: g.Auth.Password, Bearer: g.Auth.Bearer},
+		CA:          g.Auth.CA, Cert: g.Auth.Cert, Key: []byte(g.Auth.Key.Reveal()),
+		UserAgent: "git/2.0 (terrier)", // some servers answer only to git
+	})
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = 0 // ctx has one, and its end leaves nothing behind
+	return client, nil
 }
 
 // maxRefs bounds a list of references, which is held in memory.

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"path"
@@ -16,10 +17,12 @@ import (
 type gitWriter struct {
 	out    *archive.Tree
 	sparse []string // clean names of directories; all if empty
+
+	pointers []lfsFile // what is not written, since its content is elsewhere
 }
 
 // tree writes t, which is the directory at name; the root's name is "".
-func (w gitWriter) tree(t *object.Tree, name string) error {
+func (w *gitWriter) tree(t *object.Tree, name string) error {
 	for _, e := range t.Entries {
 		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.Contains(e.Name, "/") || strings.EqualFold(e.Name, ".git") {
 			return invalid(archive.Reason, "the tree holds the name %q", path.Join(name, e.Name))
@@ -31,7 +34,7 @@ func (w gitWriter) tree(t *object.Tree, name string) error {
 	return nil
 }
 
-func (w gitWriter) entry(t *object.Tree, e object.TreeEntry, name string) error {
+func (w *gitWriter) entry(t *object.Tree, e object.TreeEntry, name string) error {
 	inside, above := w.wants(name)
 	switch e.Mode {
 	case filemode.Dir:
@@ -62,14 +65,14 @@ func (w gitWriter) entry(t *object.Tree, e object.TreeEntry, name string) error 
 	}
 }
 
-func (w gitWriter) blob(blob *object.File, mode filemode.FileMode, name string) error {
+func (w *gitWriter) blob(blob *object.File, mode filemode.FileMode, name string) error {
 	content, err := blob.Reader()
 	if err != nil {
 		return gitFault(fmt.Sprintf("reading the file %q", name), err)
 	}
 	defer content.Close()
 	if mode != filemode.Symlink {
-		return w.out.Write(name, mode == filemode.Executable, blob.Size, content)
+		return w.file(name, mode == filemode.Executable, blob.Size, content)
 	}
 	target, err := io.ReadAll(io.LimitReader(content, 4096))
 	if err != nil {
@@ -78,9 +81,25 @@ func (w gitWriter) blob(blob *object.File, mode filemode.FileMode, name string) 
 	return w.out.Symlink(name, string(target))
 }
 
+// file writes a file, unless it is a pointer of Git LFS.
+func (w *gitWriter) file(name string, executable bool, size int64, content io.Reader) error {
+	if size <= maxPointer {
+		small, err := io.ReadAll(io.LimitReader(content, maxPointer))
+		if err != nil {
+			return gitFault(fmt.Sprintf("reading the file %q", name), err)
+		}
+		if p, ok := ParsePointer(small); ok {
+			w.pointers = append(w.pointers, lfsFile{p, name, executable})
+			return nil
+		}
+		content = bytes.NewReader(small)
+	}
+	return w.out.Write(name, executable, size, content)
+}
+
 // wants reports whether name lies in a wanted directory, and whether it is
 // above one.
-func (w gitWriter) wants(name string) (inside, above bool) {
+func (w *gitWriter) wants(name string) (inside, above bool) {
 	if len(w.sparse) == 0 {
 		return true, true
 	}

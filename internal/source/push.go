@@ -71,6 +71,13 @@ func Push(ctx context.Context, dir, url string, o PushOptions) (digest string, e
 	if err != nil {
 		return "", err
 	}
+	left, err := FindPointer(os.DirFS(dir), ".", func(name string) bool { return skip(name, false) })
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", dir, err)
+	}
+	if left != "" {
+		return "", invalid(archive.Reason, "%s is a pointer of Git LFS without its content: run git lfs pull in %s", left, dir)
+	}
 	var content bytes.Buffer
 	if err := archive.Pack(dir, skip, &content, o.Limits); err != nil {
 		return "", fmt.Errorf("packing %s: %w", dir, err)

@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
@@ -121,6 +123,12 @@ func (m *Reader) inspect(dir, path string, extra map[string][]byte) (loaded, err
 		if err := errors.Join(tree.RemoveAll(name), tree.WriteFile(name, content, 0o600)); err != nil {
 			return loaded{}, err
 		}
+	}
+	below := filepath.ToSlash(filepath.Clean(strings.TrimPrefix(path, "/")))
+	// An error is about a path that is not there, which module.Inspect reports.
+	if pointer, err := source.FindPointer(tree.FS(), below, func(string) bool { return false }); err == nil && pointer != "" {
+		return k, fault.New(fault.Invalid, "", fmt.Errorf("%s is a pointer of Git LFS, and its content is not in the artifact, since the source-controller of Flux does not fetch it: "+
+			"let Terrier serve the GitRepository, push the checked-out tree as an artifact with terrier push, or leave the file out with spec.ignore of the source", pointer))
 	}
 	k.root, err = module.Inspect(tree.FS(), path, m.Engine)
 	return k, err
