@@ -1,5 +1,7 @@
 package access
 
+import "maps"
+
 // Scope is the namespaces whose stacks a user may see. The zero Scope is none.
 type Scope struct {
 	All bool
@@ -25,6 +27,33 @@ func (s Scope) Of(kind string) Scope {
 
 // Has reports whether namespace is in s.
 func (s Scope) Has(namespace string) bool { return s.All || s.In[namespace] }
+
+// HasAny reports whether the user may list stacks of some kind in a namespace.
+func (s Scope) HasAny(namespace string) bool {
+	if s.Has(namespace) {
+		return true
+	}
+	for _, other := range s.Others {
+		if other.Has(namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// None reports whether the user may list no stack at all, once that is known.
+func (s Scope) None() bool {
+	none := !s.All && len(s.In) == 0 && s.Unasked == 0
+	for _, other := range s.Others {
+		none = none && other.None()
+	}
+	return none
+}
+
+// Same reports whether two scopes have the same namespaces.
+func (s Scope) Same(other Scope) bool {
+	return s.All == other.All && s.everything == other.everything && maps.Equal(s.In, other.In) && maps.EqualFunc(s.Others, other.Others, Scope.Same)
+}
 
 // Everything is the Scope of a user who may see all namespaces and all kinds.
 var Everything = Scope{All: true, everything: true}

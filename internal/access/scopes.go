@@ -44,6 +44,7 @@ type Scopes struct {
 
 // ScopeOptions are what Scopes are made of.
 type ScopeOptions struct {
+	Kind       string                          // of the stacks, as query.Key has it
 	Namespaces func() []string                 // that have stacks now
 	Likely     func(User) map[string]time.Time // namespaces where a user may have been given rights, and when that was seen; may be nil. It changes the order of questions and no answer
 	Now        func() time.Time
@@ -210,7 +211,7 @@ func (s *Scopes) start(do func() error, then func(error), of *answers) *round {
 func (s *Scopes) Wait() { s.rounds.Wait() }
 
 func (s *Scopes) may(ctx context.Context, u User, namespace string) (bool, error) {
-	err := s.rights.Authorize(ctx, u, Request{Verb: "list", Resource: ResourceStacks, Namespace: namespace})
+	err := s.rights.Authorize(ctx, u, Request{Verb: "list", Resource: ResourceStacks, Kind: s.Kind, Namespace: namespace})
 	if fault.Of(err) == fault.Denied {
 		return false, nil
 	}

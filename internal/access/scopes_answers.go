@@ -115,7 +115,7 @@ func (of *answers) scope(now time.Time) Scope {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if of.all {
-		return Everything
+		return Scope{All: true}
 	}
 	if !now.Before(of.expires) {
 		of.in, of.stale, of.expires = map[string]bool{}, 0, now.Add(yesTTL)

@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/web"
 )
@@ -33,7 +34,7 @@ func (p *parts) fillAccess(ctx context.Context, o *web.Options, auth web.Auth) e
 	if p.bindings, err = access.NewBindings(p.plane.Config(), p.log, p.Now); err != nil {
 		return err
 	}
-	scopes := access.NewScopes(auth, access.ScopeOptions{Namespaces: p.board.Namespaces, Likely: p.bindings.Likely, Now: p.Now})
+	scopes := access.NewKindScopes(auth, p.kinds.Words(), func(kind string) func() []string { return query.NamespacesOf(p.board, kind) }, access.ScopeOptions{Likely: p.bindings.Likely, Now: p.Now})
 	o.Scopes, o.SoFar = scopes.Scope, scopes.SoFar
 	o.Sessions = web.SessionOptions{Key: p.key, Life: p.Config.SessionLife, Idle: p.Config.SessionIdle, SignOuts: ended}
 	o.Issuer, err = p.issuer()

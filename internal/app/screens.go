@@ -58,7 +58,7 @@ func labelled(s labels.Selector) client.ListOption {
 func (p *parts) fillPages(o *web.Options, kube client.WithWatch) error {
 	p.lists.WithWatch = kube
 	tenants := query.NewTenants(query.New(&p.lists, p.kinds, p.records, p.Now), p.plane.Config())
-	o.Tenants, o.Estate, o.Queue = tenants, tenants, p.queue
+	o.Tenants, o.Estate, o.Queue = tenants, tenants, query.NamedQueue{Queue: p.queue, Kinds: p.kinds}
 	c, err := p.settings()
 	if err != nil {
 		return err

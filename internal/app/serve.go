@@ -288,6 +288,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	p.board = query.NewBoard(query.BoardOptions{Kinds: p.kinds, TenantLabel: p.Config.TenantLabel, Now: p.Now})
 	p.figures = query.NewFigures(p.board, p.Now)
 	o := web.Options{
+		Kinds:  p.kinds,
 		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
 		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient, p.kinds),

@@ -112,7 +112,7 @@ command says so, and exits with 5. The rejection is in the audit log all the sam
 
 // pending finds the plan to decide on.
 func (p decideCommands) pending(ctx context.Context, args []string) (command.StackAPI, query.Stack, query.PlanInfo, error) {
-	s, key, err := p.one(args[0])
+	s, key, err := p.one(ctx, args[0])
 	if err != nil {
 		return nil, query.Stack{}, query.PlanInfo{}, err
 	}

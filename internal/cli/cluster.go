@@ -51,19 +51,19 @@ func (c *cluster) stacks() (command.StackAPI, error) {
 }
 
 // one connects and reads the name of the stack of a command.
-func (c *cluster) one(name string) (command.StackAPI, query.Key, error) {
+func (c *cluster) one(ctx context.Context, name string) (command.StackAPI, query.Key, error) {
 	s, err := c.stacks()
 	if err != nil {
 		return nil, query.Key{}, err
 	}
-	key, err := query.ParseKey(name, c.connection.Namespace)
+	key, err := query.Find(ctx, c.connection.StackKinds(), s, name, c.connection.Namespace)
 	return s, key, err
 }
 
 // ofStack runs a command about one stack, which its first argument names.
 func (c *cluster) ofStack(do func(context.Context, command.StackAPI, query.Key) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, key, err := c.one(args[0])
+		s, key, err := c.one(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -80,8 +80,16 @@ func (c *cluster) names(cmd *cobra.Command, args []string, _ string) ([]cobra.Co
 		}
 		list, err := s.List(ctx, query.Filter{Namespace: c.connection.Namespace})
 		found := map[string]string{}
+		stacks := map[string]int{} // by name
 		for _, st := range list {
-			found[st.Name] = st.Phase
+			stacks[st.Name]++
+		}
+		for _, st := range list {
+			name := st.Name
+			if stacks[name] > 1 {
+				name = c.connection.StackKinds().Spelled(st.Kind) + "/" + name
+			}
+			found[name] = st.Phase
 		}
 		return found, err
 	})
@@ -110,7 +118,7 @@ func (c *cluster) allFlag(cmd *cobra.Command) {
 }
 
 // filter reads the selection of stacks.
-func (c *cluster) filter(args []string, selector string) (query.Filter, command.StackAPI, error) {
+func (c *cluster) filter(ctx context.Context, args []string, selector string) (query.Filter, command.StackAPI, error) {
 	s, err := c.stacks()
 	if err != nil {
 		return query.Filter{}, nil, err
@@ -120,9 +128,10 @@ func (c *cluster) filter(args []string, selector string) (query.Filter, command.
 		if c.all {
 			return f, nil, usage("--all-namespaces and the name of a stack exclude each other")
 		}
-		key, err := query.ParseKey(args[0], f.Namespace)
-		f.Namespace, f.Name = key.Namespace, key.Name
-		return f, s, err
+		key, err := query.Find(ctx, c.connection.StackKinds(), s, args[0], f.Namespace)
+		one := key.Filter()
+		one.Selector = selector
+		return one, s, err
 	}
 	if c.all {
 		f.Namespace = ""

@@ -58,7 +58,7 @@ starts from this status.`,
 
 func (p stackCommands) explanations(cmd *cobra.Command, args []string, file string) ([]query.Explanation, error) {
 	if file == "" {
-		s, key, err := p.one(args[0])
+		s, key, err := p.one(cmd.Context(), args[0])
 		if err != nil {
 			return nil, err
 		}

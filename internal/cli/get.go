@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
@@ -25,7 +27,8 @@ func (p stackCommands) get() *cobra.Command {
 		Aliases: []string{"ls", "list"},
 		Short:   "List stacks and their status",
 		Long: `Lists stacks with their readiness, their phase, the pending plan, and the revision
-that was applied last.
+that was applied last. Where there are stacks of several kinds, the list has the kind
+of each, and a name that several kinds have is given with it: KIND/NAME.
 
 "terrier explain STACK" and docs/states.md explain the phases.`,
 		Example: `  terrier get -A
@@ -36,7 +39,7 @@ that was applied last.
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			filter, s, err := p.filter(args, selector)
+			filter, s, err := p.filter(cmd.Context(), args, selector)
 			if err != nil {
 				return err
 			}
@@ -44,7 +47,7 @@ that was applied last.
 				return p.watch(cmd, s, filter, f)
 			}
 			if len(args) == 1 {
-				st, err := s.Get(cmd.Context(), query.Key{Namespace: filter.Namespace, Name: filter.Name})
+				st, err := s.Get(cmd.Context(), filter.Key())
 				if err == nil && !p.structured(f, st) {
 					p.list([]query.Stack{st}, f, filter)
 				}
@@ -85,6 +88,7 @@ func (p stackCommands) list(list []query.Stack, f format, filter query.Filter) {
 		return
 	}
 	v := p.listView(f, filter)
+	v.kinds = slices.ContainsFunc(list, func(s query.Stack) bool { return s.Kind != "" })
 	t := v.table()
 	for _, s := range list {
 		t.add(v.row(s)...)
@@ -94,14 +98,16 @@ func (p stackCommands) list(list []query.Stack, f format, filter query.Filter) {
 
 func stackName(s query.Stack, f query.Filter) string {
 	if f.Namespace == "" {
-		return s.Namespace + "/" + s.Name
+		return s.Key().String()
 	}
-	return s.Name
+	return s.Key().Argument()
 }
 
 // watch prints all stacks, and then each one that changes.
 func (p stackCommands) watch(cmd *cobra.Command, s command.StackAPI, filter query.Filter, f format) error {
-	t := p.listView(f, filter).table()
+	v := p.listView(f, filter)
+	v.kinds = len(v.known.All()) > 1
+	t := v.table()
 	for change, err := range s.Watch(cmd.Context(), filter) {
 		if err != nil {
 			return err
@@ -114,7 +120,8 @@ func (p stackCommands) watch(cmd *cobra.Command, s command.StackAPI, filter quer
 		case f == forName:
 			p.say("%s\n", stackName(change.Stack, filter))
 		default:
-			t.add(p.listView(f, filter).row(change.Stack)...)
+			v.now = p.Now()
+			t.add(v.row(change.Stack)...)
 			p.table(t)
 		}
 		if p.failed != nil {

@@ -123,11 +123,11 @@ func (p operateCommands) eachStack(c *cobra.Command, done string, do func(comman
 		if all && p.connection.Namespace == "" {
 			p.all = true // as tfctl has it
 		}
-		filter, s, err := p.filter(args, selector)
+		filter, s, err := p.filter(cmd.Context(), args, selector)
 		if err != nil {
 			return err
 		}
-		keys := []query.Key{{Namespace: filter.Namespace, Name: filter.Name}}
+		keys := []query.Key{filter.Key()}
 		if len(args) == 0 {
 			if keys, err = chosen(cmd.Context(), s, filter); err != nil {
 				return err
@@ -179,7 +179,7 @@ To show the lock and its holder, run "terrier describe".`,
 			if id == "" {
 				return usage("--lock-id is missing")
 			}
-			s, key, err := p.one(args[0])
+			s, key, err := p.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

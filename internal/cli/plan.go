@@ -44,7 +44,7 @@ With --exit-code the exit code is 0 without a pending plan, 2 with a pending pla
 			if destroy && digest != "" {
 				return usage("--digest selects a stored plan, and --destroy creates a new one: use only one of them")
 			}
-			s, key, err := p.one(args[0])
+			s, key, err := p.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ creates an ordinary plan.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			s, key, err := p.one(args[0])
+			s, key, err := p.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 // are in internal/web/pages/stacks_columns.go.
 var stackColumns = []stackColumn{
 	{"NAMESPACE", func(v listView) bool { return v.everywhere }, func(_ listView, s query.Stack) cell { return plain(s.Namespace) }},
+	{"KIND", func(v listView) bool { return v.kinds }, func(v listView, s query.Stack) cell { return plain(v.known.Spelled(s.Kind)) }},
 	{"NAME", always, func(_ listView, s query.Stack) cell { return plain(s.Name) }},
 	{"READY", always, func(_ listView, s query.Stack) cell { return cell{s.Ready, statusColour(s)} }},
 	{"PHASE", always, func(_ listView, s query.Stack) cell { return cell{s.Phase, statusColour(s)} }},
@@ -36,6 +37,8 @@ type stackColumn struct {
 type listView struct {
 	everywhere bool // the stacks of all namespaces
 	wide       bool
+	kinds      bool        // the list has stacks of several kinds
+	known      query.Kinds // that there are
 	now        time.Time
 }
 
@@ -43,7 +46,7 @@ func always(listView) bool   { return true }
 func ifWide(v listView) bool { return v.wide }
 
 func (p stackCommands) listView(f format, filter query.Filter) listView {
-	return listView{everywhere: filter.Namespace == "", wide: f == forWide, now: p.Now()}
+	return listView{everywhere: filter.Namespace == "", wide: f == forWide, known: p.connection.StackKinds(), now: p.Now()}
 }
 
 // table is a table without rows.

@@ -49,7 +49,7 @@ resources in its state.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			filter, s, err := p.filter(args, "")
+			filter, s, err := p.filter(cmd.Context(), args, "")
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ resources in its state.`,
 				}
 				return err
 			}
-			view, err := s.StateOf(cmd.Context(), query.Key{Namespace: filter.Namespace, Name: filter.Name}, "", false)
+			view, err := s.StateOf(cmd.Context(), filter.Key(), "", false)
 			if err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ came from a Secret, and those with a name like password or token.`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
+			s, key, err := p.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -34,7 +34,7 @@ backend rejected.`,
 			if version != "" && rescued != "" {
 				return usage("--version and --rescued exclude each other")
 			}
-			s, key, err := p.one(args[0])
+			s, key, err := p.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ a plan afterwards.`,
 			if err != nil {
 				return err
 			}
-			s, key, err := p.one(args[0])
+			s, key, err := p.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ versions. If several versions have the same serial, use the digest.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
+			s, key, err := p.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -230,7 +230,7 @@ is never released.`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: p.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, key, err := p.one(args[0])
+			s, key, err := p.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

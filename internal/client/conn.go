@@ -71,7 +71,7 @@ func (a address) below(base *url.URL) string {
 }
 
 func object(key query.Key, kind string, more ...string) []string {
-	return append([]string{"namespaces", key.Namespace, kind, key.Name}, more...)
+	return append([]string{"namespaces", key.Namespace, kind, key.Address()}, more...)
 }
 
 // post sends one command and reads its answer into out, unless that is nil.

@@ -102,7 +102,7 @@ func (s *questions) rows(ctx context.Context, f query.Filter) (rows []query.Row,
 			cursor = page.Cursor // of the first page, so that no change in between is missed
 		}
 		for _, row := range page.Items {
-			if f.Name == "" || row.Name == f.Name {
+			if f.Names(row.Key()) {
 				rows = append(rows, row)
 			}
 		}

@@ -88,6 +88,9 @@ func (s *states) StateInfos(ctx context.Context, f query.Filter) ([]query.StateI
 	text(params, "namespace", f.Namespace)
 	text(params, "name", f.Name)
 	text(params, "selector", f.Selector)
+	if f.Kind != nil {
+		params.Set("kind", *f.Kind)
+	}
 	return listed[query.StateInfo](ctx, s.conn, s.at(params, "states"))
 }
 

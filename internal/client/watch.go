@@ -117,8 +117,8 @@ func (w *watching) follow(ctx context.Context) error {
 // again, and whether it read any event.
 func (w *watching) stream(ctx context.Context) (reset, read bool, err error) {
 	params := url.Values{"cursor": {w.cursor}}
-	if w.filter.Namespace != "" && w.filter.Name != "" {
-		params.Set("stack", w.filter.Namespace+"/"+w.filter.Name)
+	if w.filter.Namespace != "" && w.filter.Name != "" && w.filter.Kind != nil {
+		params.Set("stack", w.filter.Namespace+"/"+query.Key{Name: w.filter.Name, Kind: *w.filter.Kind}.Address())
 	} else {
 		text(params, "namespace", w.filter.Namespace)
 	}
@@ -162,7 +162,7 @@ func (w *watching) changed(data string) error {
 	}
 	st := c.Row.Stack
 	_, known := w.known[st.Key()]
-	chosen := (w.filter.Name == "" || st.Name == w.filter.Name) && w.selector.Matches(labels.Set(st.Labels))
+	chosen := w.filter.Names(st.Key()) && w.selector.Matches(labels.Set(st.Labels))
 	if !chosen && !known {
 		return nil
 	}

@@ -28,7 +28,8 @@ import (
 type Retained struct {
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
-	UID       string           `json:"uid"` // distinguishes stacks of one name
+	Kind      string           `json:"kind,omitempty"` // as query.Key has it
+	UID       string           `json:"uid"`            // distinguishes stacks of one name
 	At        time.Time        `json:"at"`
 	Until     time.Time        `json:"until"` // its record is deleted then
 	Why       string           `json:"why"`
@@ -42,7 +43,9 @@ type Retained struct {
 }
 
 // Key is the name that the stack had.
-func (r Retained) Key() query.Key { return query.Key{Namespace: r.Namespace, Name: r.Name} }
+func (r Retained) Key() query.Key {
+	return query.Key{Namespace: r.Namespace, Name: r.Name, Kind: r.Kind}
+}
 
 // RetainedStacks are the records of deleted stacks. The caller has checked the
 // rights of the user.
@@ -118,7 +121,7 @@ func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 	}
 	namespace, name, _ := strings.Cut(r.Stack, "/")
 	out := Retained{
-		Namespace: namespace, Name: name, UID: uid, At: r.At, Until: r.At.Add(kube.RetainedFor), Why: r.Why,
+		Namespace: namespace, Name: name, Kind: r.Kind, UID: uid, At: r.At, Until: r.At.Add(kube.RetainedFor), Why: r.Why,
 		Resources: append([]string{}, r.Resources...), Sealed: r.Sealed, Untracked: r.Untracked, Gap: r.Untracked,
 	}
 	if r.State != nil {
@@ -135,12 +138,12 @@ func (r Retained) ways() []string {
 	}
 	out := []string{again, "To destroy the resources, create the stack again with destroyResourcesOnDeletion: true, wait until it is ready, and delete it."}
 	if r.Kept {
-		out = append(out, fmt.Sprintf("If the state is gone, create the stack and upload the copy with terrier state push: terrier retained state %s -n %s --uid %s", r.Name, r.Namespace, r.UID))
+		out = append(out, fmt.Sprintf("If the state is gone, create the stack and upload the copy with terrier state push: terrier retained state %s -n %s --uid %s", r.Key().Argument(), r.Namespace, r.UID))
 	}
 	if r.Untracked != nil {
 		out = append(out, "Find the untracked resources in the cloud, and delete or import each of them manually.")
 	}
-	forget := fmt.Sprintf("When you need neither the record nor the copy of the state: terrier retained forget %s -n %s --uid %s", r.Name, r.Namespace, r.UID)
+	forget := fmt.Sprintf("When you need neither the record nor the copy of the state: terrier retained forget %s -n %s --uid %s", r.Key().Argument(), r.Namespace, r.UID)
 	if r.Secret != "" {
 		forget += fmt.Sprintf(", and kubectl delete secret %s -n %s", r.Secret, r.Namespace)
 	}

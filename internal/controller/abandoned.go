@@ -77,7 +77,7 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 		key.Namespace, key.Name, _ = strings.Cut(report.Name, "/")
 		e = &entry{id: id, objectRef: objectRef{rm.dialects.Found(report.ObjectKind), key}}
 	}
-	r := kube.Retained{Stack: key.String(), UID: id, At: rm.now(), Why: "the object was removed before Terrier released it"}
+	r := kube.Retained{Stack: key.String(), Kind: rm.dialects.Word(e.dialect), UID: id, At: rm.now(), Why: "the object was removed before Terrier released it"}
 	if report != nil {
 		if err := rm.salvage(ctx, e, report, &r); err != nil {
 			return 0, fmt.Errorf("keeping what the run %s of the removed stack %s left: %w", report.ID, key, err)

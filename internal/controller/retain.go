@@ -21,7 +21,7 @@ import (
 // retain writes down what a stack leaves behind.
 func (rm *removals) retain(ctx context.Context, p *pass) error {
 	r := kube.Retained{
-		Stack: client.ObjectKeyFromObject(p.obj).String(), UID: p.id, At: p.o.Now, Untracked: p.o.Status.Untracked,
+		Stack: client.ObjectKeyFromObject(p.obj).String(), Kind: rm.dialects.Word(p.dialect), UID: p.id, At: p.o.Now, Untracked: p.o.Status.Untracked,
 		Why: "destroyResourcesOnDeletion is not set",
 	}
 	if p.o.Spec.Retain {

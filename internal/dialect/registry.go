@@ -93,10 +93,10 @@ func (r Registry) EachStack(ctx context.Context, from client.Reader, what func(D
 }
 
 // Word is what users call the kind of a dialect, as kubectl has it:
-// terraform.alustan.io. Of the first it is empty, so that its stacks have the names
+// terraform.alustan.io. Of the first, and of nil, it is empty, so that its stacks have the names
 // and addresses that they had while there was no other kind.
 func (r Registry) Word(d Dialect) string {
-	if KindOf(d) == KindOf(r.First()) {
+	if d == nil || KindOf(d) == KindOf(r.First()) {
 		return ""
 	}
 	return spelled(d)
@@ -119,11 +119,19 @@ func (r Registry) Spelled(word string) string {
 	return word
 }
 
+// Resource is what roles call a kind, with its group, by its word.
+func (r Registry) Resource(word string) string {
+	if d := r.Named(word); d != nil {
+		return ResourceOf(d).GroupResource().String()
+	}
+	return word
+}
+
 // Named returns the dialect that a user means by a word: the first if it is empty,
 // nil if there is none. It takes what kubectl takes: the kind or its resource, with
 // the group, with or without the version, in any case.
 func (r Registry) Named(meant string) Dialect {
-	if meant == "" {
+	if meant == "" && len(r.all) > 0 {
 		return r.First()
 	}
 	meant = strings.ToLower(meant)

@@ -9,7 +9,8 @@ import (
 // Retained is the record of a deleted stack whose resources still exist. It
 // outlives every other record of the stack.
 type Retained struct {
-	Stack     string           `json:"stack"` // namespace/name
+	Stack     string           `json:"stack"`          // namespace/name
+	Kind      string           `json:"kind,omitempty"` // of the stack, as users call it; empty for the first kind
 	UID       string           `json:"uid"`
 	At        time.Time        `json:"at"`
 	Why       string           `json:"why"`

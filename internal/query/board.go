@@ -104,3 +104,25 @@ type Queue interface {
 	Line() schedule.Line
 	Place(uid string) (schedule.Place, bool)
 }
+
+// NamedQueue is a Queue whose stacks have their kinds as Key has them.
+type NamedQueue struct {
+	Queue
+	Kinds Kinds
+}
+
+// Line implements Queue.
+func (q NamedQueue) Line() schedule.Line {
+	line := q.Queue.Line()
+	line.Running, line.Waiting = q.named(line.Running), q.named(line.Waiting)
+	return line
+}
+
+// named returns copies: the schedule gives the same turns to all who ask.
+func (q NamedQueue) named(turns []schedule.Turn) []schedule.Turn {
+	turns = slices.Clone(turns)
+	for i := range turns {
+		turns[i].StackKind = wordOf(q.Kinds, turns[i].StackKind)
+	}
+	return turns
+}

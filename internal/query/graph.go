@@ -230,9 +230,14 @@ func tiesOf(kinds Kinds, o *Object) ties {
 
 // keyOf names the stack that another one refers to.
 func keyOf(kinds Kinds, r stack.Ref) Key {
-	k := Key{Namespace: r.Namespace, Name: r.Name, Kind: strings.ToLower(r.Kind)}
-	if d := kinds.Of(r.Kind); d != nil {
-		k.Kind = kinds.Word(d)
+	return Key{Namespace: r.Namespace, Name: r.Name, Kind: wordOf(kinds, r.Kind)}
+}
+
+// wordOf is the word of a kind that an object or a record names, with or without its
+// group.
+func wordOf(kinds Kinds, kind string) string {
+	if d := kinds.Of(kind); d != nil {
+		return kinds.Word(d)
 	}
-	return k
+	return strings.ToLower(kind)
 }

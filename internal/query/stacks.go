@@ -69,6 +69,15 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
+// Argument names the stack in a command about its namespace: KIND/NAME, and the bare
+// name for the first kind.
+func (k Key) Argument() string {
+	if k.Kind != "" {
+		return k.Kind + "/" + k.Name
+	}
+	return k.Name
+}
+
 // Filter chooses exactly the stack.
 func (k Key) Filter() Filter { return Filter{Namespace: k.Namespace, Name: k.Name, Kind: &k.Kind} }
 
@@ -134,6 +143,39 @@ func ParseKey(s, namespace string) (Key, error) {
 // qualified is a kind with its group. The name of a namespace has no dot.
 var qualified = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`)
 
+// Find returns the key of the stack that a user names: as ParseKey reads it, and
+// without a kind if only one kind has a stack of that name.
+func Find(ctx context.Context, kinds Kinds, of StackReader, name, namespace string) (Key, error) {
+	key, err := ParseKey(name, namespace)
+	words := kinds.Words()
+	if err != nil || key.Kind == "" && len(words) == 1 {
+		return key, err
+	}
+	if key.Kind != "" {
+		return Canonical(kinds, key)
+	}
+	var found []Key
+	var spelled []string
+	for _, key.Kind = range words {
+		_, err := of.Get(ctx, key)
+		if err != nil && fault.Of(err) != fault.Missing && !leftOut(err) {
+			return Key{}, err
+		}
+		if err == nil {
+			found, spelled = append(found, key), append(spelled, kinds.Spelled(key.Kind)+"/"+key.Namespace+"/"+key.Name)
+		}
+	}
+	switch len(found) {
+	case 0:
+		key.Kind = "" // the command says what is missing
+		return key, nil
+	case 1:
+		return found[0], nil
+	default:
+		return Key{}, fault.New(fault.Invalid, ReasonAmbiguous, fmt.Errorf("several kinds have a stack %s/%s: name one of %s", key.Namespace, key.Name, strings.Join(spelled, ", ")))
+	}
+}
+
 // unqualified are the words that kubectl takes for a kind of stack without its group.
 var unqualified = map[string]bool{"terraform": true, "terraforms": true, "tf": true}
 
@@ -166,6 +208,20 @@ type Filter struct {
 	Name      string  // all if empty
 	Selector  string  // of labels, as kubectl reads it
 	Kind      *string // as Key has it; all if nil
+}
+
+// Key names the stack, if f chooses one by its name.
+func (f Filter) Key() Key {
+	k := Key{Namespace: f.Namespace, Name: f.Name}
+	if f.Kind != nil {
+		k.Kind = *f.Kind
+	}
+	return k
+}
+
+// Names reports whether f chooses the stack, whatever its labels are.
+func (f Filter) Names(k Key) bool {
+	return (f.Namespace == "" || k.Namespace == f.Namespace) && (f.Name == "" || k.Name == f.Name) && (f.Kind == nil || k.Kind == *f.Kind)
 }
 
 func (f Filter) options() ([]client.ListOption, error) {
@@ -247,4 +303,5 @@ const (
 	ReasonNoOutputs   = "NoOutputs"
 	ReasonUnpublished = "Unpublished"
 	ReasonNotRetained = "NotRetained"
+	ReasonAmbiguous   = "NameAmbiguous"
 )

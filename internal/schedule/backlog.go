@@ -75,7 +75,7 @@ func (q *Queue) Backlog() Backlog {
 
 func (s *slot) view() Turn {
 	t := Turn{
-		UID: s.id, Namespace: s.Key.Namespace, Name: s.Key.Name, Kind: s.Kind, Class: s.Class.String(),
+		UID: s.id, Namespace: s.Key.Namespace, Name: s.Key.Name, StackKind: s.Key.Kind, Kind: s.Kind, Class: s.Class.String(),
 		Tenant: s.Tenant, Memory: s.Memory, Asked: s.asked, Started: s.started,
 	}
 	if s.found {

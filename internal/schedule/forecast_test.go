@@ -25,12 +25,12 @@ func TestLine(t *testing.T) {
 	why := "Waiting for its turn: 2 runs may run at once"
 	want := Line{
 		Running: []Turn{
-			{UID: "found", Namespace: "z", Name: "found", Kind: stack.ApplyRun, Tenant: "z", Memory: 1 << 20, Asked: start.Add(time.Second), Started: start.Add(-time.Hour)},
-			{UID: "0", Namespace: "a", Name: "0", Class: "spec", Tenant: "a", Memory: 100 << 20, Asked: start.Add(2 * time.Second), Started: start.Add(3 * time.Second)},
+			{UID: "found", StackKind: "stack", Namespace: "z", Name: "found", Kind: stack.ApplyRun, Tenant: "z", Memory: 1 << 20, Asked: start.Add(time.Second), Started: start.Add(-time.Hour)},
+			{UID: "0", StackKind: "stack", Namespace: "a", Name: "0", Class: "spec", Tenant: "a", Memory: 100 << 20, Asked: start.Add(2 * time.Second), Started: start.Add(3 * time.Second)},
 		},
 		Waiting: []Turn{
-			{UID: "2", Namespace: "b", Name: "2", Class: "person", Tenant: "b", Memory: 100 << 20, Asked: start.Add(5 * time.Second), Position: 1, Why: why},
-			{UID: "1", Namespace: "a", Name: "1", Class: "drift", Tenant: "a", Memory: 100 << 20, Asked: start.Add(4 * time.Second), Position: 2, Why: why},
+			{UID: "2", StackKind: "stack", Namespace: "b", Name: "2", Class: "person", Tenant: "b", Memory: 100 << 20, Asked: start.Add(5 * time.Second), Position: 1, Why: why},
+			{UID: "1", StackKind: "stack", Namespace: "a", Name: "1", Class: "drift", Tenant: "a", Memory: 100 << 20, Asked: start.Add(4 * time.Second), Position: 2, Why: why},
 		},
 	}
 	if diff := cmp.Diff(want, y.Line()); diff != "" {

@@ -57,7 +57,8 @@ type Turn struct {
 	UID       string        `json:"uid"`
 	Namespace string        `json:"namespace"`
 	Name      string        `json:"name"`
-	Kind      stack.RunKind `json:"kind"` // of the run
+	StackKind string        `json:"stackKind,omitempty"` // as Key.Kind has it, or as users have it
+	Kind      stack.RunKind `json:"kind"`                // of the run
 	Class     string        `json:"class"`
 	Tenant    string        `json:"tenant"`
 	Memory    int64         `json:"memory"`             // bytes that the run is charged

@@ -69,10 +69,18 @@ func (a boardAPI) routes() []route {
 		page(api+"/stacks", "listStacks", "Lists the stacks that the caller may list, one page at a time."),
 		page(api+"/approvals", "listApprovals", "Lists the stacks with a pending plan.", query.StatusPending),
 		page(api+"/drift", "listDrift", "Lists the stacks with drifted resources.", query.StatusDrifted),
-		reads(a.gate, inNamespace+"/stacks", guarded, right("list", access.ResourceStacks), operation{id: "listStacksOfNamespace", area: "stacks",
+		reads(a.gate, inNamespace+"/stacks", known, nil, operation{id: "listStacksOfNamespace", area: "stacks",
 			summary: "Lists the stacks of one namespace, one page at a time.", query: within, fails: []fault.Kind{fault.Later}},
 			func(c call) (query.BoardPage, error) {
-				return a.page(c, access.Scope{In: map[string]bool{c.Param("namespace"): true}}, nil)
+				namespace := c.Param("namespace")
+				if !dnsName.MatchString(namespace) {
+					return query.BoardPage{}, errName("namespace", namespace)
+				}
+				scope, err := a.gate.scopes.in(c.ctx(), userOf(c.Context), namespace)
+				if err != nil {
+					return query.BoardPage{}, err
+				}
+				return a.page(c, scope, nil)
 			}),
 		reads(a.gate, oneStack+"/graph", guarded, right("get", access.ResourceStacks), operation{id: "getStackGraph", area: "stacks",
 			summary: "Returns the dependencies and the dependents of a stack. A stack that the caller may not list has no name.",
@@ -120,6 +128,16 @@ func (a boardAPI) graph(c call) (query.Graph, error) {
 		return query.Graph{}, err
 	}
 	return a.board.Graph(scope, c.key(), depth)
+}
+
+// mayList are the kinds of stack for which the caller may list a resource in the
+// namespace of the query, or in all of them. It is Denied if there is none.
+func (c call) mayList(r access.Resource) ([]string, error) {
+	namespace := c.Query("namespace")
+	if namespace != "" && !dnsName.MatchString(namespace) {
+		return nil, errName("namespace", namespace)
+	}
+	return c.gate.scopes.kindsOf(c.ctx(), userOf(c.Context), "list", r, namespace)
 }
 
 // rightIn is the permission for the objects of the namespace in the query, or

@@ -86,7 +86,7 @@ func (a platformAPI) listQueue(c call) (queueView, error) {
 func within(scope access.Scope, turns []schedule.Turn) []schedule.Turn {
 	out := make([]schedule.Turn, 0, len(turns))
 	for _, t := range turns {
-		if scope.Has(t.Namespace) {
+		if scope.Of(t.StackKind).Has(t.Namespace) {
 			out = append(out, t)
 		}
 	}

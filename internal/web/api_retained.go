@@ -1,6 +1,8 @@
 package web
 
 import (
+	"slices"
+
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/access"
@@ -31,13 +33,18 @@ func (a retainedAPI) routes() []route {
 	forget := op("forgetRetained", "Deletes the records of a deleted stack. Its resources stay, and so does the Secret with its state.")
 	forget.fails = append(forget.fails, fault.Conflict)
 	return []route{
-		reads(a.gate, api+"/retained", guarded, rightIn("list", access.ResourceStacks), op("listRetained", "Lists the retained resources of deleted stacks: the resources, the time, the location of the state, and the next steps.",
+		reads(a.gate, api+"/retained", known, nil, op("listRetained", "Lists the retained resources of deleted stacks: the resources, the time, the location of the state, and the next steps.",
 			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces.")),
 			func(c call) (list[command.Retained], error) {
-				if a.stacks == nil {
-					return list[command.Retained]{}, errNoSuch("records of deleted stacks")
+				kinds, err := c.mayList(access.ResourceStacks)
+				if err == nil && a.stacks == nil {
+					err = errNoSuch("records of deleted stacks")
 				}
-				return listed(a.stacks.List(c.ctx(), c.Query("namespace")))
+				if err != nil {
+					return list[command.Retained]{}, err
+				}
+				found, err := a.stacks.List(c.ctx(), c.Query("namespace"))
+				return listed(slices.DeleteFunc(found, func(r command.Retained) bool { return !slices.Contains(kinds, r.Kind) }), err)
 			}),
 		a.raw(oneRetained+"/state", right("get", access.ResourceState), state, a.state),
 		acts(a.gate, oneRetained+"/forget", right("delete", access.ResourceStacks), forget, a.forgetRetained),

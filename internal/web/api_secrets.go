@@ -31,11 +31,11 @@ func (a secretAPI) routes() []route {
 		word("version", "A serial, or the beginning of a digest; by default the current version."))
 	file.gives = anyType
 	table := []route{
-		reads(a.gate, api+"/states", guarded, rightIn("list", access.ResourceState), op("listStates", "states", "Lists the states of stacks with serial, size and lock.",
-			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces."), word("name", "Only the stack of this name."),
+		reads(a.gate, api+"/states", known, nil, op("listStates", "states", "Lists the states of stacks with serial, size and lock.",
+			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces."), word("name", "Only the stack of this name."), word("kind", "Only this kind of stack."),
 			word("selector", "A label selector of stacks, as in kubectl.")),
 			func(c call) (list[query.StateInfo], error) {
-				return listed(a.stacks.StateInfos(c.ctx(), query.Filter{Namespace: c.Query("namespace"), Name: c.Query("name"), Selector: c.Query("selector")}))
+				return listed(a.stateInfos(c))
 			}),
 		a.raw(oneStack+"/state/file", right("get", access.ResourceState), file, a.stateFile),
 		reads(a.gate, oneStack+"/outputs/secret", guarded, right("get", access.ResourceStacks), op("listPublishedOutputs", "stacks",
@@ -75,4 +75,24 @@ func (a secretAPI) publishedOutputs(c call) (list[query.Output], error) {
 		})
 	}
 	return listed(all, err)
+}
+
+// stateInfos lists the states of the kinds of stack whose states the caller may list.
+func (a secretAPI) stateInfos(c call) ([]query.StateInfo, error) {
+	kinds, err := c.mayList(access.ResourceState)
+	if err != nil {
+		return nil, err
+	}
+	var out []query.StateInfo
+	for _, kind := range kinds {
+		if only, has := c.GetQuery("kind"); has && only != kind {
+			continue
+		}
+		found, err := a.stacks.StateInfos(c.ctx(), query.Filter{Namespace: c.Query("namespace"), Name: c.Query("name"), Selector: c.Query("selector"), Kind: &kind})
+		if err != nil && fault.Reason(err, "") != access.ReasonNotInstalled {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
 }

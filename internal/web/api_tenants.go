@@ -84,7 +84,7 @@ func (a tenantAPI) one(c call) (query.TenantDetail, error) {
 	}
 	for i := range d.Objects {
 		o := &d.Objects[i]
-		if o.Stack != nil && !scope.Has(o.Stack.Namespace) {
+		if o.Stack != nil && !scope.Of(o.Stack.Kind).Has(o.Stack.Namespace) {
 			o.StackUnseen = fmt.Sprintf("you may not list the stacks of the namespace %s", o.Stack.Namespace)
 			o.Stack = nil
 		}

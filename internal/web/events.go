@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -23,7 +22,7 @@ const (
 )
 
 var eventQuery = []parameter{
-	word("namespace", "Only this namespace."), word("stack", "Only this stack: NAMESPACE/NAME."),
+	word("namespace", "Only this namespace."), word("stack", "Only this stack: NAMESPACE/NAME, or NAMESPACE/KIND:NAME."),
 	word("q", "Only stacks whose name, namespace, tenant, source, path, labels or message contain all of these words after the change."),
 	word("cursor", "The cursor of a page, to resume from there; by default now."),
 }
@@ -105,11 +104,19 @@ type watching struct {
 
 func (w *watching) choose(stack string) error {
 	if stack != "" {
-		namespace, name, _ := strings.Cut(stack, "/")
+		namespace, address, _ := strings.Cut(stack, "/")
+		kind, name := query.SplitAddress(address)
 		if !dnsName.MatchString(namespace) || !dnsName.MatchString(name) {
 			return errName("stack", stack)
 		}
-		w.stack = &query.Key{Namespace: namespace, Name: name}
+		key := query.Key{Namespace: namespace, Name: name, Kind: kind}
+		if kind != "" {
+			var err error
+			if key, err = query.Canonical(w.scopes.kinds, key); err != nil {
+				return err
+			}
+		}
+		w.stack = &key
 		w.namespace = cmp.Or(w.namespace, namespace)
 	}
 	if w.namespace != "" && !dnsName.MatchString(w.namespace) {
@@ -123,23 +130,31 @@ func (w *watching) choose(stack string) error {
 // refreshes until all are checked.
 func (w *watching) may(ctx context.Context, user access.User) error {
 	scope, err := w.scopes.soFar(ctx, user)
-	if err == nil && scope.Unasked > 0 && w.namespace != "" && !scope.Has(w.namespace) {
+	if err == nil && scope.Unasked > 0 && w.namespace != "" && !w.sees(scope) {
 		scope, err = w.scopes.of(ctx, user)
 	}
 	if err != nil {
 		return err
 	}
-	if w.namespace != "" && !scope.Has(w.namespace) {
+	if w.namespace != "" && !w.sees(scope) {
 		return fault.New(fault.Denied, access.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of the namespace %s", user.Name, w.namespace))
 	}
-	if !scope.All && len(scope.In) == 0 && scope.Unasked == 0 {
+	if scope.None() {
 		return fault.New(fault.Denied, access.ReasonAccessDenied, fmt.Errorf("%s may not list the stacks of any namespace", user.Name))
 	}
 	if w.scope.All || w.scope.In != nil {
-		w.moved = w.moved || w.scope.All != scope.All || !maps.Equal(w.scope.In, scope.In)
+		w.moved = w.moved || !w.scope.Same(scope)
 	}
 	w.scope = scope
 	return nil
+}
+
+// sees reports whether the reader may list the stacks that it asks for.
+func (w *watching) sees(scope access.Scope) bool {
+	if w.stack != nil {
+		return scope.Of(w.stack.Kind).Has(w.namespace)
+	}
+	return scope.HasAny(w.namespace)
 }
 
 // render is the events of a reader.

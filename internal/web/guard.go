@@ -14,6 +14,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 const (
@@ -27,6 +28,7 @@ type guard struct {
 	callers  callers
 	entrance *entrance
 	replies  *replies
+	kinds    query.Kinds
 	hosts    []string
 	limits   Limits
 	log      *slog.Logger
@@ -102,6 +104,29 @@ func (g *guard) bounded(r route) gin.HandlerFunc {
 		if err := errors.Join(control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			g.replies.refuse(c, err)
 			return
+		}
+		c.Next()
+	}
+}
+
+// named reads the kind of a stack, which is a part of its name in addresses of kinds
+// other than the first, and makes it a variable of the path.
+func (g *guard) named(r route) gin.HandlerFunc {
+	ofStack := strings.Contains(r.path, "/stacks/:") || strings.Contains(r.path, "/retained/:")
+	return func(c *gin.Context) {
+		for i := range c.Params {
+			kind, name := query.SplitAddress(c.Params[i].Value)
+			if c.Params[i].Key != "name" || !ofStack || kind == "" {
+				continue
+			}
+			key, err := query.Canonical(g.kinds, query.Key{Name: name, Kind: kind})
+			if err != nil {
+				g.replies.refuse(c, err)
+				return
+			}
+			c.Params[i].Value = key.Name
+			c.AddParam("kind", key.Kind)
+			break
 		}
 		c.Next()
 	}

@@ -65,7 +65,7 @@ const registryPrefix = "/v2"
 // right is the permission for an object, or for the objects of a namespace.
 func right(verb string, r access.Resource) requirement {
 	return func(c *gin.Context) (access.Request, error) {
-		a := access.Request{Verb: verb, Resource: r, Namespace: c.Param("namespace"), Name: c.Param("name")}
+		a := access.Request{Verb: verb, Resource: r, Kind: c.Param("kind"), Namespace: c.Param("namespace"), Name: c.Param("name")}
 		for _, p := range []string{"namespace", "name"} {
 			if v, has := c.Params.Get(p); has && !dnsName.MatchString(v) {
 				return a, errName(p, v)
@@ -97,5 +97,5 @@ func registryAccess(c *gin.Context) (access.Request, error) {
 }
 
 func keyOf(c *gin.Context) query.Key {
-	return query.Key{Namespace: c.Param("namespace"), Name: c.Param("name")}
+	return query.Key{Namespace: c.Param("namespace"), Name: c.Param("name"), Kind: c.Param("kind")}
 }

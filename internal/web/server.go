@@ -30,7 +30,7 @@ func newServer(o Options) (*server, error) {
 		return nil, err
 	}
 	callers := callers{auth: o.Auth, recent: o.Recent, sessions: sessions}
-	scopes := scopes{auth: o.Auth, all: o.Scopes, known: o.SoFar}
+	scopes := scopes{auth: o.Auth, kinds: o.Kinds, all: o.Scopes, known: o.SoFar}
 	audit := &auditor{to: o.Audit, log: o.Log, now: o.Now, refusals: newRefusals()}
 	screen := &screen{renderer: renderer, backend: backendOf(o), recent: o.Recent, scopes: scopes, people: o.People, log: o.Log, now: o.Now}
 	replies := &replies{audit: audit, screen: screen, log: o.Log}
@@ -50,7 +50,7 @@ func newServer(o Options) (*server, error) {
 	states := stateAPI{gate, o.Stacks, sender}
 	retained := retainedAPI{gate, o.Retained, audit, sender}
 	return &server{
-		guard:   &guard{callers: callers, entrance: entrance, replies: replies, hosts: o.Hosts, limits: o.Limits, log: o.Log, now: o.Now},
+		guard:   &guard{callers: callers, entrance: entrance, replies: replies, kinds: o.Kinds, hosts: o.Hosts, limits: o.Limits, log: o.Log, now: o.Now},
 		replies: replies,
 		health:  health{o.Ready, replies, o.Log},
 		api: []area{
@@ -74,6 +74,7 @@ func newServer(o Options) (*server, error) {
 // backendOf is everything that pages ask.
 func backendOf(o Options) *pages.Backend {
 	return &pages.Backend{
+		Kinds:  o.Kinds,
 		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, AuditLog: o.AuditLog, Estate: o.Estate,
 		Queue: o.Queue, Figures: o.Figures, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.AuditCheck{}, API: document, Version: o.Version,
 	}

@@ -175,7 +175,7 @@ func (l *logs) end(st *stream, run string, lines *lineEvents) {
 func (l *logs) follow(c *gin.Context, from spot) (st *stream, f *follower, done func(), err error) {
 	ctx, key, run := c.Request.Context(), keyOf(c), from.run
 	st, leave, err := l.streams.open(c, func(ctx context.Context, user access.User) error {
-		return l.auth.Authorize(ctx, user, access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: key.Namespace, Name: key.Name})
+		return l.auth.Authorize(ctx, user, access.Request{Verb: "get", Resource: access.ResourceLog, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
 	})
 	if err != nil {
 		return nil, nil, nil, err

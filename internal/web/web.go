@@ -51,6 +51,7 @@ type Auth interface {
 
 // Options are the parts and settings of the server.
 type Options struct {
+	Kinds   query.Kinds        // of stacks
 	Stacks  Stacks             // reads without permission checks: the routes make them
 	Tenants query.TenantReader // likewise
 	Board   Board              // likewise
@@ -167,7 +168,7 @@ func build(o Options) (*gin.Engine, error) {
 	}
 	engine.Use(s.replies.recovered, s.guard.logged, hardened, s.guard.called, s.guard.sameOrigin)
 	for _, r := range s.routes() {
-		engine.Handle(r.method, r.path, s.guard.bounded(r), s.guard.allowed(r), r.handle)
+		engine.Handle(r.method, r.path, s.guard.bounded(r), s.guard.named(r), s.guard.allowed(r), r.handle)
 	}
 	engine.NoRoute(unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoRoute) })
 	engine.NoMethod(unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoMethod) })

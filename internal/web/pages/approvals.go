@@ -1,6 +1,8 @@
 package pages
 
 import (
+	"slices"
+
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -22,42 +24,41 @@ func Approvals(v *Visit) (Page, error) {
 	return Page{Title: "Approvals", Section: "approvals", Template: "approvals", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
 }
 
-// stackRights asks for the right to change stacks once for all, else once for
-// each namespace, and for single stacks only where that is refused.
+// stackRights asks for the right to change stacks once for all of a kind, else once
+// for each namespace, and for single stacks only where that is refused.
 type stackRights struct {
 	visit *Visit
-	all   bool
-	known map[string]bool
+	known map[query.Key]string // why the visitor may not change stacks; without a name of a namespace, without both of all
 }
 
 // newStackRights asks about the namespaces of rows.
 func newStackRights(v *Visit, rows []query.Row) stackRights {
-	r := stackRights{visit: v, known: map[string]bool{}}
-	if len(rows) == 0 {
-		return r
-	}
-	if r.all = mayChange(v, query.Key{}) == ""; r.all {
-		return r
-	}
-	var in names
+	r := stackRights{visit: v, known: map[query.Key]string{}}
+	var asks []access.Request
 	for _, row := range rows {
-		in.add(row.Namespace)
+		if in := (query.Key{Namespace: row.Namespace, Kind: row.Kind}); r.of(query.Key{Kind: row.Kind}) != "" {
+			if one := ofStack("patch", access.ResourceStacks, in); !slices.Contains(asks, one) {
+				asks = append(asks, one)
+			}
+		}
 	}
-	v.askTogether(accesses("patch", access.ResourceStacks, in.sorted()))
+	v.askTogether(asks)
 	return r
+}
+
+// of is mayChange, asked once.
+func (r stackRights) of(k query.Key) string {
+	why, asked := r.known[k]
+	if !asked {
+		why = mayChange(r.visit, k)
+		r.known[k] = why
+	}
+	return why
 }
 
 // whyNot says why the visitor may not change a stack; empty if they may.
 func (r stackRights) whyNot(k query.Key) string {
-	if r.all {
-		return ""
-	}
-	all, asked := r.known[k.Namespace]
-	if !asked {
-		all = mayChange(r.visit, query.Key{Namespace: k.Namespace}) == ""
-		r.known[k.Namespace] = all
-	}
-	if all {
+	if r.of(query.Key{Kind: k.Kind}) == "" || r.of(query.Key{Namespace: k.Namespace, Kind: k.Kind}) == "" {
 		return ""
 	}
 	return mayChange(r.visit, k)

@@ -53,7 +53,7 @@ func visibleNamespaces(v *Visit) []string {
 		return out
 	}
 	for _, n := range v.Backend.Board.Namespaces() {
-		if v.Scope().Has(n) {
+		if v.Scope().HasAny(n) {
 			out = append(out, n)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 // Backend is everything that pages ask, answered by the server itself. The caller
 // has checked the permissions.
 type Backend struct {
+	Kinds    query.Kinds // of stacks
 	Stacks   query.StackReader
 	Tenants  query.TenantReader
 	Board    Board

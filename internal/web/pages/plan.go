@@ -223,7 +223,7 @@ func apiPath(k query.Key, below ...string) string {
 // visitor may view it.
 func warningsOf(v *Visit, run string) []planview.Diagnostic {
 	k := v.Key()
-	if run == "" || !v.Can(access.Request{Verb: "get", Resource: access.ResourceLog, Namespace: k.Namespace, Name: k.Name}) {
+	if run == "" || !v.Can(ofStack("get", access.ResourceLog, k)) {
 		return nil
 	}
 	r, err := v.Backend.Stacks.Run(v.Context, k, run)

@@ -96,7 +96,8 @@ func waysOut(v *Visit, r command.Refusal) []link {
 	parts := strings.Split(strings.Trim(v.Path, "/"), "/")
 	refused := len(parts) == 3 && r.Kind == fault.Denied // the visitor may not open the page of the stack
 	if len(parts) > 2 && parts[0] == "stacks" && r.Kind != fault.Missing && !refused {
-		k := query.Key{Namespace: parts[1], Name: parts[2]}
+		k := query.Key{Namespace: parts[1]}
+		k.Kind, k.Name = query.SplitAddress(parts[2])
 		if r.Reason == query.ReasonPlanChanged {
 			out = append(out, link{"View the pending plan", stackPath(k, "plan")})
 		}

@@ -134,7 +134,7 @@ func queueOf(v *Visit, b schedule.Backlog, line schedule.Line) queueView {
 	}
 	seen := map[string]bool{} // tenants
 	for _, t := range line.Running {
-		if !v.Scope().Has(t.Namespace) {
+		if !v.Scope().Of(t.StackKind).Has(t.Namespace) {
 			d.AtWorkHidden++
 			continue
 		}
@@ -145,7 +145,7 @@ func queueOf(v *Visit, b schedule.Backlog, line schedule.Line) queueView {
 	}
 	var chosen []queueRow
 	for _, t := range line.Waiting {
-		if !v.Scope().Has(t.Namespace) {
+		if !v.Scope().Of(t.StackKind).Has(t.Namespace) {
 			d.LineHidden++
 			continue
 		}
@@ -163,7 +163,11 @@ func queueOf(v *Visit, b schedule.Backlog, line schedule.Line) queueView {
 }
 
 func rowOfQueue(t schedule.Turn) queueRow {
-	return queueRow{Turn: t, Href: ui.PathOf("stacks", t.Namespace, t.Name), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
+	return queueRow{Turn: t, Href: stackPath(keyOfTurn(t)), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
+}
+
+func keyOfTurn(t schedule.Turn) query.Key {
+	return query.Key{Namespace: t.Namespace, Name: t.Name, Kind: t.StackKind}
 }
 
 // logOfTurn is the address of the log of the active run of t. The
@@ -172,7 +176,7 @@ func logOfTurn(b Board, t schedule.Turn) string {
 	if b == nil {
 		return ""
 	}
-	key := query.Key{Namespace: t.Namespace, Name: t.Name}
+	key := keyOfTurn(t)
 	row, ok := b.Get(key)
 	if !ok || row.UID != t.UID || row.Run == nil {
 		return ""

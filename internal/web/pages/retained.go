@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -63,14 +64,21 @@ type retainedRow struct {
 func retainedOf(v *Visit, found []command.Retained) retainedView {
 	d := retainedView{Now: v.Now, Namespace: v.Query.Get("namespace"), Name: strings.TrimSpace(v.Query.Get("name"))}
 	d.Filtered = d.Namespace != "" || d.Name != ""
-	var in names
+	spaceOf := func(r command.Retained) query.Key { return query.Key{Namespace: r.Namespace, Kind: r.Kind} }
+	var spaces []query.Key
 	for _, r := range found {
-		in.add(r.Namespace)
+		spaces = append(spaces, spaceOf(r))
 	}
-	sees := sightOf(v, access.ResourceStacks, in.sorted())
-	d.Namespaces = slices.DeleteFunc(in.sorted(), func(n string) bool { return !sees(n) })
+	sees := mayOn(v, "list", access.ResourceStacks, spaces)
+	var in names
+	for _, k := range spaces {
+		if sees(k) {
+			in.add(k.Namespace)
+		}
+	}
+	d.Namespaces = in.sorted()
 	found = slices.DeleteFunc(slices.Clone(found), func(r command.Retained) bool {
-		return !sees(r.Namespace) || d.Namespace != "" && r.Namespace != d.Namespace || !strings.Contains(r.Name, d.Name)
+		return !sees(spaceOf(r)) || d.Namespace != "" && r.Namespace != d.Namespace || !strings.Contains(r.Name, d.Name)
 	})
 	offset := ui.CountIn(v.Query.Get("offset"))
 	shown := found[min(offset, len(found)):min(offset+pageRows, len(found))]
@@ -117,35 +125,32 @@ func (d *retainedView) fill(v *Visit, shown []command.Retained) {
 }
 
 func retainedPath(k query.Key, what string) string {
-	return ui.PathOf("retained", k.Namespace, k.Name, what)
+	return ui.PathOf("retained", k.Namespace, k.Address(), what)
 }
 
-// mayOn says for which objects the visitor has a permission. It asks once
-// for all, else once for each namespace, and for single objects where that is
-// refused.
+// mayOn says for which stacks the visitor has a permission. It asks once for all of a
+// kind, else once for each namespace, and for single stacks where that is refused.
 func mayOn(v *Visit, verb string, r access.Resource, keys []query.Key) func(query.Key) bool {
-	if len(keys) == 0 || v.Can(access.Request{Verb: verb, Resource: r}) {
-		return func(query.Key) bool { return true }
-	}
 	within := func(k query.Key) bool {
-		return v.Can(access.Request{Verb: verb, Resource: r, Namespace: k.Namespace})
+		return v.Can(ofStack(verb, r, query.Key{Kind: k.Kind})) || v.Can(ofStack(verb, r, query.Key{Namespace: k.Namespace, Kind: k.Kind}))
 	}
-	single := func(k query.Key) access.Request {
-		return access.Request{Verb: verb, Resource: r, Namespace: k.Namespace, Name: k.Name}
-	}
-	var in names
+	var spaces, singles []access.Request
 	for _, k := range keys {
-		in.add(k.Namespace)
+		if !v.Can(ofStack(verb, r, query.Key{Kind: k.Kind})) {
+			spaces = append(spaces, ofStack(verb, r, query.Key{Namespace: k.Namespace, Kind: k.Kind}))
+		}
 	}
-	v.askTogether(accesses(verb, r, in.sorted()))
-	var singles []access.Request
+	slices.SortFunc(spaces, func(a, b access.Request) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	v.askTogether(slices.Compact(spaces))
 	for _, k := range keys {
 		if !within(k) {
-			singles = append(singles, single(k))
+			singles = append(singles, ofStack(verb, r, k))
 		}
 	}
 	v.askTogether(singles)
-	return func(k query.Key) bool { return within(k) || v.Can(single(k)) }
+	return func(k query.Key) bool { return within(k) || v.Can(ofStack(verb, r, k)) }
 }
 
 // ForgetRetained deletes the record of a deleted stack, if the name of the

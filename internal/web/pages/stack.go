@@ -51,10 +51,10 @@ func auditSight(v *Visit) query.AuditSight {
 
 // stackAsks are the permissions that the page of a stack asks for.
 func stackAsks(k query.Key) []access.Request {
-	asks := []access.Request{{Verb: "patch", Resource: access.ResourceStacks, Namespace: k.Namespace, Name: k.Name}}
+	asks := []access.Request{ofStack("patch", access.ResourceStacks, k)}
 	for _, n := range stackTabNames {
 		if n.right != access.ResourceStacks {
-			asks = append(asks, access.Request{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name})
+			asks = append(asks, ofStack("get", n.right, k))
 		}
 	}
 	return asks

@@ -30,11 +30,11 @@ func StackBreakGlass(v *Visit) (Page, error) {
 	view := breakGlassView{
 		Head: head, To: stackPath(v.Key(), tabBreakGlass), Commands: command.AllowedCommands(), Lasts: v.Backend.Platform.Glass,
 		May: mayChange(v, v.Key()), Order: rand.Text(),
-		Shell: fmt.Sprintf("terrier break-glass -n %s %s -- state list", v.Key().Namespace, v.Key().Name),
+		Shell: fmt.Sprintf("terrier break-glass -n %s %s -- state list", v.Key().Namespace, v.Key().Argument()),
 		Own: []string{
-			fmt.Sprintf("terrier state lock -n %s %s --reason \"manual change\"", v.Key().Namespace, v.Key().Name),
-			fmt.Sprintf("terrier state pull -n %s %s -o %[2]s.tfstate", v.Key().Namespace, v.Key().Name),
-			fmt.Sprintf("terrier state push -n %s %s %[2]s.tfstate", v.Key().Namespace, v.Key().Name),
+			fmt.Sprintf("terrier state lock -n %s %s --reason \"manual change\"", v.Key().Namespace, v.Key().Argument()),
+			fmt.Sprintf("terrier state pull -n %s %s -o %s.tfstate", v.Key().Namespace, v.Key().Argument(), v.Key().Name),
+			fmt.Sprintf("terrier state push -n %s %s %s.tfstate", v.Key().Namespace, v.Key().Argument(), v.Key().Name),
 		},
 	}
 	view.Why = whyNoSession(v, s, view.May)

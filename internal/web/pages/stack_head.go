@@ -58,7 +58,7 @@ var stackTabNames = []struct {
 
 // stackPath is the address of a stack, or of something below it.
 func stackPath(k query.Key, below ...string) string {
-	parts := []string{"stacks", k.Namespace, k.Name}
+	parts := []string{"stacks", k.Namespace, k.Address()}
 	for _, p := range below {
 		if p != "" {
 			parts = append(parts, p)
@@ -73,8 +73,8 @@ func stackTabs(v *Visit, k query.Key, current string) ui.Tabs {
 	t := ui.Tabs{Label: "Stack"}
 	for _, n := range stackTabNames {
 		tab := ui.Tab{Name: n.name, Href: stackPath(k, n.path), Current: n.path == current}
-		if n.right != access.ResourceStacks && !tab.Current && v.Can != nil && !v.Can(access.Request{Verb: "get", Resource: n.right, Namespace: k.Namespace, Name: k.Name}) {
-			tab.Why = "You may not view this. You need the permission to get terraforms/" + n.right.Part() + "."
+		if n.right != access.ResourceStacks && !tab.Current && v.Can != nil && !v.Can(ofStack("get", n.right, k)) {
+			tab.Why = fmt.Sprintf("You may not view this. You need the permission to get %s/%s.", resourceOf(v, k), n.right.Part())
 		}
 		t.Items = append(t.Items, tab)
 	}
@@ -117,10 +117,18 @@ func rowStatus(v *Visit, s query.Stack) query.Status {
 	return query.StatusWaiting // it is new, or being deleted
 }
 
+// resourceOf is what roles call the kind of a stack.
+func resourceOf(v *Visit, k query.Key) string {
+	if k.Kind == "" {
+		return "terraforms"
+	}
+	return v.Backend.Kinds.Resource(k.Kind)
+}
+
 // mayChange says why the visitor may not change the stack; empty if they may.
 func mayChange(v *Visit, k query.Key) string {
-	if v.Can == nil || !v.Can(access.Request{Verb: "patch", Resource: access.ResourceStacks, Namespace: k.Namespace, Name: k.Name}) {
-		return fmt.Sprintf("You may not change the stack. You need the permission to patch terraforms in the namespace %s.", k.Namespace)
+	if v.Can == nil || !v.Can(ofStack("patch", access.ResourceStacks, k)) {
+		return fmt.Sprintf("You may not change the stack. You need the permission to patch %s in the namespace %s.", resourceOf(v, k), k.Namespace)
 	}
 	return ""
 }

@@ -83,8 +83,8 @@ type rollback struct {
 }
 
 func mayWriteState(v *Visit) string {
-	if v.Can == nil || !v.Can(access.Request{Verb: "update", Resource: access.ResourceState, Namespace: v.Key().Namespace, Name: v.Key().Name}) {
-		return fmt.Sprintf("You may not change states. You need the permission to update terraforms/state in the namespace %s.", v.Key().Namespace)
+	if v.Can == nil || !v.Can(ofStack("update", access.ResourceState, v.Key())) {
+		return fmt.Sprintf("You may not change states. You need the permission to update %s/state in the namespace %s.", resourceOf(v, v.Key()), v.Key().Namespace)
 	}
 	return ""
 }

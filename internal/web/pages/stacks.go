@@ -77,7 +77,7 @@ func namespacesOf(v *Visit) []string {
 	const offered = 500
 	var out []string
 	for _, n := range v.Backend.Board.Namespaces() {
-		if v.Scope().Has(n) && len(out) < offered {
+		if v.Scope().HasAny(n) && len(out) < offered {
 			out = append(out, n)
 		}
 	}

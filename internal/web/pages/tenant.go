@@ -160,14 +160,14 @@ func stackOfObject(v *Visit, o query.TenantObject) *stackView {
 	switch {
 	case o.Stack == nil && o.StackUnseen == "":
 		return nil
-	case !v.Lists(o.Namespace):
+	case o.Stack != nil && !v.Lists(o.Namespace, o.Stack.Kind), o.Stack == nil && !v.Lists(o.Namespace, ""):
 		return &stackView{Unseen: "you may not list the stacks of the namespace " + o.Namespace}
 	case o.Stack == nil:
 		return &stackView{Unseen: o.StackUnseen}
 	}
 	s := o.Stack
 	out := &stackView{
-		Href: ui.PathOf("stacks", s.Namespace, s.Name), Pill: ui.NewPill(ui.ToneIdle, "dot", cmp.Or(s.Phase, "Unknown")),
+		Href: stackPath(s.Key()), Pill: ui.NewPill(ui.ToneIdle, "dot", cmp.Or(s.Phase, "Unknown")),
 		Since: s.Since, Message: s.Message, Applied: s.Applied,
 	}
 	if v.Backend.Board != nil {

@@ -63,18 +63,24 @@ func (v *Visit) Unknown() error { return v.unknown }
 
 // Key is the object that the path names.
 func (v *Visit) Key() query.Key {
-	return query.Key{Namespace: v.Names["namespace"], Name: v.Names["name"]}
+	return query.Key{Namespace: v.Names["namespace"], Name: v.Names["name"], Kind: v.Names["kind"]}
 }
 
 // sightEvery is how often a page refreshes while the permissions of the visitor
 // are still being checked.
 const sightEvery = time.Second
 
-// Lists reports whether the visitor may list the stacks of one namespace, also
-// while the permissions in other namespaces are still being checked.
-func (v *Visit) Lists(namespace string) bool {
-	scope := v.Scope()
-	return scope.Has(namespace) || scope.Unasked > 0 && v.Can(access.Request{Verb: "list", Resource: access.ResourceStacks, Namespace: namespace})
+// Lists reports whether the visitor may list the stacks of a kind in one namespace,
+// also while the permissions in other namespaces are still being checked.
+func (v *Visit) Lists(namespace, kind string) bool {
+	scope := v.Scope().Of(kind)
+	return scope.Has(namespace) || scope.Unasked > 0 && v.Can(ofStack("list", access.ResourceStacks, query.Key{Namespace: namespace, Kind: kind}))
+}
+
+// ofStack is a permission for a stack, for the stacks of its kind in its namespace
+// without a name, and for all of its kind without a namespace.
+func ofStack(verb string, r access.Resource, k query.Key) access.Request {
+	return access.Request{Verb: verb, Resource: r, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name}
 }
 
 // accesses are one permission in each of some namespaces.

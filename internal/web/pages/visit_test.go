@@ -51,14 +51,14 @@ func TestOneNamespaceIsAskedAbout(t *testing.T) {
 		asked = append(asked, a.Verb+" "+string(a.Resource)+" "+a.Namespace)
 		return a.Namespace == "apps"
 	}}
-	if !v.Lists("net") || !v.Lists("apps") || v.Lists("hidden") {
+	if !v.Lists("net", "") || !v.Lists("apps", "") || v.Lists("hidden", "") {
 		t.Error("of net, apps and hidden the first two may be listed")
 	}
 	if want := []string{"list stacks apps", "list stacks hidden"}; !slices.Equal(asked, want) {
 		t.Errorf("asked was %q, want %q", asked, want)
 	}
 	v = &Visit{Scopes: scoped(access.Scope{In: map[string]bool{"net": true}}), Can: func(access.Request) bool { return true }}
-	if v.Lists("apps") {
+	if v.Lists("apps", "") {
 		t.Error("what is known to be refused is asked about again")
 	}
 }

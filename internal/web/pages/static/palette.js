@@ -103,8 +103,8 @@ function ask() {
       if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
       const { items, total } = await answer.json();
       const stacks = items.map((s) => ({
-        name: `${s.namespace}/${s.name}`, what: s.status,
-        href: `/stacks/${encodeURIComponent(s.namespace)}/${encodeURIComponent(s.name)}`,
+        name: `${s.namespace}/${s.name}`, what: s.kind ? `${s.status}, ${s.kind}` : s.status,
+        href: `/stacks/${encodeURIComponent(s.namespace)}/${encodeURIComponent(s.kind ? `${s.kind}:${s.name}` : s.name)}`,
       }));
       const rest = total > stacks.length ? [{ name: `All ${total} stacks with “${text}”`, what: "Search", href: `/stacks?q=${encodeURIComponent(text)}` }] : [];
       const all = [...stacks, ...named, ...rest];
