@@ -31,7 +31,7 @@ works when the module or its providers are broken, if it needs neither. The audi
 records the command, its effect and its user.
 
 These commands are available:
-  ` + strings.Join(handCommands(), "\n  ") + `
+  ` + strings.Join(allowedCommands(), "\n  ") + `
 
 The operator has to allow it with --allow-break-the-glass.`,
 		Example: `  terrier break-glass network
@@ -70,7 +70,7 @@ The operator has to allow it with --allow-break-the-glass.`,
 	return c
 }
 
-func handCommands() []string {
+func allowedCommands() []string {
 	var out []string
 	for _, c := range command.AllowedCommands() {
 		out = append(out, strings.TrimSpace(c.Words+" "+c.Takes))

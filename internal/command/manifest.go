@@ -55,30 +55,30 @@ func defines(d query.ManifestDocument, kinds query.Kinds, key query.Key) bool {
 
 // setApproval edits the text of one document.
 func setApproval(content []byte, d query.ManifestDocument, plan string) ([]byte, error) {
-	byHand := func(why string) error {
+	refuse := func(why string) error {
 		return fault.New(fault.Invalid, query.ReasonManifest, fmt.Errorf("approvePlan cannot be set at line %d: %s", d.Line(), why))
 	}
 	specKey, spec := query.Entry(d.Root, "spec")
 	if spec == nil || spec.Kind != yaml.MappingNode {
-		return nil, byHand("the spec is not written out in the document")
+		return nil, refuse("the spec is not written out in the document")
 	}
 	value := quoteYAML(plan)
 	if k, v := query.Entry(spec, "approvePlan"); v != nil {
 		switch {
 		case v.Kind != yaml.ScalarNode || v.Anchor != "" || v.Style&(yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) != 0:
-			return nil, byHand("its value is not a plain text")
+			return nil, refuse("its value is not a plain text")
 		case v.Value == "" && v.Style == 0:
 			at := offset(content, k.Line, k.Column) + len("approvePlan") // approvePlan: with nothing after it
 			colon := bytes.IndexByte(content[at:], ':')
 			if colon < 0 {
-				return nil, byHand("its value is not a plain text")
+				return nil, refuse("its value is not a plain text")
 			}
 			return splice(content, at+colon+1, 0, " "+value), nil
 		}
 		at := offset(content, v.Line, v.Column)
 		n := scalarLength(content[at:], v)
 		if n < 0 {
-			return nil, byHand("its value is not a plain text")
+			return nil, refuse("its value is not a plain text")
 		}
 		return splice(content, at, n, value), nil
 	}
@@ -92,7 +92,7 @@ func setApproval(content []byte, d query.ManifestDocument, plan string) ([]byte,
 	// A line of its own before the first field of the spec, indented as that is.
 	first := spec.Content[0]
 	if first.Line == specKey.Line {
-		return nil, byHand("the spec does not begin on a line of its own")
+		return nil, refuse("the spec does not begin on a line of its own")
 	}
 	at := offset(content, first.Line, first.Column)
 	indent := strings.Repeat(" ", first.Column-1)

@@ -74,7 +74,7 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 	}
 	err := p.unaudited
 	if err == nil {
-		e := audit.Entry{What: audit.ApplyStarted, Run: p.name(kind, cause), Why: cause.Why, Details: basisOf(cause.PlanInputs)}
+		e := audit.Entry{What: audit.ApplyStarted, Run: p.name(kind, cause), Why: cause.Why, Details: inputsOf(cause.PlanInputs)}
 		switch kind {
 		case stack.DestroyRun:
 			e.What = audit.DestroyStarted
@@ -120,8 +120,8 @@ func planIn(e *audit.Entry, p *stack.Plan) {
 	}
 }
 
-// basisOf names what a run was made from.
-func basisOf(b stack.PlanInputs) map[string]string {
+// inputsOf names the inputs of a run.
+func inputsOf(b stack.PlanInputs) map[string]string {
 	return map[string]string{"revision": b.Revision, "source": b.Source, "engine": b.Engine}
 }
 
@@ -222,7 +222,7 @@ func notBegun(t stack.Transition, is stack.Status) (e audit.Entry, once string) 
 // outcomeEntry is the entry of what a run did.
 func outcomeEntry(t stack.Transition) audit.Entry {
 	r := t.Run
-	e := audit.Entry{Run: r.ID, Outcome: string(r.Outcome), Details: basisOf(r.Cause.PlanInputs)}
+	e := audit.Entry{Run: r.ID, Outcome: string(r.Outcome), Details: inputsOf(r.Cause.PlanInputs)}
 	e.Details["step"], e.Details["why"] = "", r.Why
 	if r.Outcome != stack.Succeeded {
 		e.Details["step"] = r.Step

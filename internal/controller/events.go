@@ -178,11 +178,11 @@ func times(n int) string {
 // The commit is what Git providers hang a status on.
 func runFacts(r stack.Run) map[string]string {
 	facts := map[string]string{"run": r.ID, "kind": string(r.Kind), "outcome": string(r.Outcome)}
-	basis, plan := r.Cause.PlanInputs, r.Plan
+	inputs, plan := r.Cause.PlanInputs, r.Plan
 	if plan == nil {
 		plan = r.Cause.Plan
 	}
-	if revision := basis.Revision; revision != "" {
+	if revision := inputs.Revision; revision != "" {
 		facts["revision"] = revision
 		if _, commit, ok := strings.Cut(revision, "@sha1:"); ok {
 			facts[commitFact] = "sha1:" + commit

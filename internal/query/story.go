@@ -86,15 +86,15 @@ func explainObject(o *Object, now time.Time) (Explanation, error) {
 // pretend observes a stack as if all objects that it refers to existed, unchanged
 // since the last plan.
 func pretend(o *Object, now time.Time) stack.Observation {
-	basis := o.Status.Planned
-	if basis == (stack.PlanInputs{}) {
-		basis = stack.PlanInputs{Revision: "newest", Source: "newest", Shape: o.Configuration.Shape(), Engine: "tofu"}
+	inputs := o.Status.Planned
+	if inputs == (stack.PlanInputs{}) {
+		inputs = stack.PlanInputs{Revision: "newest", Source: "newest", Shape: o.Configuration.Shape(), Engine: "tofu"}
 	}
 	if p := o.Status.Pending; p != nil {
-		basis = p.PlanInputs
+		inputs = p.PlanInputs
 	}
 	return stack.Observation{
-		Now: now, Spec: o.Spec, Status: o.Status, Replan: o.Replan, PlanInputs: basis,
+		Now: now, Spec: o.Spec, Status: o.Status, Replan: o.Replan, PlanInputs: inputs,
 		Deleting: o.Deleting(), CheckedAt: now,
 	}
 }

@@ -91,7 +91,7 @@ func (d *Details) Timeline(ctx context.Context, key Key) ([]Moment, error) {
 // moment, the end of a run caused the decision, and that the event.
 func timeline(of dialect.Dialect, created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
 	out := []Moment{{At: created, Kind: MomentCreated, Title: "Created"}}
-	decided, began := unsaid(decided, runs)
+	decided, began := withoutRuns(decided, runs)
 	for _, d := range decided[:min(len(decided), momentsShown)] {
 		out = append(out, momentOfDecision(d))
 	}

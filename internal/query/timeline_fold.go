@@ -15,10 +15,10 @@ var meanwhile = map[stack.Reason][]stack.RunKind{
 	stack.Previewing: {stack.PreviewRun}, stack.CheckingHealth: {stack.HealthRun},
 }
 
-// unsaid leaves out the decisions that say no more than a run that is in the list:
+// withoutRuns leaves out the decisions that say no more than a run that is in the list:
 // that it goes on, or that it failed and is tried again. Of each run it tells the
 // rule that began it.
-func unsaid(decided []Decided, runs []Report) (left []Decided, began map[string]string) {
+func withoutRuns(decided []Decided, runs []Report) (left []Decided, began map[string]string) {
 	began = map[string]string{}
 	var until time.Time // when the next one was made; zero if d still stands
 	for _, d := range decided {

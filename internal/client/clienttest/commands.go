@@ -154,8 +154,8 @@ func repairs(t *testing.T, w *World, s Subject) {
 	want(t, "PlanRepair()", err, fault.Conflict, command.ReasonNothingUntracked)
 	want(t, "Repair()", s.Stacks.Repair(t.Context(), w.key("net"), shown), fault.Conflict, command.ReasonNothingUntracked)
 
-	gap := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "t.a"}, {Address: "t.b", ID: "b"}}}
-	w.status(t, stack.Status{Resources: stack.Resources{Untracked: gap}}, nil)
+	untracked := &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "t.a"}, {Address: "t.b", ID: "b"}}}
+	w.status(t, stack.Status{Resources: stack.Resources{Untracked: untracked}}, nil)
 	_, err = s.Stacks.PlanRepair(t.Context(), w.key("net"), command.RepairAnswers{})
 	want(t, "with too little said", err, fault.Invalid, "RepairUnclear")
 	_, err = s.Stacks.PlanRepair(t.Context(), w.key("net"), command.RepairAnswers{Absent: []string{"t.c"}})

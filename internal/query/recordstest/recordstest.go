@@ -54,20 +54,20 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		return w, subject(t, query.NewBlobs(w, w, time.Millisecond))
 	}
 	for name, check := range map[string]func(*testing.T, *world, query.Records){
-		"runs are newest first, each once":              runsNewestFirst,
-		"a run is read from where it is":                runIsReadFromWhereItIs,
-		"a log is read as far as it goes":               logIsReadAsFarAsItGoes,
-		"a log is followed until its run has ended":     logIsFollowed,
-		"a log is followed before anything is written":  logIsFollowedFromTheStart,
-		"a quiet look is read by both its names":        quietCheck,
-		"whoever stops following is let go":             followingStops,
-		"a plan is read by its digest":                  planByDigest,
-		"what is not there is missing":                  missing,
-		"states of the past are read by their names":    statesByName,
-		"a state beside its Secret is kept and read":    stateBesideItsSecret,
-		"names that lead elsewhere are invalid":         namesThatLeadElsewhere,
-		"a stack that was never run has an empty list":  nothingAtAll,
-		"a failure of the store is not taken for a gap": brokenStore,
+		"runs are newest first, each once":               runsNewestFirst,
+		"a run is read from where it is":                 runIsReadFromWhereItIs,
+		"a log is read as far as it goes":                logIsReadAsFarAsItGoes,
+		"a log is followed until its run has ended":      logIsFollowed,
+		"a log is followed before anything is written":   logIsFollowedFromTheStart,
+		"a quiet look is read by both its names":         quietCheck,
+		"whoever stops following is let go":              followingStops,
+		"a plan is read by its digest":                   planByDigest,
+		"what is not there is missing":                   missing,
+		"states of the past are read by their names":     statesByName,
+		"a state beside its Secret is kept and read":     stateBesideItsSecret,
+		"names that lead elsewhere are invalid":          namesThatLeadElsewhere,
+		"a stack that was never run has an empty list":   nothingAtAll,
+		"a failure of the store is not an absent record": brokenStore,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := setUp(t)

@@ -84,11 +84,11 @@ func (m *Mirror) Things() map[string]string {
 // listed as one that may exist.
 func (m *Mirror) Exact(d Done, state []byte) []stack.UntrackedResource {
 	m.t.Helper()
-	gap, err := plan.Unrecorded(bytes.NewReader(d.Events), state)
+	untracked, err := plan.Unrecorded(bytes.NewReader(d.Events), state)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	gap = slices.DeleteFunc(gap, func(u stack.UntrackedResource) bool { return !strings.HasPrefix(u.Address, "world_thing.") })
+	untracked = slices.DeleteFunc(untracked, func(u stack.UntrackedResource) bool { return !strings.HasPrefix(u.Address, "world_thing.") })
 	missing := m.Things()
 	for id := range missing {
 		if Has(`"id":"`+id+`"`, state) || Has(`"id": "`+id+`"`, state) {
@@ -96,7 +96,7 @@ func (m *Mirror) Exact(d Done, state []byte) []stack.UntrackedResource {
 		}
 	}
 	maybe := map[string]bool{}
-	for _, u := range gap {
+	for _, u := range untracked {
 		switch {
 		case !u.Finished:
 			maybe[u.Address] = true
@@ -108,8 +108,8 @@ func (m *Mirror) Exact(d Done, state []byte) []stack.UntrackedResource {
 	}
 	for id, addr := range missing {
 		if !maybe[addr] {
-			m.t.Errorf("%s exists as %s and is neither in the state nor listed: %+v\n%s", addr, id, gap, d.Events)
+			m.t.Errorf("%s exists as %s and is neither in the state nor listed: %+v\n%s", addr, id, untracked, d.Events)
 		}
 	}
-	return gap
+	return untracked
 }

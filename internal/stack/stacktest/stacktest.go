@@ -24,12 +24,12 @@ func Observation(t *rapid.T) stack.Observation {
 	ago := func(name string) time.Time {
 		return time.Unix(1e9-int64(rapid.SampledFrom([]int{10, 10, 7200}).Draw(t, name)), 0)
 	}
-	basis := func(name string) stack.PlanInputs {
+	inputs := func(name string) stack.PlanInputs {
 		return stack.PlanInputs{Revision: "r", Source: rapid.SampledFrom([]string{"s1", "s1", "s1", "s2"}).Draw(t, name)}
 	}
 	one := 1
 	o := stack.Observation{
-		Now: time.Unix(1e9, 0), PlanInputs: basis("basis"), Deleting: rapid.IntRange(0, 3).Draw(t, "deleting") == 0, CheckedAt: ago("checked"), Unwritten: rarely("unwritten"),
+		Now: time.Unix(1e9, 0), PlanInputs: inputs("inputs"), Deleting: rapid.IntRange(0, 3).Draw(t, "deleting") == 0, CheckedAt: ago("checked"), Unwritten: rarely("unwritten"),
 		Spec: stack.Spec{
 			Mode: rapid.SampledFrom([]stack.Mode{stack.Auto, stack.Manual, stack.PlanOnly, stack.DriftOnly}).Draw(t, "mode"), Force: rarely("force"),
 			Suspended: rarely("suspended"), Destroy: rarely("destroy"), DestroyLast: rapid.Bool().Draw(t, "destroyLast"),
@@ -38,7 +38,7 @@ func Observation(t *rapid.T) stack.Observation {
 			Outputs: rapid.SampledFrom([]string{"", "o"}).Draw(t, "outputs"), Unlock: stack.Unlock{Auto: rapid.Bool().Draw(t, "unlock")},
 		},
 		Status: stack.Status{
-			Plans:       stack.Plans{Planned: basis("planned"), PlannedAt: ago("plannedAt")},
+			Plans:       stack.Plans{Planned: inputs("planned"), PlannedAt: ago("plannedAt")},
 			Resources:   stack.Resources{AppliedAt: ago("appliedAt"), Created: rapid.Bool().Draw(t, "built"), Destroyed: rarely("destroyed")},
 			StoredState: stack.StoredState{State: "st", Published: rapid.SampledFrom([]string{"", stack.Publication("o", "st")}).Draw(t, "published")},
 		},
@@ -47,7 +47,7 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Spec.MaxRetries = &one
 	}
 	if rapid.Bool().Draw(t, "pending") {
-		o.Status.Pending = &stack.Plan{Name: rapid.SampledFrom([]string{"p1", "p2"}).Draw(t, "plan"), Digest: "d", PlanInputs: basis("pendingBasis")}
+		o.Status.Pending = &stack.Plan{Name: rapid.SampledFrom([]string{"p1", "p2"}).Draw(t, "plan"), Digest: "d", PlanInputs: inputs("pendingInputs")}
 		if rarely("drift") {
 			o.Status.Drift = &stack.Drift{}
 		}
@@ -67,10 +67,10 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Waiting = &stack.Blocked{Kind: fault.Later, Reason: stack.DependencyNotReady}
 	}
 	if rarely("applied") {
-		o.Status.Applied = &stack.Plan{PlanInputs: basis("appliedBasis")}
+		o.Status.Applied = &stack.Plan{PlanInputs: inputs("appliedInputs")}
 	}
-	if rarely("gap") {
-		o.Status.Untracked = &stack.Untracked{Run: "g", Source: rapid.SampledFrom([]string{"s1", "s2"}).Draw(t, "gapSource"), Objects: []stack.UntrackedResource{{Address: "a"}}}
+	if rarely("untracked") {
+		o.Status.Untracked = &stack.Untracked{Run: "g", Source: rapid.SampledFrom([]string{"s1", "s2"}).Draw(t, "untrackedSource"), Objects: []stack.UntrackedResource{{Address: "a"}}}
 	}
 	if rarely("dependents") {
 		o.Dependents = []string{"b"}
@@ -119,7 +119,7 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 	}
 	if rarely("glass") {
 		o.Spec.BreakGlass = "g1"
-		o.Status.BreakGlass = &stack.BreakGlass{Session: "g1", Until: ago("glassUntil").Add(time.Minute)}
+		o.Status.BreakGlass = &stack.BreakGlass{Session: "g1", Until: ago("sessionUntil").Add(time.Minute)}
 		if rapid.Bool().Draw(t, "command") {
 			o.Spec.Command = &stack.Command{ID: "c1", Session: "g1", Args: []string{"state", "list"}}
 		}
