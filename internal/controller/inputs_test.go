@@ -37,7 +37,7 @@ func newCupboard(t *testing.T) *cupboard {
 	c := &cupboard{takeApart(&Stacks{Live: k.Client, Key: secret.New("key"), Modules: &modules.Reader{Dir: t.TempDir()}}), k, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: k.Namespace, Name: "stack", UID: "u-1", Labels: map[string]string{"team": "net"}, Annotations: map[string]string{"a/b": "\"${x}"},
 	}}}
-	k.PutInputs(t)
+	testkit.PutInputs(t, k)
 	return c
 }
 
@@ -111,9 +111,9 @@ func TestRefresh(t *testing.T) {
 		return b.String()
 	}
 	p.note.Backend = backendDigest(p.st.Configuration, p.in.Files.Settings)
-	c.kube.SetSecret(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "file": "file-canary-2", "MORE": "more"})
-	c.kube.SetSecret(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
-	c.kube.SetSecret(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
+	testkit.SetSecret(t, c.kube, "creds", map[string]string{"API_TOKEN": "token-canary-2", "file": "file-canary-2", "MORE": "more"})
+	testkit.SetSecret(t, c.kube, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
+	testkit.SetSecret(t, c.kube, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
 	job := recorded()
 	c.refresh(t.Context(), p, job)
 	if diff := cmp.Diff(map[string]string{"API_TOKEN": "token-canary-2", "URL": "https://token-canary-2@z"}, job.Env); diff != "" {
@@ -128,11 +128,11 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("what is hidden is %q", job.Mask)
 	}
 
-	c.kube.SetSecret(t, "backend", map[string]string{"bucket": "another", "access_key": "access-canary-3"})
+	testkit.SetSecret(t, c.kube, "backend", map[string]string{"bucket": "another", "access_key": "access-canary-3"})
 	if err := c.kube.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.kube.Namespace, Name: "creds"}}); err != nil {
 		t.Fatal(err)
 	}
-	c.kube.SetSecret(t, "rc", map[string]string{"x.tfrc": "no configuration"})
+	testkit.SetSecret(t, c.kube, "rc", map[string]string{"x.tfrc": "no configuration"})
 	job = recorded()
 	c.refresh(t.Context(), p, job)
 	if diff := cmp.Diff(recorded().Env, job.Env); diff != "" {
@@ -169,7 +169,7 @@ func TestLimits(t *testing.T) {
 // declare counts, and what they may not say is refused.
 func TestMappedConfigurationIsLookedAt(t *testing.T) {
 	c := newCupboard(t)
-	c.kube.SetSecret(t, "tf", map[string]string{
+	testkit.SetSecret(t, c.kube, "tf", map[string]string{
 		"good":  "variable \"API_TOKEN\" {}\n",
 		"bad":   "variable \"x\" {\n",
 		"state": "terraform {\n  backend \"local\" {}\n}\n",

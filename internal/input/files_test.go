@@ -31,7 +31,7 @@ func newCupboard(t *testing.T) *cupboard {
 	c := &cupboard{Resolver{Reader: kube.Objects{Client: k.Client}, Key: secret.New("key"), Object: Object{
 		Namespace: k.Namespace, Name: "stack", UID: "u-1", Labels: map[string]string{"team": "net"}, Annotations: map[string]string{"a/b": "\"${x}"},
 	}}, k}
-	k.PutInputs(t)
+	testkit.PutInputs(t, k)
 	return c
 }
 
@@ -112,9 +112,9 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 	digest, record := inputs(configuration)
 
 	// Credentials of every kind are renewed.
-	c.kube.SetSecret(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "north", "file": "file-canary-1"})
-	c.kube.SetSecret(t, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
-	c.kube.SetSecret(t, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
+	testkit.SetSecret(t, c.kube, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "north", "file": "file-canary-1"})
+	testkit.SetSecret(t, c.kube, "backend", map[string]string{"bucket": "b", "access_key": "access-canary-2"})
+	testkit.SetSecret(t, c.kube, "rc", map[string]string{"x.tfrc": "credentials \"h.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
 	configuration.Backend.Cloud.Token = secret.New("cloud-canary-2")
 	renewed, recorded := inputs(configuration)
 	if renewed != digest {
@@ -125,13 +125,13 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 	}
 	for name, change := range map[string]func(){
 		"a region": func() {
-			c.kube.SetSecret(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "south", "file": "file-canary-1"})
+			testkit.SetSecret(t, c.kube, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "south", "file": "file-canary-1"})
 		},
 		"a bucket": func() {
-			c.kube.SetSecret(t, "backend", map[string]string{"bucket": "c", "access_key": "access-canary-2"})
+			testkit.SetSecret(t, c.kube, "backend", map[string]string{"bucket": "c", "access_key": "access-canary-2"})
 		},
 		"a host of the engine": func() {
-			c.kube.SetSecret(t, "rc", map[string]string{"x.tfrc": "credentials \"i.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
+			testkit.SetSecret(t, c.kube, "rc", map[string]string{"x.tfrc": "credentials \"i.example.com\" {\n  token = \"cli-canary-2\"\n}\n"})
 		},
 		"a label": func() { c.Object.Labels = map[string]string{"team": "db"} },
 		"a variable": func() {
@@ -139,7 +139,7 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 		},
 		"a file": func() { configuration.Files = everything().Files },
 		"what a file holds": func() {
-			c.kube.SetSecret(t, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "south", "file": "file-canary-2"})
+			testkit.SetSecret(t, c.kube, "creds", map[string]string{"API_TOKEN": "token-canary-2", "REGION": "south", "file": "file-canary-2"})
 		},
 	} {
 		before, _ := inputs(configuration)
@@ -153,8 +153,8 @@ func TestRenewedCredentialsAreTheSameInputs(t *testing.T) {
 // What is missing is said by its field, and no error passes for an absence.
 func TestInputsThatCannotBeRead(t *testing.T) {
 	c := newCupboard(t)
-	c.kube.SetSecret(t, "two", map[string]string{"a.tfrc": "", "b.tfrc": ""})
-	c.kube.SetSecret(t, "evil", map[string]string{"x": "1", "GIT_SSH_COMMAND": "canary"})
+	testkit.SetSecret(t, c.kube, "two", map[string]string{"a.tfrc": "", "b.tfrc": ""})
+	testkit.SetSecret(t, c.kube, "evil", map[string]string{"x": "1", "GIT_SSH_COMMAND": "canary"})
 	ref := func(name, key string, optional bool) *stack.KeyRef {
 		return &stack.KeyRef{Name: name, Key: key, Optional: optional}
 	}

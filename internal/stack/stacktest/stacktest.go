@@ -55,7 +55,7 @@ func Observation(t *rapid.T) stack.Observation {
 	if rapid.IntRange(0, 3).Draw(t, "failed") == 0 {
 		o.Status.Failures = rapid.IntRange(1, 3).Draw(t, "failures")
 		o.Status.Permanent = rarely("permanent")
-		o.Status.FailedAt, o.Status.FailedFor = ago("failedAt"), basis("failedFor")
+		o.Status.FailedAt, o.Status.FailedFor = ago("failedAt"), inputs("failedFor")
 		if rapid.Bool().Draw(t, "lock") {
 			o.Status.Lock = &stack.Lock{ID: "l"}
 		}
