@@ -181,7 +181,11 @@ func (ac *actor) destroy(ctx context.Context, p *pass, unlock string) error {
 		return fault.New(fault.Of(err), string(stack.StartFailed), err)
 	}
 	p.job.Options.Destroy, p.job.Options.Targets = true, nil
-	return ac.launcher.launch(ctx, p, stack.DestroyRun, stack.Cause{PlanInputs: p.o.PlanInputs, Destroy: true, Snapshot: p.o.Status.Snapshot, Why: "the object was deleted"}, unlock)
+	why := "the object was deleted"
+	if p.o.Corrected {
+		why += "; its source, inputs or spec were changed after that"
+	}
+	return ac.launcher.launch(ctx, p, stack.DestroyRun, stack.Cause{PlanInputs: p.o.PlanInputs, Destroy: true, Snapshot: p.o.Status.Snapshot, Why: why}, unlock)
 }
 
 // publish writes the outputs of the newest state where they are wanted.

@@ -122,7 +122,7 @@ func planIn(e *audit.Entry, p *stack.Plan) {
 
 // inputsOf names the inputs of a run.
 func inputsOf(b stack.PlanInputs) map[string]string {
-	return map[string]string{"revision": b.Revision, "source": b.Source, "engine": b.Engine}
+	return map[string]string{"revision": b.Revision, "source": b.Source, "inputs": b.Inputs, "engine": b.Engine}
 }
 
 // audit records what people asked for, and what the pass has brought about so far:

@@ -8,14 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // observer finds what a decision depends on. It writes nothing outside the pass.
 type observer struct {
+	blobs        records.Blobs
 	cache        client.Reader
 	config       Config
 	live         client.Reader
@@ -49,6 +52,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		if p.o.Dependents, err = ob.dependencies.dependents(ctx, p.dialect, p.obj); err == nil {
 			err = ob.inspector.Inherit(ctx, p.subject())
 		}
+		if err == nil {
+			err = ob.observeCorrection(ctx, p)
+		}
 		return err
 	case p.o.Blocked != nil || p.o.Spec.Suspended:
 		return nil
@@ -61,6 +67,31 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		p.o.Unwritten, err = ob.unwritten(ctx, p)
 	}
 	return err
+}
+
+// observeCorrection finds what a deleted stack is destroyed from, once a destroy has
+// failed or a plan of it is pending: the record of the last apply, or what a user has
+// changed since the deletion began. Where the state is does not change any more: a
+// destroy with another backend would find nothing, and succeed.
+func (ob *observer) observeCorrection(ctx context.Context, p *pass) error {
+	if !p.o.Spec.DestroyLast || !p.o.Status.Created {
+		return nil
+	}
+	p.o.Status = p.o.Status.WithDeletion()
+	m := p.o.Status
+	if m.Snapshot == "" || p.o.Blocked != nil || m.Failures == 0 && (m.Pending == nil || !m.Pending.Destroy) {
+		return nil
+	}
+	applied, err := record.At[snapshot](m.Snapshot).Read(ctx, ob.blobs)
+	if err != nil {
+		return nil //nolint:nilerr // the destroy that needs the record says what is wrong with it
+	}
+	ob.jobs.observeInputs(ctx, p)
+	same := p.o.Blocked == nil && p.note.Backend == applied.Note.Backend && stack.Digest(p.note.State) == stack.Digest(applied.Note.State)
+	if p.o.Corrected = same && m.Corrects(p.o.PlanInputs, applied.PlanInputs); !p.o.Corrected {
+		p.o.Blocked, p.o.PlanInputs, p.job, p.note, p.in = nil, applied.PlanInputs, nil, note{}, inputs{}
+	}
+	return nil
 }
 
 // observeInputs finds what a plan would be made from now, or says why it cannot.

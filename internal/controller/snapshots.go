@@ -54,6 +54,9 @@ func (rm *removals) sourceOf(ctx context.Context, key string) (string, error) {
 // recall makes the pass's job from a snapshot. What can still be resolved now
 // is preferred for credentials, which may have been renewed since.
 func (sn *snapshots) recall(ctx context.Context, p *pass) error {
+	if p.o.Corrected {
+		return nil // the job is that of now
+	}
 	if p.o.Status.Snapshot == "" {
 		// Applied by another controller: its source and inputs are those of now.
 		if sn.jobs.observeInputs(ctx, p); p.o.Blocked != nil {

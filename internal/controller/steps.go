@@ -64,7 +64,7 @@ func (c *Stacks) assemble() *steps {
 		loader: loader, settler: settler, auditor: auditor, committer: committer, turns: turns, removals: removals,
 		claimer: &claimer{live: c.Live, log: c.Log, index: &c.index, removals: removals},
 		observer: &observer{
-			cache: c.Client, live: c.Live, config: c.Config,
+			blobs: c.Blobs, cache: c.Client, live: c.Live, config: c.Config,
 			checks: checks, dependencies: dependencies, inspector: inspector, jobs: jobs,
 		},
 		actor: &actor{

@@ -130,7 +130,7 @@ func waitingFor(p *pass, d stack.Decision) string {
 		return "a user to resume it"
 	case stack.BreakGlassSession:
 		return "the end of the break-glass session"
-	case stack.RetryLater:
+	case stack.RetryLater, stack.DestroyFailed:
 		return "the next attempt"
 	case stack.SpecInvalid, stack.ModuleInvalid, stack.SourceDenied, stack.RetryLimitReached, stack.StateIncomplete, stack.NotConverging, stack.ReviewRefused:
 		return "a change of the stack"

@@ -39,6 +39,7 @@ var statuses = map[stack.Reason]Status{
 	stack.StartFailed:       StatusFailed,
 	stack.RetryLater:        StatusFailed,
 	stack.RetryLimitReached: StatusFailed,
+	stack.DestroyFailed:     StatusFailed,
 	stack.StateIncomplete:   StatusFailed,
 	stack.NotConverging:     StatusFailed,
 	stack.StateTampered:     StatusFailed,

@@ -85,7 +85,11 @@ var situations = map[stack.Reason]Situation{
 		"Another program holds the lock on the state, or ended without freeing it.",
 		"If the program is running, wait: Terrier retries. If it has ended, break the lock with terrier force-unlock.",
 	},
-	stack.RetryLater:        {"The last attempt failed; the message says how.", "Correct the cause; terrier logs shows the log. Terrier retries after a pause, or at once with terrier replan."},
+	stack.RetryLater: {"The last attempt failed; the message says how.", "Correct the cause; terrier logs shows the log. Terrier retries after a pause, or at once with terrier replan."},
+	stack.DestroyFailed: {
+		"The object is being deleted, and the destroy of its resources failed; the message says how. The object stays until they are destroyed.",
+		"Correct the module, the variables or the spec: Terrier then destroys from what you changed, at once. To keep the resources, annotate the stack with terrier.dev/deletion=retain. To take a resource out of the state, use terrier state pull and terrier state push. To try once more, run terrier replan.",
+	},
 	stack.RetryLimitReached: {"As many attempts failed as remediation.retries allows.", "Correct the cause. Then retry with terrier replan, or change the object or its source."},
 	stack.StateIncomplete: {
 		"An apply was interrupted, and resources that it created, or may have created, are not in the state.",
@@ -250,6 +254,13 @@ func facts(s Stack, m stack.Status) []string {
 	}
 	if s.Deleting {
 		add("the object is being deleted")
+	}
+	var applied stack.PlanInputs
+	if m.Applied != nil {
+		applied = m.Applied.PlanInputs
+	}
+	if s.Deleting && m.Failures > 0 && m.Corrects(m.FailedFor, applied) {
+		add("the last destroy was made from %s, with the inputs %.19s: they changed after the deletion began", m.FailedFor.Revision, m.FailedFor.Inputs)
 	}
 	return out
 }

@@ -58,12 +58,12 @@ var rules = []RuleText{
 		"tfstate.forceUnlock names this lock, or any.",
 	},
 	{
-		"a failed destroy is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
+		"a failed destroy is retried after a pause", "wait", []stack.Reason{stack.DestroyFailed, stack.LockedByOther},
 		"The finalizer stays until all resources are destroyed. Each request of a user, such as terrier replan, is one attempt before the pause is over.",
 	},
 	{
 		"a destroy that needs approval is planned first", "plan", []stack.Reason{stack.Planning},
-		"terrier.dev/deletion is approve. A request of a user plans the destroy again.",
+		"terrier.dev/deletion is approve. A request of a user plans the destroy again, and so does a change of what it is made from.",
 	},
 	{
 		"a rejected destroy plan is not applied", "wait", []stack.Reason{stack.PlanRejected},
@@ -79,7 +79,7 @@ var rules = []RuleText{
 	},
 	{
 		"a deleted stack destroys its resources", "destroy", []stack.Reason{stack.Destroying},
-		"It uses the record of the last apply: source, Secrets and variables may not exist any more.",
+		"It uses the record of the last apply: source, Secrets and variables may not exist any more. If it fails, and a user changes the source, the variables or the spec after the deletion began, it uses those; the backend stays as it was.",
 	},
 	{
 		"a suspended stack does nothing", "wait", []stack.Reason{stack.Suspended},

@@ -30,7 +30,7 @@ func withoutRuns(decided []Decided, runs []Report) (left []Decided, began map[st
 				if _, known := began[r.ID]; !known && !d.At.After(r.Started) {
 					began[r.ID] = d.Rule
 				}
-			case d.Phase == string(stack.RetryLater) && failedBefore(r, d.At):
+			case (d.Phase == string(stack.RetryLater) || d.Phase == string(stack.DestroyFailed)) && failedBefore(r, d.At):
 				said = true
 			}
 		}

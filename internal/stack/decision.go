@@ -83,6 +83,7 @@ const (
 	Unlocking          Reason = "Unlocking"
 	RetryLater         Reason = "RetryLater"
 	RetryLimitReached  Reason = "RetryLimitReached"
+	DestroyFailed      Reason = "DestroyFailed"
 	StateIncomplete    Reason = "StateIncomplete"
 	AwaitingApproval   Reason = "AwaitingApproval"
 	PlanRejected       Reason = "PlanRejected"

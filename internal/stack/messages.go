@@ -134,6 +134,18 @@ func failed(o Observation, a Action, r Readiness, reason Reason) Decision {
 	return Decision{Action: a, Ready: r, Reason: reason, Message: m.FailedWith}
 }
 
+// notDestroyed says how to go on with a deletion whose destroy failed. The flags that
+// the engine's message may name cannot be set.
+func notDestroyed(o Observation) Decision {
+	d := failed(o, Wait{o.untilRetry()}, Reconciling, DestroyFailed)
+	if d.Reason == DestroyFailed {
+		d.Message += "\nThe object stays until its resources are destroyed. Correct the module, the variables or the spec: a destroy from what you change now begins at once. " +
+			"To let the object go and keep the resources: annotate it with terrier.dev/deletion=retain. " +
+			"To take a resource out of the state: terrier state pull, edit the file, terrier state push."
+	}
+	return d
+}
+
 // unhealthy says that what was applied does not work, whatever is done about it,
 // and what else was found.
 func unhealthy(o Observation, a Action) Decision {

@@ -34,12 +34,12 @@ func deletionRules() []rule {
 		{
 			"a failed destroy is retried after a pause",
 			func(o Observation) bool { return o.Deleting && o.untilRetry() > 0 },
-			func(o Observation) Decision { return failed(o, Wait{o.untilRetry()}, Reconciling, RetryLater) },
+			func(o Observation) Decision { return notDestroyed(o) },
 		},
 		{
 			"a destroy that needs approval is planned first",
 			func(o Observation) bool {
-				return o.Deleting && o.Spec.ApproveDestroy && (!o.Status.destroys() || o.requested() && !o.named())
+				return o.Deleting && o.Spec.ApproveDestroy && (!o.Status.destroys() || outdated(o) || o.requested() && !o.named())
 			},
 			func(Observation) Decision {
 				d := begin(PlanRun, deleted)
@@ -67,9 +67,46 @@ func deletionRules() []rule {
 		{
 			"a deleted stack destroys its resources",
 			func(o Observation) bool { return o.Deleting },
-			is(Destroy{}, Reconciling, Destroying, DestroyRun.doing()),
+			func(o Observation) Decision {
+				d := Decision{Action: Destroy{}, Ready: Reconciling, Reason: Destroying, Message: DestroyRun.doing()}
+				if o.Corrected {
+					d.Message += ", from " + o.PlanInputs.Revision + " and the inputs of now: they changed after the deletion began"
+				}
+				return d
+			},
 		},
 	}
+}
+
+// outdated reports whether the pending plan of a destroy is made from something else
+// than a destroy would be now.
+func outdated(o Observation) bool {
+	return o.PlanInputs != PlanInputs{} && !o.Status.Pending.PlanInputs.same(o.PlanInputs)
+}
+
+// WithDeletion keeps what the last plan was made from when the deletion of a stack
+// began. What differs from it later was changed since.
+func (m Status) WithDeletion() Status {
+	if m.BeforeDeletion != nil {
+		return m
+	}
+	before := m.Planned
+	if before == (PlanInputs{}) {
+		before = m.FailedFor // an apply that fails ends the plan
+	}
+	m.BeforeDeletion = &before
+	return m
+}
+
+// Corrects reports whether what is there now was changed after the deletion began: it
+// is neither what was known then nor what was applied. The engine does not count.
+func (m Status) Corrects(now, applied PlanInputs) bool {
+	before := m.BeforeDeletion
+	if before == nil || *before == (PlanInputs{}) {
+		return false
+	}
+	now.Engine, applied.Engine = before.Engine, before.Engine
+	return !now.same(*before) && !now.same(applied)
 }
 
 // deleted is why a destroy is planned.

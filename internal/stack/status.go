@@ -41,6 +41,8 @@ type Resources struct {
 	Destroyed bool      `json:"destroyed,omitempty"` // the last apply destroyed everything
 	Snapshot  string    `json:"snapshot,omitempty"`  // key of the record that a destroy is made from
 
+	BeforeDeletion *PlanInputs `json:"beforeDeletion,omitempty"` // what the last plan before the deletion was made from; nil of a stack that is not deleted
+
 	Drift      *Drift      `json:"drift,omitempty"`   // nil when none is known
 	DriftFree  bool        `json:"clean,omitempty"`   // a check since the last apply found no drift
 	Recurrence *Recurrence `json:"circle,omitempty"`  // applies after which the same changes came back

@@ -77,7 +77,7 @@ func (o Observation) untilRetry() time.Duration {
 	if m.Failures == 0 || o.requested() {
 		return 0
 	}
-	if !o.Deleting && !m.FailedFor.same(o.PlanInputs) {
+	if (!o.Deleting || o.Corrected) && !m.FailedFor.same(o.PlanInputs) {
 		return 0 // what failed is not what would be tried now
 	}
 	return o.clock().left(m.FailedAt, o.Spec.retryAfter(m.Failures))

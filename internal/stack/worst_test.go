@@ -340,3 +340,43 @@ func TestUntrackedOfAStateElsewhereSaysWhatIsKnown(t *testing.T) {
 		})
 	}
 }
+
+// A deletion whose destroy fails goes on at once when a user corrects what it is made
+// from, and only then.
+func TestCorrectedDeletion(t *testing.T) {
+	before, applied := PlanInputs{Source: "s2"}, PlanInputs{Source: "s1"}
+	m := Status{Plans: Plans{Planned: before}}.WithDeletion()
+	for name, tt := range map[string]struct {
+		now  PlanInputs
+		want bool
+	}{
+		"what was planned and not applied is no correction": {before, false},
+		"what was applied is none":                          {applied, false},
+		"another engine is none":                            {PlanInputs{Source: "s2", Engine: "tofu 2"}, false},
+		"another source is one":                             {PlanInputs{Source: "s3"}, true},
+		"other inputs are one":                              {PlanInputs{Source: "s1", Inputs: "i"}, true},
+	} {
+		if got := m.Corrects(tt.now, applied); got != tt.want {
+			t.Errorf("%s: Corrects() = %v, want %v", name, got, tt.want)
+		}
+	}
+	if again := m.WithDeletion(); *again.BeforeDeletion != before {
+		t.Errorf("a later pass of the deletion remembers %+v", again.BeforeDeletion)
+	}
+
+	o := calmly(Spec{Mode: Auto, DestroyLast: true}, Status{Resources: Resources{Created: true}})
+	o.Deleting, o.PlanInputs = true, applied
+	o.Status = o.Status.Record(Run{ID: "1", Kind: DestroyRun, Done: true, Outcome: Failed, Message: "it is protected", Cause: Cause{PlanInputs: applied, Destroy: true}, At: calm})
+	if d := Decide(o); d.Reason != DestroyFailed || !strings.Contains(d.Message, "it is protected\n") || !strings.Contains(d.Message, "terrier.dev/deletion=retain") {
+		t.Errorf("Decide() = %+v, want the pause and the ways out", d)
+	}
+	o.PlanInputs, o.Corrected = PlanInputs{Source: "s3", Revision: "main@sha1:3"}, true
+	if d := Decide(o); d.Action != (Destroy{}) || !strings.Contains(d.Message, "main@sha1:3") {
+		t.Errorf("Decide() of a correction = %+v, want a destroy from it", d)
+	}
+	o.Spec.ApproveDestroy = true
+	o.Status.Pending = &Plan{Name: "p", Digest: "d", PlanInputs: applied, Destroy: true}
+	if a, ok := Decide(o).Action.(Start); !ok || !a.Destroy {
+		t.Errorf("Decide() of a correction that needs an approval = %+v, want another plan", Decide(o))
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -224,4 +225,54 @@ func failedAgain(t *testing.T, c *testkit.Cluster, request string) {
 		}
 		return testkit.HasReason("TFExecApplyFailed")(s)
 	})
+}
+
+// A deletion that the module forbids goes on when a user corrects the module. What was
+// pending before the deletion is not used for it.
+func TestCorrectionHelpsADeletion(t *testing.T) {
+	c := cluster(t)
+	p := platform(t)
+	w := p.World(t)
+	guarded := func(value, protect string) string {
+		return strings.Replace(things(w, value, "a"), "resource \"world_thing\" \"a\" {", "resource \"world_thing\" \"a\" {\n  lifecycle {\n    prevent_destroy = "+protect+"\n  }\n", 1)
+	}
+	const spec = "interval: 1h\ndestroyResourcesOnDeletion: true\nretryInterval: 1h"
+	c.Apply(t, inline("stack", spec, guarded("one", "true")))
+	c.Terrier(t, "approve", "stack", c.AwaitPending(t, "stack").Status.Plan.Pending)
+	c.AwaitReady(t, "stack")
+	c.Apply(t, inline("stack", spec, guarded("two", "false"))) // never approved
+	c.AwaitPending(t, "stack")
+
+	c.Delete(t, "stack")
+	s := c.Await(t, "stack", destroyFailed)
+	if !strings.Contains(message(s), "terrier.dev/deletion=retain") {
+		t.Errorf("the message is %q, want the ways out", message(s))
+	}
+	c.Terrier(t, "replan", "stack")
+	c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if s.Status.LastHandledReconcileAt == "" {
+			return errNot("the answer to the request")
+		}
+		return destroyFailed(s)
+	})
+	made(t, w, "a")
+	c.Apply(t, inline("stack", spec, guarded("three", "false")))
+	c.AwaitGone(t, "stack")
+	made(t, w)
+	var sources []string
+	for _, e := range auditLog(t, p, c.Namespace) {
+		if e.What == audit.DestroyStarted {
+			sources = append(sources, e.Details["source"])
+		}
+	}
+	if len(sources) != 3 || sources[0] != sources[1] || sources[1] == sources[2] {
+		t.Errorf("destroys were made from %v, want twice from what was applied, and then from the correction", sources)
+	}
+}
+
+func destroyFailed(s *v1alpha2.Terraform) error {
+	if s.Status.Terrier == nil || s.Status.Terrier.Phase != "DestroyFailed" || s.Status.Terrier.Run != nil {
+		return errNot("a destroy that failed")
+	}
+	return nil
 }

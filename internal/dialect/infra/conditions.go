@@ -86,6 +86,7 @@ var readiness = map[stack.Reason]ready{
 	stack.StatusUnreadable:   {metav1.ConditionFalse, StatusUnreadable},
 	stack.RetryLater:         {metav1.ConditionFalse, ""}, // by the step that failed
 	stack.RetryLimitReached:  {metav1.ConditionFalse, ""},
+	stack.DestroyFailed:      {metav1.ConditionFalse, ""},
 	stack.StateIncomplete:    {metav1.ConditionFalse, "StateIncomplete"},
 	stack.AwaitingApproval:   {metav1.ConditionUnknown, reasonChanges},
 	stack.PlanRejected:       {metav1.ConditionUnknown, string(stack.PlanRejected)},
