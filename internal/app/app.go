@@ -27,7 +27,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
-	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -82,7 +81,7 @@ type parts struct {
 
 	log           *slog.Logger
 	level         slog.Level
-	runs          *runner.Processes
+	runs          runs
 	blobs         blob.Store
 	artifacts     *source.Store
 	cache         *source.Cache

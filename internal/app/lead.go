@@ -214,7 +214,7 @@ const asks = "lead.ask"
 
 // fencedRuns starts no run once another controller may be active.
 type fencedRuns struct {
-	*runner.Processes
+	runner.Runner
 	leads func() error
 }
 
@@ -223,7 +223,7 @@ func (f fencedRuns) Start(ctx context.Context, job runner.Job) error {
 	if err := f.leads(); err != nil {
 		return err
 	}
-	return f.Processes.Start(ctx, job)
+	return f.Runner.Start(ctx, job)
 }
 
 // shortLease is the shortest duration that a Lease can have.

@@ -30,11 +30,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // stopManager is how long reconciles may continue after the stop was requested.
@@ -92,7 +93,7 @@ func slim(o any) (any, error) {
 			TypeMeta:   m.TypeMeta,
 			ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion},
 		}
-		if strings.HasPrefix(m.Name, dialect.RowSecret("")) {
+		if strings.HasPrefix(m.Name, tenantapi.RowSecret("")) {
 			kept.OwnerReferences = m.OwnerReferences
 		}
 		return kept, nil
@@ -133,7 +134,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Client: mgr.GetClient(), Live: live, Dialects: p.kinds,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, p.board, p.figures}, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
-		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.auditLog.Log, Webhooks: webhooks, Queue: p.queue,
+		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.auditLog.Log, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.registry,
 	}
 	if err := errors.Join(mgr.Add(pruning(p.cache, p.Now, p.log)), mgr.Add(manager.RunnableFunc(p.auditLog.follow)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), keepBoard(mgr, p.kinds, p.board, p.records, p.log), mgr.Add(keepFigures(p.figures, p.board, p.blobs, p.log)), p.alerts.run(mgr)); err != nil {

@@ -9,8 +9,15 @@ import (
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
-// openRuns opens the runner, which finds the runs of an earlier process.
-func (p *parts) openRuns() (*runner.Processes, error) {
+// runs is the runner of this process.
+type runs interface {
+	runner.Runner
+	Close() error // the runs themselves go on
+}
+
+// openRuns opens the runner, which finds the runs of an earlier process. It is the
+// one place that knows how runs are isolated.
+func (p *parts) openRuns() (runs, error) {
 	binary, err := p.supervisor()
 	if err != nil {
 		return nil, err

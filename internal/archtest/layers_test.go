@@ -30,7 +30,7 @@ var layerOf = map[string]layer{
 	"cache": core, "record": ground, "input": edge, "review": edge,
 	"address": core, "fault": core, "graph": core, "meter": core, "plan": core, "policy": core, "schedule": core, "secret": core, "stack": core, "tenant": core, "workdir": core,
 	"archive": ground, "failpoint": ground, "machine": ground, "outbound": ground, "sandbox": ground,
-	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "kube": edge, "notify": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "vault": edge,
+	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "kube": edge, "notify": edge, "pods": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "tenantapi": edge, "vault": edge,
 	"controller": controller, "access": access, "query": query, "command": command, "client": client,
 	"cli": outside, "web": outside,
 	"app":      wiring,
@@ -59,7 +59,8 @@ var beside = map[string][]string{
 	"internal/runner": {"internal/engine"}, // the supervisor drives the engine inside its own process
 	// A dialect maps the types of api, writes conditions and events the way all our
 	// objects do, and knows which kinds of sources its objects may name.
-	"internal/dialect": {"internal/kube", "internal/input", "api"},
+	"internal/dialect":   {"internal/kube", "internal/input", "api"},
+	"internal/tenantapi": {"internal/kube", "api"}, // the same for the kinds of tenants
 }
 
 // place finds the unit that a directory belongs to, the directory whose

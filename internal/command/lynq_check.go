@@ -9,10 +9,10 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/rows"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // check adds to the notes of an import what Terrier would say of its objects, and
@@ -86,7 +86,7 @@ func (o *ImportedObject) checkRegistry(r *tenantsv1.TenantRegistry) {
 		Kind: rows.Kind(r.Spec.Source.Type), Timeout: rows.DefaultTimeout, MaxRows: rows.DefaultMaxRows,
 		Host: s.Host, Port: int(s.Port), User: s.Username, Database: s.Database, Table: s.Table, Query: s.Query,
 	}
-	if err := config.Check(tenants.Mapping(r).Columns()); err != nil {
+	if err := config.Check(tenantapi.Mapping(r).Columns()); err != nil {
 		o.note("the API server will refuse it: spec.source.mysql: %v", err)
 	}
 }
@@ -96,7 +96,7 @@ func (o *ImportedObject) checkTemplate(t *tenantsv1.TenantTemplate, registry *te
 	if registry == nil {
 		o.note("this namespace has no %s %s for it: the template has no tenants until there is a TenantRegistry of that name", access.LynqHub, t.Spec.RegistryID)
 	}
-	template, err := tenants.Template(t)
+	template, err := tenantapi.Template(t)
 	if err != nil {
 		o.note("the API server will refuse it: %v", err)
 		return

@@ -12,9 +12,9 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // ResumeRollout continues a rollout that has stopped: the tenants that have failed
@@ -66,7 +66,7 @@ func (t *Tenants) PlanUndo(ctx context.Context, key query.Key, to int64) (Undoin
 	if u.To == 0 || at < 0 {
 		return u, fault.New(fault.Missing, query.ReasonNoRevision, fmt.Errorf("the generation to roll the template %s back to is not kept", key))
 	}
-	if u.spec, err = tenants.RevisionSpec(&kept[at]); err != nil {
+	if u.spec, err = tenantapi.RevisionSpec(&kept[at]); err != nil {
 		return u, err
 	}
 	u.Same = reflect.DeepEqual(u.spec, o.Spec)

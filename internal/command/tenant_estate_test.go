@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Registries and templates are there before any tenant comes from them, with how
@@ -101,7 +101,7 @@ spec:
 func TestUndoingSaysWhatItChanges(t *testing.T) {
 	h := newHall(t)
 	tpl := get(t, h, "web", &tenantsv1.TenantTemplate{})
-	first, err := tenants.Revision(tpl)
+	first, err := tenantapi.Revision(tpl)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,10 +21,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -138,11 +138,11 @@ func (h hall) underWay(t *testing.T) {
 func TestTenantTree(t *testing.T) {
 	h := newHall(t)
 	h.underWay(t)
-	data, err := tenants.RowData(tenant.Row{UID: "acme", HostOrURL: "https://acme", Extra: map[string]string{"plan": "silver", "token": "hunter2"}})
+	data, err := tenantapi.RowData(tenant.Row{UID: "acme", HostOrURL: "https://acme", Extra: map[string]string{"plan": "silver", "token": "hunter2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: tenants.RowSecret("acme-web")}, Type: tenants.RowSecretType, Data: data}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: tenantapi.RowSecret("acme-web")}, Type: tenantapi.RowSecretType, Data: data}
 	if err := h.kube.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestUndo(t *testing.T) {
 	if _, err := h.PlanUndo(t.Context(), h.key("web"), 0); fault.Reason(err, "") != query.ReasonNoRevision {
 		t.Errorf("with nothing kept, PlanUndo is %v", err)
 	}
-	first, err := tenants.Revision(tpl)
+	first, err := tenantapi.Revision(tpl)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type actor struct {
 	events    Events
 	live      client.Client
 	runner    runner.Runner
-	webhooks  review.Webhooks
+	reviewers review.Reviewers
 	requests  *requests
 	reviews   *review.Pool
 	auditor   *auditor

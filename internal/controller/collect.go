@@ -213,7 +213,7 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 	files := map[string]string{
 		runner.FilePlan: "plan.bin", runner.FilePlanDoc: documentMasked, runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
 	}
-	if planDocument(p.st.Configuration) == documentRaw && se.webhooks.Unmasked {
+	if planDocument(p.st.Configuration) == documentRaw && se.reviewers.Webhooks.Unmasked {
 		files[runner.FilePlanRaw] = documentRaw
 	}
 	for file, key := range files {

@@ -72,7 +72,7 @@ type Stacks struct {
 	Engine    func(ctx context.Context, name string) (engine.Engine, error)
 	Events    Events
 	Audit     AuditLog // nil records nothing
-	Webhooks  review.Webhooks
+	Reviewers review.Reviewers
 	Queue     *schedule.Queue
 	Config    Config
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them

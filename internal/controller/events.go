@@ -113,11 +113,11 @@ func (tl *teller) tellPlan(p *pass, t stack.Transition) {
 	}
 }
 
-// tellVerdict tells what the webhooks said of a plan.
+// tellVerdict tells what the reviewers said of a plan.
 func (tl *teller) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
 	switch {
 	case v.Passed:
-		tl.events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The webhooks let %s pass: %s", made.Name, made.Changes))
+		tl.events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The reviewers passed %s: %s", made.Name, made.Changes))
 	case v.Held:
 		tl.events.Event(p.obj, warning, "PlanHeld", made.Name+" needs an approval: "+v.Message)
 	case v.Refused:
@@ -136,7 +136,7 @@ func (tl *teller) tellCommand(p *pass, h stack.CommandResult) {
 	if h.Moved {
 		text += "; the state changed"
 	}
-	tl.events.Event(p.obj, kind, "RunByHand", text)
+	tl.events.Event(p.obj, kind, "BreakGlassCommand", text)
 }
 
 // FactualEvents are Events that also reach people and programs elsewhere.

@@ -31,8 +31,7 @@ import (
 
 // inputs are what a plan is made from, found and resolved.
 type inputs struct {
-	archive  string // path of the module's archive; empty if it is inline
-	engine   string
+	archive  string      // path of the module's archive; empty if it is inline
 	root     module.Root // as the source has it
 	template string      // the text of the module's main.tf.tpl; empty if it has none
 	imports  *workdir.File
@@ -49,7 +48,7 @@ type jobs struct {
 	key       secret.Text
 	live      client.Reader
 	modules   *modules.Reader
-	webhooks  review.Webhooks
+	reviewers review.Reviewers
 }
 
 // findSource resolves the source to an archive on disk.
@@ -150,7 +149,7 @@ func (jb *jobs) findEngine(ctx context.Context, p *pass) *stack.Blocked {
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
 	}
-	p.in.engine, p.o.PlanInputs.Engine = e.Path, e.String()
+	p.o.PlanInputs.Engine = e.String()
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -22,6 +23,8 @@ type loader struct {
 	now    func() time.Time
 	queue  *schedule.Queue
 	index  *index
+
+	reviewers review.Reviewers
 }
 
 // load begins a pass: it reads the object, finds its entry and decodes both. It
@@ -50,6 +53,7 @@ func (ld *loader) decode(ctx context.Context, p *pass) error {
 		Now: ld.now(), Spec: p.st.Spec, Status: p.st.Status, Replan: p.st.Replan,
 		Deleting: !p.obj.GetDeletionTimestamp().IsZero(),
 	}
+	p.o.Spec.Reviews = ld.reviewers.Digest(p.o.Spec.Reviews) // the operator's join those of the object
 	switch fault.Of(err) {
 	case fault.None:
 		p.o.Status = p.o.Status.WithoutOldFailure(p.o.Spec)

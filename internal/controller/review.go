@@ -24,8 +24,9 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 	}
 	if !ac.reviews.Asked(q) {
 		if err := ac.loader.current(ctx, p); err != nil {
-			return err // webhooks that are no longer wanted may not be shown a plan
+			return err // reviewers that are no longer wanted may not be shown a plan
 		}
+		ac.reviews.Ask(q)
 	}
 	r, answered := ac.reviews.Answer(q)
 	switch {
@@ -45,7 +46,7 @@ func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 	document := record.Plan(p.id, made.Digest, planDocument(p.st.Configuration))
 	q := review.Question{
 		Stack: p.id, Namespace: key.Namespace, Wake: func() { ac.requests.add(p.entry.objectRef) },
-		By: p.o.Spec.Reviews, Reviewers: ac.reviewersOf(p.st.Configuration), Hide: plan.NewRedactor(p.in.Mask),
+		By: p.o.Spec.Reviews, Reviewers: ac.reviewers.Of(p.st.Configuration), Hide: plan.NewRedactor(p.in.Mask),
 		Plan: &review.Plan{
 			Digest: made.Digest,
 			Open:   func(ctx context.Context) (io.ReadCloser, error) { return ac.blobs.Get(ctx, document) },
@@ -68,11 +69,6 @@ func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 		err = json.Unmarshal(b, &q.Plan.Object)
 	}
 	return q, err
-}
-
-// reviewersOf are the reviewers that a stack asks, in their order.
-func (ac *actor) reviewersOf(p stack.Configuration) []review.Reviewer {
-	return ac.webhooks.Reviewers(p.Webhooks)
 }
 
 // ask asks the reviewers; the pool calls it.
@@ -98,7 +94,7 @@ func planDocument(p stack.Configuration) string {
 // reviewable refuses a stack whose webhooks would see more than the platform
 // shows.
 func (jb *jobs) reviewable(p stack.Configuration) error {
-	if p.Unmasked && len(p.Webhooks) > 0 && !jb.webhooks.Unmasked {
+	if p.Unmasked && len(p.Webhooks) > 0 && !jb.reviewers.Webhooks.Unmasked {
 		return fault.New(fault.Denied, "", errors.New("terrier.dev/webhook-plan: this platform shows webhooks no secrets (its operator can allow it with --allow-unmasked-plans); remove the annotation to have them asked about the masked plan"))
 	}
 	return nil

@@ -30,17 +30,17 @@ type note struct {
 
 // settler takes over what runs left.
 type settler struct {
-	blobs    records.Blobs
-	live     client.Client
-	log      *slog.Logger
-	queue    *schedule.Queue
-	runner   runner.Runner
-	store    states.Store
-	webhooks review.Webhooks
-	checks   *checks
-	records  *records.Store
-	states   *states.Keeper
-	turns    *turns
+	blobs     records.Blobs
+	live      client.Client
+	log       *slog.Logger
+	queue     *schedule.Queue
+	runner    runner.Runner
+	store     states.Store
+	reviewers review.Reviewers
+	checks    *checks
+	records   *records.Store
+	states    *states.Keeper
+	turns     *turns
 }
 
 // settle takes over what the run of the stack left: of a run that goes on the state

@@ -345,3 +345,33 @@ func TestAnOldCopyIsNotReported(t *testing.T) {
 		t.Errorf("the next pass remembers %s (%v), want the run", text, err)
 	}
 }
+
+// What the operator wants to be reviewed is reviewed, although the object names no
+// reviewer, and another version of the operator's policy is another reviewer.
+func TestTheOperatorsReviewersAreAsked(t *testing.T) {
+	l := newLagging(t, testkit.Kube(t, v1alpha2.AddToScheme), "net")
+	l.old = l.server(t)
+	reviews := func(of review.Reviewers) string {
+		l.loader.reviewers, l.actor.reviewers = of, of
+		p, err := l.loader.load(t.Context(), l.ref())
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := l.question(p, stack.Plan{Digest: "sha256:d"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.By != p.o.Spec.Reviews || len(q.Reviewers) != len(of.Operator) {
+			t.Errorf("%d reviewers are asked as %q, want %d as %q", len(q.Reviewers), q.By, len(of.Operator), p.o.Spec.Reviews)
+		}
+		return q.By
+	}
+	first, second := review.Operator{Version: "1"}, review.Operator{Version: "2"}
+	if got := reviews(review.Reviewers{}); got != "" {
+		t.Errorf("without reviewers the plan is reviewed by %q", got)
+	}
+	one, two := reviews(review.Reviewers{Operator: []review.Operator{first}}), reviews(review.Reviewers{Operator: []review.Operator{second}})
+	if one == "" || two == "" || one == two {
+		t.Errorf("the plan is reviewed by %q and then by %q, want two reviewers", one, two)
+	}
+}

@@ -34,12 +34,12 @@ func (c *Stacks) assemble() *steps {
 	}
 	jobs := &jobs{
 		artifacts: c.Artifacts, cache: c.Client, live: c.Live, config: c.Config, engine: c.Engine, key: c.Key,
-		modules: c.Modules, webhooks: c.Webhooks,
+		modules: c.Modules, reviewers: c.Reviewers,
 	}
 	snapshots := &snapshots{blobs: c.Blobs, engine: c.Engine, jobs: jobs, records: kept}
 	dependencies := &dependencies{cache: c.Client, config: c.Config, dialects: c.Dialects}
 	settler := &settler{
-		blobs: c.Blobs, live: c.Live, log: c.Log, queue: c.Queue, runner: c.Runner, store: c.States, webhooks: c.Webhooks,
+		blobs: c.Blobs, live: c.Live, log: c.Log, queue: c.Queue, runner: c.Runner, store: c.States, reviewers: c.Reviewers,
 		checks: checks, records: kept, states: keeper, turns: turns,
 	}
 	removals := &removals{
@@ -48,7 +48,7 @@ func (c *Stacks) assemble() *steps {
 		release: jobs.release,
 	}
 	loader := &loader{
-		blobs: c.Blobs, cache: c.Client, live: c.Live, events: c.Events, now: c.Now, queue: c.Queue, index: &c.index,
+		blobs: c.Blobs, cache: c.Client, live: c.Live, events: c.Events, now: c.Now, queue: c.Queue, index: &c.index, reviewers: c.Reviewers,
 	}
 	locks := &states.Locker{Events: c.Events, Runs: c.Runner, Store: c.States, Installation: jobs.installation()}
 	committer := &committer{
@@ -68,7 +68,7 @@ func (c *Stacks) assemble() *steps {
 			checks: checks, dependencies: dependencies, inspector: inspector, jobs: jobs,
 		},
 		actor: &actor{
-			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, webhooks: c.Webhooks, requests: &c.requests, reviews: c.reviews,
+			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, reviewers: c.Reviewers, requests: &c.requests, reviews: c.reviews,
 			auditor: auditor, jobs: jobs, launcher: launcher, loader: loader, records: kept,
 			removals: removals, snapshots: snapshots, states: keeper,
 		},

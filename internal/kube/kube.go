@@ -22,7 +22,7 @@ import (
 )
 
 // FieldManager owns every field that Terrier applies. It is the name that the
-// objects' users already know (tofu-controller.md §1.5).
+// objects' users already know from tofu-controller.
 const FieldManager = "tf-controller"
 
 // ReadSecret returns the data of a Secret, Missing if there is none, and the keys

@@ -66,8 +66,8 @@ func (p Published) Count() int {
 	return n
 }
 
-// EncodeOutputs turns outputs into the data of a Secret the way its readers
-// know it (tofu-controller.md §2.9): a string as its bytes; any other value as
+// EncodeOutputs turns outputs into the data of a Secret the way that tofu-controller
+// writes it: a string as its bytes; any other value as
 // JSON, with its type as JSON under <key>__type, both as the engine prints them.
 func EncodeOutputs(outputs map[string]Output, want []string) (Published, error) {
 	if len(want) == 0 {

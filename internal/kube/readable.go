@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Names of readable plans (tofu-controller.md §1.5, §2.6).
+// Names of readable plans, as tofu-controller gives them.
 const (
 	planKey          = "tfplan"
 	planNameLabel    = "infra.contrib.fluxcd.io/plan-name"

@@ -69,8 +69,8 @@ var situations = map[stack.Reason]Situation{
 		"A deleted stack of this name left a state with resources. Terrier does not adopt it without an annotation.",
 		"To adopt it, annotate the stack with terrier.dev/adopt-state=true. To begin without it, give the stack another backendConfig.secretSuffix.",
 	},
-	stack.Reviewing:      {"The webhooks of the stack are reviewing the plan.", ""},
-	stack.ReviewRefused:  {"A webhook refused the plan, or did not answer.", "View the plan with terrier plan; the message has the answer of the webhook. Correct the module, or the webhook."},
+	stack.Reviewing:      {"The reviewers of the stack are reviewing the plan.", ""},
+	stack.ReviewRefused:  {"A reviewer refused the plan, or did not answer.", "View the plan with terrier plan; the message has the answer of the reviewer. Correct the module, or the reviewer."},
 	stack.Previewing:     {"Terrier is planning a destroy, only to show it.", ""},
 	stack.CheckingHealth: {"Terrier is checking the health of the applied resources.", ""},
 	stack.BreakGlassSession: {
@@ -241,7 +241,7 @@ func facts(s Stack, m stack.Status) []string {
 	if r := m.Review; r != nil && r.Held {
 		add("a reviewer holds the plan until it is approved, since %s: %s", r.At.UTC().Format(time.RFC3339), r.Message)
 	} else if r != nil && !r.Passed {
-		add("the webhooks refused the plan at %s", r.At.UTC().Format(time.RFC3339))
+		add("the reviewers refused the plan at %s", r.At.UTC().Format(time.RFC3339))
 	}
 	if g := m.BreakGlass; g != nil && s.Phase == string(stack.BreakGlassSession) {
 		add("the session ends at %s at the latest", g.Until.UTC().Format(time.RFC3339))

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Registry is what is known of the rows of a database and of what follows.
@@ -106,7 +106,7 @@ func RegistryOf(o *tenantsv1.TenantRegistry) Registry {
 		Leaving: int(s.Leaving), RowErrors: int(s.RowErrorCount), DryRun: o.Spec.DryRun,
 		Keeps: o.Spec.Guard.VanishedRows == "Keep", Conditions: conditionsOf(s.Conditions),
 	}
-	v.Grace = tenants.Guard(o).Grace
+	v.Grace = tenantapi.Guard(o).Grace
 	if c := FindCondition(s.Conditions, "Ready"); c != nil {
 		v.Ready, v.Reason, v.Message, v.Since = string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time
 	}

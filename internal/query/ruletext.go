@@ -134,12 +134,12 @@ var rules = []RuleText{
 		"approvePlan is disable.",
 	},
 	{
-		"a plan waits for the answer of its webhooks", "wait", []stack.Reason{stack.Reviewing},
+		"a plan waits for the answer of its reviewers", "wait", []stack.Reason{stack.Reviewing},
 		"Their answer starts the next reconcile.",
 	},
 	{
-		"the webhooks are asked before a plan is applied", "ask the webhooks", []stack.Reason{stack.Reviewing},
-		"spec.webhooks has an enabled webhook. Terrier asks again about the same plan only after a refusal or an error.",
+		"the reviewers are asked before a plan is applied", "ask the reviewers", []stack.Reason{stack.Reviewing},
+		"The stack has a reviewer: an enabled webhook in spec.webhooks, or one of the operator. Terrier asks again about the same plan only after a refusal or an error.",
 	},
 	{
 		"an unhealthy stack is checked for drift as well", "check for drift, or plan", unhealthy,
@@ -158,8 +158,8 @@ var rules = []RuleText{
 		"The pause is over. The status stays until a check has another result.",
 	},
 	{
-		"a plan that its webhooks did not pass is held", "wait", []stack.Reason{stack.ReviewRefused},
-		"Terrier asks a webhook that did not answer again after retryInterval, and one that refused after interval.",
+		"a plan that its reviewers did not pass is held", "wait", []stack.Reason{stack.ReviewRefused},
+		"Terrier asks a reviewer that did not answer again after retryInterval, and one that refused after interval.",
 	},
 	{
 		"changes that come back after each apply stop the stack", "wait, or check for drift", []stack.Reason{stack.NotConverging},
@@ -258,7 +258,7 @@ func actionText(a stack.Action) string {
 	case stack.Publish:
 		return "write outputs"
 	case stack.Review:
-		return "ask the webhooks"
+		return "ask the reviewers"
 	case stack.Finish:
 		return "release the object"
 	default:

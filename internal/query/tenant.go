@@ -15,9 +15,9 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // TenantDetail is all there is to know of a tenant.
@@ -114,14 +114,14 @@ func (t *Tenants) row(ctx context.Context, o *tenantsv1.Tenant) (RowInfo, error)
 // readRow reads the row of a tenant as the caller, and where it was found.
 func (t *Tenants) readRow(ctx context.Context, o *tenantsv1.Tenant) (tenant.Row, string, error) {
 	var s corev1.Secret
-	name := tenants.RowSecret(o.Name)
+	name := tenantapi.RowSecret(o.Name)
 	err := access.Fault(t.Kube.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: name}, &s), "Secret "+name)
 	switch {
-	case err == nil && s.Type == tenants.RowSecretType:
-		r, err := tenants.RowOf(s.Data)
+	case err == nil && s.Type == tenantapi.RowSecretType:
+		r, err := tenantapi.RowOf(s.Data)
 		return r, name, err
 	case err == nil, fault.Of(err) == fault.Missing:
-		r, err := tenants.AnnotatedRow(o)
+		r, err := tenantapi.AnnotatedRow(o)
 		return r, "", err
 	default:
 		return tenant.Row{}, "", err
@@ -158,7 +158,7 @@ func (t *Tenants) standing(ctx context.Context, o *tenantsv1.Tenant, d *TenantDe
 // tenantObjects lists what a tenant is to have and what it has, in the order of
 // making. What it only still has comes last: that goes.
 func tenantObjects(o *tenantsv1.Tenant) ([]TenantObject, error) {
-	resources, err := tenants.Resources(&o.Spec.Resources)
+	resources, err := tenantapi.Resources(&o.Spec.Resources)
 	ordered, orderErr := tenant.Order(resources)
 	if orderErr == nil {
 		resources = ordered

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // TenantEstate answers about registries and templates by themselves, also about
@@ -142,7 +142,7 @@ func (t *Tenants) RegistryDetail(ctx context.Context, key Key) (RegistryDetail, 
 	if err != nil {
 		return RegistryDetail{}, err
 	}
-	g := tenants.Guard(o)
+	g := tenantapi.Guard(o)
 	d := RegistryDetail{Registry: RegistryOf(o), Yes: o.Spec.ActiveValues, Guard: GuardInfo{
 		AllowEmpty: g.AllowEmpty, MaxDeletions: g.MaxCount, MaxPercent: g.MaxPercent, Grace: g.Grace, KeepVanished: g.KeepVanished,
 	}}
@@ -178,7 +178,7 @@ func (t *Tenants) TemplateDetail(ctx context.Context, key Key) (TemplateDetail, 
 			d.Waves = append(d.Waves, waveView(w))
 		}
 	}
-	resources, err := tenants.Resources(&o.Spec.Resources)
+	resources, err := tenantapi.Resources(&o.Spec.Resources)
 	if err != nil {
 		d.Unseen = append(d.Unseen, "resources: "+err.Error())
 	}

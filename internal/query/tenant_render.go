@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube/children"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Rendering is what a template makes of a row, by the code that makes it of the
@@ -220,7 +220,7 @@ func (t *Tenants) types(context.Context) (*children.Types, error) {
 // render is the rendering of the controller, with its errors in words of ours.
 func render(o *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry, row *tenant.Row, types tenant.Types, isNamespaced func(apiVersion, kind string) (namespaced, known bool)) (Rendering, error) {
 	out := Rendering{Template: o.Name, Namespace: o.Namespace}
-	template, err := tenants.Template(o)
+	template, err := tenantapi.Template(o)
 	if err != nil {
 		return out, err
 	}
@@ -258,7 +258,7 @@ func TemplateVariables(o *tenantsv1.TenantRegistry) []string {
 	if o == nil {
 		return nil
 	}
-	return tenant.VariablesOf(tenants.Mapping(o))
+	return tenant.VariablesOf(tenantapi.Mapping(o))
 }
 
 // Manifest is the objects of a rendering as YAML, in the order of making, each

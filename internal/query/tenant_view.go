@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // The status of a tenant, in one word.
@@ -67,7 +67,7 @@ func tenantView(o *tenantsv1.Tenant, now time.Time) Tenant {
 	if c := FindCondition(o.Status.Conditions, "Ready"); c != nil {
 		v.Reason, v.Message, v.Since = c.Reason, c.Message, c.LastTransitionTime.Time
 	}
-	if l := tenants.Leaving(o); l != nil {
+	if l := tenantapi.Leaving(o); l != nil {
 		v.Leaving, v.DeletedAt = l.Message(now), l.Due
 	}
 	v.State = tenantState(o)

@@ -36,7 +36,7 @@ func TestTimeline(t *testing.T) {
 		{At: minute(31), Type: "Normal", Reason: "TerraformPlanSucceed", Message: "Planned plan-main-zz: of a run that is no longer kept", Count: 1},
 		{At: minute(21.5), Type: "Warning", Reason: "DriftDetected", Message: "Drift detected: 0 to add, 1 to change, 0 to destroy", Count: 1},
 		{At: minute(5).Truncate(time.Second), Type: "Warning", Reason: "TFExecApplyFailed", Message: "Failed (attempt 1): the cloud said no", Count: 1},
-		{At: minute(3), Type: "Normal", Reason: "PlanReviewed", Message: "The webhooks let it pass", Count: 4},
+		{At: minute(3), Type: "Normal", Reason: "PlanReviewed", Message: "The reviewers passed it", Count: 4},
 		{At: minute(2), Type: "Normal", Reason: "TerraformPlanSucceed", Message: "Planned plan-main-aa: 3 to add", Count: 1},
 	}
 	decided := []Decided{
@@ -67,7 +67,7 @@ func TestTimeline(t *testing.T) {
 		"30m run: Apply is running | apply-4",
 		"21m run: Drift check: 0 to add, 1 to change, 0 to destroy | Drift detected: 0 to add, 1 to change, 0 to destroy | check-3 | 1m0s",
 		"5m run: Apply failed | Failed (attempt 1): the cloud said no | apply-2 | 1m0s | bad",
-		"3m event: Plan reviewed | The webhooks let it pass | 4 times",
+		"3m event: Plan reviewed | The reviewers passed it | 4 times",
 		"2m decision: Awaiting approval | Plan generated | a plan waits for approval",
 		"2m run: Plan: 3 to add, 0 to change, 0 to destroy | Planned plan-main-aa: 3 to add | plan-1 | a change of source, inputs, spec or engine makes a new plan | 1m0s",
 		"0m created: Created",

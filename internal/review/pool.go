@@ -49,23 +49,28 @@ func (p *Pool) Asked(q Question) bool {
 	return i != nil && i.ID == q.ID
 }
 
-// Answer returns the answer to a question. If there is none yet it makes sure
-// that it is asked, and the stack is woken by the answer. Another question of
-// the same stack is given up.
-func (p *Pool) Answer(q Question) (Reply, bool) {
+// Ask has a question asked, once. The stack is woken by the answer. Another question
+// of the same stack is given up.
+func (p *Pool) Ask(q Question) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i := p.stacks[q.Stack]; i != nil && i.ID == q.ID {
-		if i.reply != nil {
-			return *i.reply, true
-		}
-		return Reply{}, false
+		return
 	}
 	p.forget(q.Stack)
 	i := &inquiry{Question: q}
 	p.stacks[q.Stack] = i
 	p.waiting = append(p.waiting, i)
 	p.signal()
+}
+
+// Answer returns the answer to a question, false if there is none yet.
+func (p *Pool) Answer(q Question) (Reply, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := p.stacks[q.Stack]; i != nil && i.ID == q.ID && i.reply != nil {
+		return *i.reply, true
+	}
 	return Reply{}, false
 }
 

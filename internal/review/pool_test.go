@@ -66,6 +66,7 @@ func TestAnAnswerIsKeptUntilItIsTaken(t *testing.T) {
 		p, question, woken := asking(t)
 		q := question("a", "one", "d1", "2s")
 		for range 2 { // asking twice asks once
+			p.Ask(q)
 			if _, ok := p.Answer(q); ok {
 				t.Fatal("there is an answer before a reviewer was asked")
 			}
@@ -91,9 +92,9 @@ func TestHangingWebhooksKeepNoOtherWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, question, woken := asking(t)
 		for n := range 50 {
-			p.Answer(question("hostile", fmt.Sprint("hostile-", n), "d", "10s"))
+			p.Ask(question("hostile", fmt.Sprint("hostile-", n), "d", "10s"))
 		}
-		p.Answer(question("honest", "honest", "d", "1s"))
+		p.Ask(question("honest", "honest", "d", "1s"))
 		later(11 * time.Second)
 		if got := woken("honest"); got != time.Second {
 			t.Errorf("the other stack was woken after %v, want 1s", got)
@@ -115,7 +116,7 @@ func TestNoMoreAreAskedThanThereAreGivenPlaces(t *testing.T) {
 		p, question, woken := asking(t)
 		for n := range 2 * questionsAtOnce {
 			name := fmt.Sprint("s", n)
-			p.Answer(question(name, name, "d", "1s"))
+			p.Ask(question(name, name, "d", "1s"))
 		}
 		later(1500 * time.Millisecond)
 		answered := 0
@@ -135,9 +136,9 @@ func TestNoMoreAreAskedThanThereAreGivenPlaces(t *testing.T) {
 func TestAnotherQuestionTakesThePlaceOfTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, question, woken := asking(t)
-		p.Answer(question("a", "one", "old", "10s"))
+		p.Ask(question("a", "one", "old", "10s"))
 		synctest.Wait()
-		p.Answer(question("a", "one", "new", "1s"))
+		p.Ask(question("a", "one", "new", "1s"))
 		later(2 * time.Second)
 		if got := woken("one"); got != time.Second {
 			t.Errorf("the stack was woken after %v, want 1s: by the new plan", got)

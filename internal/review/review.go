@@ -1,11 +1,10 @@
-// Package review asks reviewers what they think of a plan before it counts:
-// webhooks now, a policy later. A reviewer passes the plan, holds it until a
+// Package review asks reviewers what they think of a plan before it counts: the
+// webhooks of its object, and the reviewers of the operator. A reviewer passes the plan, holds it until a
 // person approves it, or refuses it. What follows from the answer is decided by
 // package stack; this package changes nothing.
 //
-// To add a reviewer: implement Reviewer, and return it from reviewersOf in
-// package controller. What it depends on must be part of stack.Spec.Reviews, so
-// that another policy is asked about a plan again.
+// To add a reviewer: implement Reviewer. Return one that an object names from
+// Reviewers.Of, and one of the operator is an element of Reviewers.Operator.
 //
 // Start reading at Ask; Pool has questions asked beside the reconciles.
 package review
@@ -79,7 +78,7 @@ func (p *Plan) document(ctx context.Context) ([]byte, error) {
 	defer r.Close()
 	b, err := io.ReadAll(io.LimitReader(r, documentBytes+1))
 	if err == nil && len(b) > documentBytes {
-		err = fmt.Errorf("the plan is a document of more than %d MiB, which no webhook is sent", documentBytes>>20)
+		err = fmt.Errorf("the plan is a document of more than %d MiB, which no reviewer is sent", documentBytes>>20)
 	}
 	return b, err
 }

@@ -18,8 +18,8 @@ import (
 
 const stepBreakGlass = "glass"
 
-// ByHand is the phase in which the command of a user is running.
-const ByHand Phase = "ByHand"
+// RunningCommand is the phase in which the command of a user is running.
+const RunningCommand Phase = "RunningCommand"
 
 // breakGlassSteps are the steps of a run that executes a command of a user.
 type breakGlassSteps struct{ *run }
@@ -33,7 +33,7 @@ func (r *breakGlassSteps) runCommand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.enter(ByHand, stepBreakGlass); err != nil {
+	if err := r.enter(RunningCommand, stepBreakGlass); err != nil {
 		return err
 	}
 	_, err = r.engine.execute(ctx, command{step: stepBreakGlass, args: args})

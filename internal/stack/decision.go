@@ -27,7 +27,7 @@ type (
 	Cancel struct{ Run string }
 	// Publish writes the outputs of the newest state where they are wanted.
 	Publish struct{ State string }
-	// Review asks the webhooks of the stack what they think of this plan.
+	// Review asks the reviewers of the stack what they think of this plan.
 	Review struct{ Plan Plan }
 	// Finish releases a deleted object. Retained says that its resources stay
 	// where they are, which is written down.

@@ -119,7 +119,7 @@ func queued(o Observation, d Decision) Decision {
 }
 
 func asking(o Observation, a Action) Decision {
-	return Decision{Action: a, Ready: Reconciling, Reason: Reviewing, Message: "Asking the webhooks about " + o.Status.Pending.Name}
+	return Decision{Action: a, Ready: Reconciling, Reason: Reviewing, Message: "Asking the reviewers about " + o.Status.Pending.Name}
 }
 
 func unlocking(o Observation, a Action) Decision {

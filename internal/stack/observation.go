@@ -28,7 +28,7 @@ type Observation struct {
 	Unsettled  *Blocked // why a run that ended could not be taken over
 	Obstacle   *Blocked // what came in the way of the action that was decided
 	Queued     string   // what the run that was decided waits for; empty if it started
-	Asking     bool     // the webhooks are being asked about the pending plan
+	Asking     bool     // the reviewers are being asked about the pending plan
 }
 
 // Blocked is something that must change before a plan can be made.

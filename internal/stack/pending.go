@@ -70,12 +70,12 @@ func (m Status) recurs() bool {
 // recurrences is how often the same changes are applied in a row.
 const recurrences = 3
 
-// reviewed reports whether webhooks have a say in what is applied.
+// reviewed reports whether reviewers have a say in what is applied.
 func (s Spec) reviewed() bool {
 	return s.Reviews != "" && (s.Mode != DriftOnly || s.Force)
 }
 
-// unreviewed reports whether the webhooks must be asked about the pending plan.
+// unreviewed reports whether the reviewers must be asked about the pending plan.
 func (o Observation) unreviewed() bool {
 	if !o.Spec.reviewed() {
 		return false
@@ -102,7 +102,7 @@ func (o Observation) held() *Verdict {
 	return nil
 }
 
-// askAgain is how long after a review that did not pass the webhooks are asked
+// askAgain is how long after a review that did not pass the reviewers are asked
 // again.
 func (s Spec) askAgain(v *Verdict) time.Duration {
 	if v.Refused {

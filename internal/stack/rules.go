@@ -21,7 +21,7 @@ func rules() []rule {
 		inputRules(),      // what a plan is made from, and what it depends on
 		failureRules(),    // the last attempt failed
 		requestRules(),    // a person asks for something
-		reviewRules(),     // webhooks have a say
+		reviewRules(),     // reviewers have a say
 		healthRules(),     // what was applied does not work
 		pendingRules(),    // a plan is pending
 		planningRules(),   // a plan has to be made

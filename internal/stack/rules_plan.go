@@ -5,12 +5,12 @@ import "fmt"
 func reviewRules() []rule {
 	return []rule{
 		{
-			"a plan waits for the answer of its webhooks",
+			"a plan waits for the answer of its reviewers",
 			func(o Observation) bool { return o.current() && o.unreviewed() && o.Asking },
 			func(o Observation) Decision { return asking(o, Wait{}) },
 		},
 		{
-			"the webhooks are asked before a plan is applied",
+			"the reviewers are asked before a plan is applied",
 			func(o Observation) bool { return o.current() && o.unreviewed() },
 			func(o Observation) Decision { return asking(o, Review{*o.Status.Pending}) },
 		},
@@ -20,7 +20,7 @@ func reviewRules() []rule {
 func pendingRules() []rule {
 	return []rule{
 		{
-			"a plan that its webhooks did not pass is held",
+			"a plan that its reviewers did not pass is held",
 			func(o Observation) bool { return o.current() && o.refused() != nil },
 			func(o Observation) Decision {
 				r := o.refused()

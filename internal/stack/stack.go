@@ -49,7 +49,7 @@ type Spec struct {
 	Repair          *Repair // how a person wants untracked resources to be imported
 	Outputs         string  // digest of how outputs are to be published; empty publishes none
 	Health          string  // digest of the health checks; empty if there are none
-	Reviews         string  // digest of the webhooks that are asked about plans; empty if there are none
+	Reviews         string  // digest of the reviewers that are asked about plans; empty if there are none
 	AdoptState      bool    // a state that a former stack of the same name left is continued
 	Preview         string  // a request for a preview of a destroy
 	AcceptState     string  // the state that a person says may stand where another was expected: see AcceptedState

@@ -130,10 +130,10 @@ type Recurrence struct {
 	Example string `json:"example,omitempty"`
 }
 
-// Verdict is what the webhooks said of a plan.
+// Verdict is what the reviewers said of a plan.
 type Verdict struct {
 	Plan    string    `json:"plan"` // its digest
-	By      string    `json:"by"`   // digest of the webhooks that were asked
+	By      string    `json:"by"`   // digest of the reviewers that were asked
 	Passed  bool      `json:"passed,omitempty"`
 	Held    bool      `json:"held,omitempty"`    // the plan needs an approval, in every mode
 	Refused bool      `json:"refused,omitempty"` // a reviewer refused the plan; if none of the three is set, a reviewer did not answer

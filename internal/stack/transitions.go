@@ -21,7 +21,7 @@ const (
 	LockHeld          Change = "LockHeld"          // another holder has had the state lock for long
 	DriftResolved     Change = "DriftResolved"     // drift that was known is no more
 	UntrackedFound    Change = "UntrackedFound"    // a run left untracked resources
-	PlanReviewed      Change = "PlanReviewed"      // the webhooks answered, or could not be asked
+	PlanReviewed      Change = "PlanReviewed"      // the reviewers answered, or could not be asked
 	BreakGlassStarted Change = "BreakGlassStarted" // a break-glass session began
 	BreakGlassEnded   Change = "BreakGlassEnded"   // it ended
 )

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 func seed(t testing.TB, file string) tenant.Template {
@@ -24,7 +24,7 @@ func seed(t testing.TB, file string) tenant.Template {
 	if err := yaml.UnmarshalStrict(b, &object); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	template, err := tenants.Template(&object)
+	template, err := tenantapi.Template(&object)
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}

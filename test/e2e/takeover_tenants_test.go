@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	"github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/testkit/database"
 )
@@ -81,7 +81,7 @@ func TestTakeoverOfTenants(t *testing.T) {
 				t.Errorf("%s still has its row in an annotation", name)
 			}
 			var s corev1.Secret
-			h.Get(t, tenants.RowSecret(name), &s)
+			h.Get(t, tenantapi.RowSecret(name), &s)
 		}
 		h.untouched(t)
 	})

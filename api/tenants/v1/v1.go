@@ -1,7 +1,7 @@
 // Package v1 holds the wire types of operator.kubernetes-tenants.org/v1: every
 // field of Tenant Operator 1.1.8, those that Lynq added to the same kinds later, and
 // Terrier's own; all additions are optional. It is data only: no defaulting in code,
-// no mapping; package internal/dialect/tenants maps it to rows and templates.
+// no mapping; package internal/tenantapi maps it to rows and templates.
 //
 // Start reading at TenantTemplateSpec.
 //

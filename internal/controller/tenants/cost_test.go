@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/kube/children"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -116,11 +116,11 @@ func TestWhatANewTenantCosts(t *testing.T) {
 // rowSecret keeps a row as a registry does.
 func (l *lab) rowSecret(row tenant.Row) {
 	l.t.Helper()
-	data, err := dialect.RowData(row)
+	data, err := tenantapi.RowData(row)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: dialect.RowSecret("acme-web")}, Type: dialect.RowSecretType, Data: data}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: tenantapi.RowSecret("acme-web")}, Type: tenantapi.RowSecretType, Data: data}
 	if err := l.Client.Create(l.t.Context(), s); err != nil {
 		l.t.Fatal(err)
 	}

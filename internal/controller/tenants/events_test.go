@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // told waits until events were told so often, and no others of the same kind.
@@ -40,7 +40,7 @@ func TestWhatATenantIsGivenIsTold(t *testing.T) {
 	o.told("with another template", map[string]int{"DataUpdated": 1, "TemplateApplied": 2})
 
 	var s corev1.Secret
-	o.get(dialect.RowSecret("a000-web"), &s)
+	o.get(tenantapi.RowSecret("a000-web"), &s)
 	if err := o.Client.Delete(t.Context(), &s); err != nil {
 		t.Fatal(err)
 	}

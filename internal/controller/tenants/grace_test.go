@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // clock is a time that a test moves.
@@ -51,7 +51,7 @@ func TestOneUnluckyReadKeepsTheTenants(t *testing.T) {
 			lose(o)
 			o.sync()
 			tn := o.tenants()["a001-web"]
-			l := dialect.Leaving(&tn)
+			l := tenantapi.Leaving(&tn)
 			if l == nil || l.Due.Sub(l.Since) != time.Minute {
 				t.Fatalf("the annotation is %q", o.leaving("a001-web"))
 			}
@@ -108,7 +108,7 @@ func TestAnEditedGracePeriodMovesTheDeletion(t *testing.T) {
 	}
 	o.eventually("the tenant says when it is deleted", func() error {
 		tn := o.tenants()["a001-web"]
-		if l := dialect.Leaving(&tn); l == nil || l.Due.Sub(l.Since) != 2*time.Minute {
+		if l := tenantapi.Leaving(&tn); l == nil || l.Due.Sub(l.Since) != 2*time.Minute {
 			return fmt.Errorf("the annotation is %q", o.leaving("a001-web"))
 		}
 		return nil

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube/children"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // parallel is how many objects of one tenant are read or written at once.
@@ -77,7 +77,7 @@ func (c *observer) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, e
 // failure is an error.
 func (c *observer) render(ctx context.Context, p *pass) error {
 	generation := generationOf(p.obj)
-	template, err := dialect.Pinned(p.obj, generation)
+	template, err := tenantapi.Pinned(p.obj, generation)
 	if err != nil {
 		p.o.Broken = &tenant.Failure{Reason: tenant.SortError, Message: err.Error()}
 		return nil
@@ -100,7 +100,7 @@ func (c *observer) render(ctx context.Context, p *pass) error {
 		return nil
 	}
 	p.memory.missed = time.Time{}
-	values := tenant.ValuesOf(row, dialect.RegistryOf(p.obj), p.obj.Spec.TemplateRef)
+	values := tenant.ValuesOf(row, tenantapi.RegistryOf(p.obj), p.obj.Spec.TemplateRef)
 	p.o.Objects, p.o.Errors = tenant.Render(template, values, tenant.RenderOptions{
 		Namespace: p.obj.Namespace, TenantUID: p.obj.Spec.UID,
 		Types: c.Children.Types(), IsNamespaced: c.Children.Types().IsNamespaced,

@@ -15,8 +15,8 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/audit"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Registries reconciles the Tenant objects of each registry with its rows. A pass
@@ -171,7 +171,7 @@ func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 	var gone []tenant.Removal
 	var protected []string
 	for i := range list.Items {
-		t := dialect.Existing(&list.Items[i])
+		t := tenantapi.Existing(&list.Items[i])
 		known[t.Name] = &list.Items[i]
 		switch {
 		case t.Deleting:

@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // tenantsAtOnce is how many Tenants of one registry are written at once.
@@ -168,7 +168,7 @@ func (c *tenantWriter) change(ctx context.Context, l *registryPass, pinned *pins
 	case n.Stay:
 		annotations[tenantsv1.AnnotationLeaving] = nil
 	case n.Leaving != nil:
-		annotations[tenantsv1.AnnotationLeaving] = dialect.LeavingText(*n.Leaving)
+		annotations[tenantsv1.AnnotationLeaving] = tenantapi.LeavingText(*n.Leaving)
 	}
 	patch["metadata"] = map[string]any{"uid": t.UID, "annotations": annotations} // for no other Tenant of this name
 	data, err := json.Marshal(patch)

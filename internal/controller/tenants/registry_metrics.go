@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // registryMetrics are the metrics of registries: the first three as in Tenant
@@ -64,7 +64,7 @@ func (m *registryMetrics) queried(obj *tenantsv1.TenantRegistry, at time.Time, e
 	if err == nil || !known {
 		m.read.WithLabelValues(obj.Name, obj.Namespace).Set(float64(at.UnixMilli()) / 1000)
 	}
-	m.interval.WithLabelValues(obj.Name, obj.Namespace).Set(dialect.Interval(obj).Seconds())
+	m.interval.WithLabelValues(obj.Name, obj.Namespace).Set(tenantapi.Interval(obj).Seconds())
 	m.queries.WithLabelValues(obj.Name, obj.Namespace, result).Inc()
 }
 

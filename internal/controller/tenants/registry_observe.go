@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // observe gathers the inputs of a step.
 func (c *Registries) observe(ctx context.Context, l *registryPass) error {
 	s := &l.obj.Status
 	l.known = tenant.Known{
-		Now: c.Now(), Registry: l.obj.Namespace + "/" + l.obj.Name, Guard: dialect.Guard(l.obj),
+		Now: c.Now(), Registry: l.obj.Namespace + "/" + l.obj.Name, Guard: tenantapi.Guard(l.obj),
 		Allowed: l.obj.Annotations[tenantsv1.AnnotationAllowDeletions],
 		Read:    l.memory.read, Taken: map[string]string{},
 		Digest: func(r tenant.Row) string { return digestOf(c.Key, r) },
@@ -65,7 +65,7 @@ func (c *Registries) observeTenants(ctx context.Context, l *registryPass) error 
 			l.known.Taken[t.Name] = holderOf(t)
 			continue
 		}
-		e := dialect.Existing(t)
+		e := tenantapi.Existing(t)
 		if !kept[t.Name] {
 			e.Row = "" // the Secret is lost and has to be written again
 		}
@@ -76,7 +76,7 @@ func (c *Registries) observeTenants(ctx context.Context, l *registryPass) error 
 }
 
 func holderOf(t *tenantsv1.Tenant) string {
-	if other := dialect.RegistryOf(t); other != "" {
+	if other := tenantapi.RegistryOf(t); other != "" {
 		return "the registry " + other
 	}
 	return "a tenant that belongs to no registry"
@@ -92,7 +92,7 @@ func (c *Registries) rowsKept(ctx context.Context, l *registryPass) (map[string]
 	}
 	kept := map[string]bool{}
 	for i := range list.Items {
-		if name, ok := strings.CutPrefix(list.Items[i].Name, dialect.RowSecret("")); ok {
+		if name, ok := strings.CutPrefix(list.Items[i].Name, tenantapi.RowSecret("")); ok {
 			kept[name] = true
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/rows"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 const (
@@ -60,7 +60,7 @@ func (c *rowReader) read(ctx context.Context, l *registryPass) {
 	m.asked = asked(l.obj)
 	snapshot, err := c.query(ctx, l)
 	c.metrics.queried(l.obj, c.Now(), err)
-	interval := dialect.Interval(l.obj)
+	interval := tenantapi.Interval(l.obj)
 	if m.err = err; err != nil {
 		m.fails++
 		m.generation = l.obj.Generation
@@ -71,7 +71,7 @@ func (c *rowReader) read(ctx context.Context, l *registryPass) {
 	if r := l.obj.Status.LastRead; r != nil && l.obj.Status.ObservedGeneration == l.obj.Generation {
 		last = r.HighWaterMark // another spec may name another column
 	}
-	found, faults := tenant.Rows(dialect.Mapping(l.obj), snapshot)
+	found, faults := tenant.Rows(tenantapi.Mapping(l.obj), snapshot)
 	m.read = tenant.Read{OK: true, Time: began, Rows: found, Errors: faults, Total: len(snapshot.Rows), Mark: snapshot.Mark, LastMark: last}
 	m.fails, m.generation = 0, l.obj.Generation
 	m.next = c.Now().Add(spread(interval, m.uid, began))
@@ -94,7 +94,7 @@ func (c *rowReader) query(ctx context.Context, l *registryPass) (tenant.Snapshot
 	c.wake.listen(l.obj, config)
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout+readOverrun)
 	defer cancel()
-	return c.Rows.Read(ctx, string(l.obj.UID), *config, dialect.Mapping(l.obj).Columns())
+	return c.Rows.Read(ctx, string(l.obj.UID), *config, tenantapi.Mapping(l.obj).Columns())
 }
 
 // config is the configuration of a registry's database. Secrets are read each time,

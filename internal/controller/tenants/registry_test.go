@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // D-13: what a row holds is in a Secret, and nowhere else.
@@ -45,8 +45,8 @@ func TestATenantIsItsTemplateAndItsRowIsASecret(t *testing.T) {
 		t.Errorf("the row (-want +got):\n%s%v", diff, err)
 	}
 	var s corev1.Secret
-	o.get(dialect.RowSecret("acme-web"), &s)
-	if s.Type != dialect.RowSecretType || !metav1.IsControlledBy(&s, &got) {
+	o.get(tenantapi.RowSecret("acme-web"), &s)
+	if s.Type != tenantapi.RowSecretType || !metav1.IsControlledBy(&s, &got) {
 		t.Errorf("its Secret: %s %+v", s.Type, s.OwnerReferences)
 	}
 	if st := r.Status; st.Desired != 1 || st.ReferencingTemplates != 1 || st.LastRead.Rows != 1 || st.LastRead.Active != 1 {
@@ -311,7 +311,7 @@ func TestARowsSecretThatIsGoneComesBack(t *testing.T) {
 	o.sync()
 	queries := o.table.queries()
 	var s corev1.Secret
-	o.get(dialect.RowSecret("a000-web"), &s)
+	o.get(tenantapi.RowSecret("a000-web"), &s)
 	if err := o.Client.Delete(t.Context(), &s); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // generationsKept is how many generations of a template a rollback can choose from.
@@ -36,14 +36,14 @@ func (r *revisions) spec(ctx context.Context, t *tenantsv1.TenantTemplate, gener
 		return &t.Spec, r.keep(ctx, t)
 	}
 	var old appsv1.ControllerRevision
-	key := client.ObjectKey{Namespace: t.Namespace, Name: dialect.RevisionName(t.Name, generation)}
+	key := client.ObjectKey{Namespace: t.Namespace, Name: tenantapi.RevisionName(t.Name, generation)}
 	if err := r.live.Get(ctx, key, &old); err != nil {
 		return nil, fmt.Errorf("reading generation %d of the template %s: %w", generation, t.Name, err)
 	}
 	if !metav1.IsControlledBy(&old, t) {
 		return nil, fault.New(fault.Missing, "", fmt.Errorf("generation %d of the template %s is not stored any more", generation, t.Name))
 	}
-	s, err := dialect.RevisionSpec(&old)
+	s, err := tenantapi.RevisionSpec(&old)
 	return &s, err
 }
 
@@ -55,7 +55,7 @@ func (r *revisions) keep(ctx context.Context, t *tenantsv1.TenantTemplate) error
 	if known {
 		return nil
 	}
-	made, err := dialect.Revision(t)
+	made, err := tenantapi.Revision(t)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (r *revisions) again(ctx context.Context, t *tenantsv1.TenantTemplate) (int
 			continue
 		}
 		// One that cannot be read is another spec.
-		if spec, err := dialect.RevisionSpec(&own[i]); err == nil && digest(spec) == now {
+		if spec, err := tenantapi.RevisionSpec(&own[i]); err == nil && digest(spec) == now {
 			return own[i].Revision, nil
 		}
 	}

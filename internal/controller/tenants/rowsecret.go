@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // readRow returns the row of a Tenant: from its Secret, or from the annotations of a
@@ -27,16 +27,16 @@ import (
 // a former Tenant of this name, which is not deleted yet.
 func readRow(ctx context.Context, r client.Reader, t *tenantsv1.Tenant) (tenant.Row, error) {
 	var s corev1.Secret
-	err := r.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: dialect.RowSecret(t.Name)}, &s)
+	err := r.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: tenantapi.RowSecret(t.Name)}, &s)
 	switch {
-	case err == nil && s.Type == dialect.RowSecretType && !ofFormer(&s, t):
-		return dialect.RowOf(s.Data)
+	case err == nil && s.Type == tenantapi.RowSecretType && !ofFormer(&s, t):
+		return tenantapi.RowOf(s.Data)
 	case err != nil && !apierrors.IsNotFound(err):
 		return tenant.Row{}, fmt.Errorf("reading the row of %s: %w", t.Name, err)
 	case t.Annotations[tenantsv1.AnnotationRow] != "":
-		return tenant.Row{}, fault.New(fault.Later, "RowMissing", fmt.Errorf("the Secret %s with the row of this tenant does not exist yet", dialect.RowSecret(t.Name)))
+		return tenant.Row{}, fault.New(fault.Later, "RowMissing", fmt.Errorf("the Secret %s with the row of this tenant does not exist yet", tenantapi.RowSecret(t.Name)))
 	}
-	return dialect.AnnotatedRow(t)
+	return tenantapi.AnnotatedRow(t)
 }
 
 // ofFormer reports whether a Secret belongs to another Tenant than t.
@@ -48,17 +48,17 @@ func ofFormer(s *corev1.Secret, t *tenantsv1.Tenant) bool {
 // writeRow writes a row to the Secret of a Tenant, in one request unless the
 // Tenant's annotation is wrong about the Secret.
 func writeRow(ctx context.Context, c client.Client, t *tenantsv1.Tenant, row tenant.Row) error {
-	data, err := dialect.RowData(row)
+	data, err := tenantapi.RowData(row)
 	if err != nil {
 		return err
 	}
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.Namespace, Name: dialect.RowSecret(t.Name),
+			Namespace: t.Namespace, Name: tenantapi.RowSecret(t.Name),
 			Labels:          maps.Clone(t.Labels),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(t, tenantsv1.GroupVersion.WithKind(tenantsv1.TenantKind))},
 		},
-		Type: dialect.RowSecretType, Data: data,
+		Type: tenantapi.RowSecretType, Data: data,
 	}
 	create := func() error { return c.Create(ctx, s.DeepCopy(), client.FieldOwner(tenantsv1.FieldManager)) }
 	change := func() error { return c.Update(ctx, s.DeepCopy(), client.FieldOwner(tenantsv1.FieldManager)) }

@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/kube/children"
 	"github.com/terrier-iac/terrier/internal/rows"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Rows reads the tables of registries.
@@ -185,7 +185,7 @@ func registryOfTemplate(_ context.Context, o client.Object) []reconcile.Request 
 }
 
 func registryOfTenant(o client.Object) []reconcile.Request {
-	return named(o.GetNamespace(), dialect.RegistryOf(o))
+	return named(o.GetNamespace(), tenantapi.RegistryOf(o))
 }
 
 func templateOfTenant(o client.Object) []reconcile.Request {
@@ -216,7 +216,7 @@ func (c *Templates) templatesOfRegistry(ctx context.Context, o client.Object) []
 // rowLost maps the deleted Secret of a row to the registry that has to write it
 // again, if the Tenant still exists.
 func (c *Registries) rowLost(ctx context.Context, o client.Object) []reconcile.Request {
-	name := strings.TrimPrefix(o.GetName(), dialect.RowSecret(""))
+	name := strings.TrimPrefix(o.GetName(), tenantapi.RowSecret(""))
 	var t tenantsv1.Tenant
 	if err := c.cache.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: name}, &t); err != nil {
 		return nil // it was deleted with its Tenant

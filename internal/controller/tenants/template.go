@@ -14,8 +14,8 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/audit"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Templates reports the validity of each template and the progress of its rollout.
@@ -90,7 +90,7 @@ func (c *Templates) tenantsOf(ctx context.Context, obj *tenantsv1.TenantTemplate
 	var own []tenant.Existing
 	for i := range list.Items {
 		if list.Items[i].Labels[tenantsv1.LabelRegistry] == tenant.Label(obj.Spec.RegistryID) {
-			own = append(own, dialect.Existing(&list.Items[i]))
+			own = append(own, tenantapi.Existing(&list.Items[i]))
 		}
 	}
 	return own, nil
@@ -130,7 +130,7 @@ func (c *Templates) finish(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 // removeAll deletes Tenants that have no registry any more.
 func (c *Templates) removeAll(ctx context.Context, all []tenantsv1.Tenant) error {
 	for i := range all {
-		if e := dialect.Existing(&all[i]); e.Deleting || e.Protected {
+		if e := tenantapi.Existing(&all[i]); e.Deleting || e.Protected {
 			continue
 		}
 		if err := c.Live.Delete(ctx, &all[i], client.Preconditions{UID: &all[i].UID}); client.IgnoreNotFound(err) != nil {
@@ -176,7 +176,7 @@ func (t *templates) known(obj *tenantsv1.TenantTemplate, registry *tenantsv1.Ten
 	if r := obj.Status.Rollout; r != nil && r.GoodGeneration != obj.Generation {
 		k.Good = r.GoodGeneration
 	}
-	k.Rollout, _ = dialect.Rollout(obj) // its error makes the template invalid
+	k.Rollout, _ = tenantapi.Rollout(obj) // its error makes the template invalid
 	return k
 }
 
@@ -184,7 +184,7 @@ func (t *templates) known(obj *tenantsv1.TenantTemplate, registry *tenantsv1.Ten
 func (t *templates) check(obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) []string {
 	var vars []string
 	if registry != nil {
-		vars = tenant.VariablesOf(dialect.Mapping(registry))
+		vars = tenant.VariablesOf(tenantapi.Mapping(registry))
 	}
 	c := checked{generation: obj.Generation, vars: fmt.Sprint(vars)}
 	t.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Conditions of a template, and their reasons.
@@ -153,7 +153,7 @@ func (c *Templates) reportDeleting(ctx context.Context, obj *tenantsv1.TenantTem
 	message := fmt.Sprintf("the template is being deleted; %d of its tenants are left", len(left))
 	var kept []string
 	for i := range left {
-		if e := dialect.Existing(&left[i]); !e.Deleting && (e.Protected || protects(obj)) {
+		if e := tenantapi.Existing(&left[i]); !e.Deleting && (e.Protected || protects(obj)) {
 			kept = append(kept, e.Name)
 		}
 	}

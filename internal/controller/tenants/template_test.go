@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // generation waits until exactly n tenants have a generation of the template.
@@ -166,7 +166,7 @@ func TestOldGenerationsAreKept(t *testing.T) {
 	}
 	o.eventually("the last ten are there", func() error {
 		var list appsv1.ControllerRevisionList
-		if err := o.Client.List(t.Context(), &list, client.InNamespace(o.Namespace), client.MatchingLabels{dialect.LabelTemplate: "web"}); err != nil {
+		if err := o.Client.List(t.Context(), &list, client.InNamespace(o.Namespace), client.MatchingLabels{tenantapi.LabelTemplate: "web"}); err != nil {
 			return err
 		}
 		if len(list.Items) != generationsKept {

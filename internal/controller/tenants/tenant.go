@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/kube/children"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 const (
@@ -211,4 +211,4 @@ func (c *Tenants) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // isRow reports whether a Secret holds the row of a Tenant.
-func isRow(o client.Object) bool { return strings.HasPrefix(o.GetName(), dialect.RowSecret("")) }
+func isRow(o client.Object) bool { return strings.HasPrefix(o.GetName(), tenantapi.RowSecret("")) }

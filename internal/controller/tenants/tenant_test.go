@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // A5, D-05: what depends on a stack is made when the stack is ready for the spec
@@ -335,13 +335,13 @@ func TestTheRowOfAFormerTenantIsNotTaken(t *testing.T) {
 	former, now := &tenantsv1.Tenant{}, &tenantsv1.Tenant{}
 	former.UID, now.UID = "former", "now"
 	now.Annotations = map[string]string{tenantsv1.AnnotationRow: "coming"}
-	data, err := dialect.RowData(tenant.Row{UID: "acme", HostOrURL: "https://acme.example.com", Activate: "1"})
+	data, err := tenantapi.RowData(tenant.Row{UID: "acme", HostOrURL: "https://acme.example.com", Activate: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	of := func(owner *tenantsv1.Tenant) keeper {
 		refs := []metav1.OwnerReference{*metav1.NewControllerRef(owner, tenantsv1.GroupVersion.WithKind(tenantsv1.TenantKind))}
-		return keeper{secret: corev1.Secret{ObjectMeta: metav1.ObjectMeta{OwnerReferences: refs}, Type: dialect.RowSecretType, Data: data}}
+		return keeper{secret: corev1.Secret{ObjectMeta: metav1.ObjectMeta{OwnerReferences: refs}, Type: tenantapi.RowSecretType, Data: data}}
 	}
 	if row, err := readRow(t.Context(), of(former), now); fault.Of(err) != fault.Later {
 		t.Errorf("the row of the former one: %+v, %v; want that it is not there yet", row, err)

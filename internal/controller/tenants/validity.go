@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Problem is one problem of an object.
@@ -22,7 +22,7 @@ type Problem struct {
 // admission use it.
 func CheckTemplate(obj *tenantsv1.TenantTemplate, vars []string) []Problem {
 	var all []Problem
-	template, err := dialect.Template(obj)
+	template, err := tenantapi.Template(obj)
 	if err != nil {
 		return []Problem{{"spec", tenant.ResourceError{Message: err.Error()}}}
 	}
@@ -30,7 +30,7 @@ func CheckTemplate(obj *tenantsv1.TenantTemplate, vars []string) []Problem {
 	for _, e := range tenant.Check(template, vars) {
 		all = append(all, Problem{paths.of(e), e})
 	}
-	if _, err := dialect.Rollout(obj); err != nil {
+	if _, err := tenantapi.Rollout(obj); err != nil {
 		all = append(all, Problem{"spec.rollout", tenant.ResourceError{Message: err.Error()}})
 	}
 	return all
@@ -67,7 +67,7 @@ func (p paths) of(e tenant.ResourceError) string {
 // connects: it neither queries the database nor reads a Secret.
 func CheckRegistry(obj *tenantsv1.TenantRegistry) []Problem {
 	var all []Problem
-	m := dialect.Mapping(obj)
+	m := tenantapi.Mapping(obj)
 	columns := map[string]string{"valueMappings.uid": m.UID, "valueMappings.activate": m.Activate}
 	for name, column := range m.Extra {
 		columns["extraValueMappings."+name] = column

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // queue is the queue of a reconciler.
@@ -36,7 +36,7 @@ func soon(of func(client.Object) []reconcile.Request) handler.EventHandler {
 // tenantChanged passes changes that registries and templates count or act on.
 func tenantChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, now := dialect.Existing(e.ObjectOld.(*tenantsv1.Tenant)), dialect.Existing(e.ObjectNew.(*tenantsv1.Tenant))
+		was, now := tenantapi.Existing(e.ObjectOld.(*tenantsv1.Tenant)), tenantapi.Existing(e.ObjectNew.(*tenantsv1.Tenant))
 		return was.Ready != now.Ready || was.Failed != now.Failed || was.Deleting != now.Deleting || was.Protected != now.Protected ||
 			was.Generation != now.Generation || was.Row != now.Row || !maps.Equal(was.Labels, now.Labels)
 	}}

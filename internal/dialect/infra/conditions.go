@@ -11,8 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Condition types and reasons of the API (tofu-controller.md §1.4), and two of
-// ours: FieldsIgnored and ModuleRepaired.
+// Condition types and reasons of the API, as tofu-controller writes them, and two
+// of ours: FieldsIgnored and ModuleRepaired.
 const (
 	ConditionReady       = "Ready"
 	ConditionReconciling = "Reconciling"

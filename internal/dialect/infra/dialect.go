@@ -18,7 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Annotations and finalizers of the API (tofu-controller.md §1.5).
+// Annotations and finalizers of the API, as tofu-controller names them.
 const (
 	Finalizer           = "finalizers.tf.contrib.fluxcd.io"
 	DependencyFinalizer = "tf.dependency.of." // prefix; followed by the name of a dependant

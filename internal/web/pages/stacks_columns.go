@@ -67,22 +67,22 @@ func columnsOf(path string, params url.Values, sorted string, rows []query.Row) 
 
 type stackRow struct {
 	query.Row
-	Pill   ui.Pill
-	Href   string
-	Source string // its source, short
-	Full   string // the same in full
-	Why    string // why it is not ready, cut
-	Tenant string // the address of the list of its tenant's stacks
-	Drift  bool   // it has drifted, and its status is another one
+	Pill         ui.Pill
+	Href         string
+	Module       string // where its module comes from, short
+	ModuleFull   string // the same in full
+	Why          string // why it is not ready, cut
+	TenantHref   string // the list of its tenant's stacks
+	DriftsAsWell bool   // it has drifted, and its status is another one
 }
 
 // whyLength is how much of a message the list shows; the stack's page has it all.
 const whyLength = 160
 
 func listed(r query.Row) stackRow {
-	s := stackRow{Row: r, Pill: statusPill(r.Status), Href: stackPath(r.Key()), Source: sourceText(r.Stack, true), Full: sourceText(r.Stack, false)}
+	s := stackRow{Row: r, Pill: statusPill(r.Status), Href: stackPath(r.Key()), Module: sourceText(r.Stack, true), ModuleFull: sourceText(r.Stack, false)}
 	if r.Tenant != "" {
-		s.Tenant = ui.With("/stacks", nil, "tenant", r.Tenant)
+		s.TenantHref = ui.With("/stacks", nil, "tenant", r.Tenant)
 	}
 	switch {
 	case r.Phase == string(stack.BreakGlassSession):
@@ -90,7 +90,7 @@ func listed(r query.Row) stackRow {
 	case r.Status != query.StatusReady && r.Status != query.StatusSuspended:
 		s.Why = ui.Cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
 	}
-	s.Drift = r.Drift != nil && r.Status != query.StatusDrifted
+	s.DriftsAsWell = r.Drift != nil && r.Status != query.StatusDrifted
 	return s
 }
 

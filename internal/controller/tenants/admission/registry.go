@@ -10,8 +10,8 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // registryWithin bounds the read of a template's registry: it is less than the
@@ -40,7 +40,7 @@ func unfit(ctx context.Context, registries client.Reader, t *tenantsv1.TenantTem
 	for _, p := range tenants.CheckTemplate(t, nil) {
 		known[p.Error()] = true
 	}
-	for _, p := range tenants.CheckTemplate(t, tenant.VariablesOf(dialect.Mapping(&registry))) {
+	for _, p := range tenants.CheckTemplate(t, tenant.VariablesOf(tenantapi.Mapping(&registry))) {
 		if !known[p.Error()] {
 			// The fix comes first: a long warning is cut at its end.
 			notes = append(notes, fmt.Sprintf("%s: correct it, or map the variable in extraValueMappings of TenantRegistry %s: %s", p.Path, registry.Name, cause(p)))

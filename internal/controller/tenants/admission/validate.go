@@ -14,7 +14,7 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
-	dialect "github.com/terrier-iac/terrier/internal/dialect/tenants"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Bounds of the problems in an answer: an API server shortens longer ones, and users
@@ -125,7 +125,7 @@ func cause(p tenants.Problem) string {
 // brokenLines warns of inline modules that Terrier repairs before an engine reads
 // them.
 func brokenLines(t *tenantsv1.TenantTemplate) []string {
-	resources, err := dialect.Resources(&t.Spec.Resources)
+	resources, err := tenantapi.Resources(&t.Spec.Resources)
 	if err != nil {
 		return nil // it was refused
 	}

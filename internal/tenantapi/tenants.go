@@ -1,9 +1,9 @@
-// Package tenants maps the kinds of operator.kubernetes-tenants.org to the types of
+// Package tenantapi maps the kinds of operator.kubernetes-tenants.org to the types of
 // package tenant and back. It decides nothing, and refuses a resource whose spec is
 // no object with an error that names its field.
 //
 // Start reading at Resources.
-package tenants
+package tenantapi
 
 import (
 	"fmt"
