@@ -26,7 +26,7 @@ type actor struct {
 	live      client.Client
 	runner    runner.Runner
 	reviewers review.Reviewers
-	requests  *requests
+	wakes     *wakeQueues
 	reviews   *review.Pool
 	auditor   *auditor
 	jobs      *jobs
@@ -190,7 +190,7 @@ func (ac *actor) destroy(ctx context.Context, p *pass, unlock string) error {
 
 // publish writes the outputs of the newest state where they are wanted.
 func (ac *actor) publish(ctx context.Context, p *pass) error {
-	if err := ac.loader.current(ctx, p); err != nil {
+	if err := ac.loader.confirm(ctx, p); err != nil {
 		return err // a Secret that is wanted no more would stay for ever
 	}
 	outputs, err := ac.outputs(ctx, p)
@@ -217,7 +217,7 @@ func (ac *actor) publish(ctx context.Context, p *pass) error {
 // finish cleans up and releases a deleted object. Which resources it retains is
 // written down first; the finalizer is last.
 func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
-	if err := ac.loader.current(ctx, p); err != nil {
+	if err := ac.loader.confirm(ctx, p); err != nil {
 		return err
 	}
 	if retained {

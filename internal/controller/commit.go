@@ -123,11 +123,11 @@ func (cm *committer) writeStatus(ctx context.Context, p *pass) error {
 }
 
 // statusOf is what the status of the object is to say.
-func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Report {
+func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Summary {
 	if p.unreadable != nil {
-		return dialect.Report{Unreadable: p.unreadable, Now: p.o.Now}
+		return dialect.Summary{Unreadable: p.unreadable, Now: p.o.Now}
 	}
-	r := dialect.Report{
+	r := dialect.Summary{
 		Decision: p.decision, Status: p.o.Status, PlanInputs: p.o.PlanInputs, Run: p.o.Run,
 		Next: p.o.Retry(p.decision), Every: p.o.Recheck(p.decision), Now: p.o.Now,
 		Isolation: p.isolation, Ignored: p.st.Ignored, BreakGlassDenied: p.breakGlassDenied,

@@ -80,9 +80,9 @@ type Stacks struct {
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer // nil registers no metrics
 
-	reviews  *review.Pool
-	index    index
-	requests requests
+	reviews *review.Pool
+	index   index
+	wakes   wakeQueues
 
 	newcomers schedule.Newcomers
 	metrics   *metrics

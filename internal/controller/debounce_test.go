@@ -33,12 +33,12 @@ func TestProgressWithoutAReaderIsWrittenLate(t *testing.T) {
 			c := takeApart(&Stacks{Dialects: dialect.NewRegistry(infra.Dialect{}), Config: Config{Patience: Patience}})
 			before, after := &v1alpha2.Terraform{}, &v1alpha2.Terraform{}
 			d := stack.Decision{Ready: stack.Reconciling, Reason: stack.Applying, Message: "Waiting for its turn"}
-			infra.Dialect{}.Encode(before, dialect.Report{Decision: d, Now: now})
+			infra.Dialect{}.Encode(before, dialect.Summary{Decision: d, Now: now})
 			p := &pass{dialect: infra.Dialect{}, id: "one", entry: &entry{id: "one"}, obj: after}
 			p.o.Now, p.o.Spec.Mode = now, stack.Auto
 			tt.change(p)
 			d.Message = "Applying"
-			infra.Dialect{}.Encode(after, dialect.Report{Decision: d, Status: p.o.Status, Run: p.o.Run, Now: now})
+			infra.Dialect{}.Encode(after, dialect.Summary{Decision: d, Status: p.o.Status, Run: p.o.Run, Now: now})
 			if got := c.statusDebounce(p, before); got != tt.want {
 				t.Fatalf("statusDebounce() = %s, want %s", got, tt.want)
 			}

@@ -59,7 +59,7 @@ func (mapped) Decode(o client.Object) (dialect.Stack, error) {
 	return st, nil
 }
 
-func (mapped) Encode(client.Object, dialect.Report) {}
+func (mapped) Encode(client.Object, dialect.Summary) {}
 
 func (mapped) OnlyProgress(client.Object, client.Object) bool { return false }
 
@@ -269,7 +269,7 @@ func TestStacksOfOneNameAreKeptApart(t *testing.T) {
 	if a.scheduleKey() == b.scheduleKey() {
 		t.Error("the schedule knows both by one key")
 	}
-	var r requests
+	var r wakeQueues
 	queues := map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{}
 	for _, d := range []dialect.Dialect{infra.Dialect{}, mapped{}} {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

@@ -14,15 +14,15 @@ import (
 // A drift check that finds nothing must not cost a write to the API server, so
 // what checks leave of a stack is a record beside its status.
 
-// checks knows when drift was checked last, and what memory runs take.
-type checks struct {
+// driftRecords knows when drift was checked last, and what memory runs take.
+type driftRecords struct {
 	blobs  records.Blobs
 	config Config
 	log    *slog.Logger
 }
 
 // driftChecks returns what is known of a stack, from its record the first time.
-func (ck *checks) driftChecks(ctx context.Context, e *entry) (record.Check, error) {
+func (ck *driftRecords) driftChecks(ctx context.Context, e *entry) (record.Check, error) {
 	if e.checks != nil {
 		return *e.checks, nil
 	}
@@ -38,7 +38,7 @@ func (ck *checks) driftChecks(ctx context.Context, e *entry) (record.Check, erro
 }
 
 // noteDriftCheck writes down that drift was checked.
-func (ck *checks) noteDriftCheck(ctx context.Context, e *entry, at time.Time) error {
+func (ck *driftRecords) noteDriftCheck(ctx context.Context, e *entry, at time.Time) error {
 	k, err := ck.driftChecks(ctx, e)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (ck *checks) noteDriftCheck(ctx context.Context, e *entry, at time.Time) er
 	return ck.putDriftChecks(ctx, e, k)
 }
 
-func (ck *checks) putDriftChecks(ctx context.Context, e *entry, k record.Check) error {
+func (ck *driftRecords) putDriftChecks(ctx context.Context, e *entry, k record.Check) error {
 	if err := record.Checked(e.id).Write(ctx, ck.blobs, k); err != nil {
 		return err
 	}

@@ -36,12 +36,12 @@ type launcher struct {
 // launch starts a run: admission, lock, state, supervisor.
 func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
 	cause.Unlock, cause.Replan = unlock, p.decision.Answers
-	if p.o.Queued = la.queue.Admit(p.id, la.turns.request(ctx, p, kind, cause)); p.o.Queued != "" {
+	if p.o.Queued = la.queue.Admit(p.id, la.turns.candidate(ctx, p, kind, cause)); p.o.Queued != "" {
 		return nil
 	}
 	p.note.Waited = la.queue.Waited(p.id)
 	if kind.Writes() || unlock != "" {
-		if err := la.loader.current(ctx, p); err != nil {
+		if err := la.loader.confirm(ctx, p); err != nil {
 			return err
 		}
 	}

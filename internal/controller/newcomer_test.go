@@ -54,7 +54,7 @@ func TestNewcomersAreReconciledFirst(t *testing.T) {
 		t.Errorf("these went first: %v, want %v", got, want)
 	}
 
-	queue.Admit("a-1", schedule.Request{Key: ref(nn("a", "1")), Tenant: "a"})
+	queue.Admit("a-1", schedule.Candidate{Key: ref(nn("a", "1")), Tenant: "a"})
 	if queue.Idle("a") || !queue.Idle("b") {
 		t.Error("a has a run, and b has nothing")
 	}

@@ -22,7 +22,7 @@ type observer struct {
 	cache        client.Reader
 	config       Config
 	live         client.Reader
-	checks       *checks
+	checks       *driftRecords
 	dependencies *dependencies
 	jobs         *jobs
 	inspector    *states.Inspector

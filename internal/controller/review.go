@@ -23,7 +23,7 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 		return err
 	}
 	if !ac.reviews.Asked(q) {
-		if err := ac.loader.current(ctx, p); err != nil {
+		if err := ac.loader.confirm(ctx, p); err != nil {
 			return err // reviewers that are no longer wanted may not be shown a plan
 		}
 		ac.reviews.Ask(q)
@@ -45,7 +45,7 @@ func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 	key := client.ObjectKeyFromObject(p.obj)
 	document := record.Plan(p.id, made.Digest, planDocument(p.st.Configuration))
 	q := review.Question{
-		Stack: p.id, Namespace: key.Namespace, Wake: func() { ac.requests.add(p.entry.objectRef) },
+		Stack: p.id, Namespace: key.Namespace, Wake: func() { ac.wakes.add(p.entry.objectRef) },
 		By: p.o.Spec.Reviews, Reviewers: ac.reviewers.Of(p.st.Configuration), Hide: plan.NewRedactor(p.in.Mask),
 		Plan: &review.Plan{
 			Digest: made.Digest,

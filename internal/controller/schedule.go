@@ -34,7 +34,7 @@ func (c *Stacks) listenToSchedule() {
 	for _, d := range c.Dialects.All() {
 		c.Queue.Listen(dialect.KindOf(d), schedule.Listener{
 			Wake: func(k schedule.Key) {
-				c.requests.add(objectRef{d, types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
+				c.wakes.add(objectRef{d, types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
 			},
 			Started: c.metrics.waited,
 		})
@@ -45,19 +45,19 @@ func (c *Stacks) listenToSchedule() {
 type turns struct {
 	config Config
 	queue  *schedule.Queue
-	checks *checks
+	checks *driftRecords
 }
 
-// request asks the schedule for a run of a stack.
-func (tn *turns) request(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) schedule.Request {
-	return schedule.Request{
+// candidate is what the schedule is asked with for a run of a stack.
+func (tn *turns) candidate(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) schedule.Candidate {
+	return schedule.Candidate{
 		Key: objectRef{p.dialect, client.ObjectKeyFromObject(p.obj)}.scheduleKey(), Kind: kind, Class: schedule.ClassOf(kind, cause, p.o),
 		Memory: tn.checks.memoryFor(ctx, p.entry, kind), Tenant: tn.tenantOf(p.obj),
 	}
 }
 
 // memoryFor is the memory that a run of a stack is expected to take.
-func (ck *checks) memoryFor(ctx context.Context, e *entry, kind stack.RunKind) int64 {
+func (ck *driftRecords) memoryFor(ctx context.Context, e *entry, kind stack.RunKind) int64 {
 	known, err := ck.driftChecks(ctx, e)
 	if err != nil {
 		ck.log.Warn("memory of earlier runs not read", "stack", e.id, "err", err)
@@ -67,7 +67,7 @@ func (ck *checks) memoryFor(ctx context.Context, e *entry, kind stack.RunKind) i
 
 // observeMemory remembers what memory a run took. A drift check that finds
 // nothing is written down anyway, and then this is, too.
-func (ck *checks) observeMemory(ctx context.Context, p *pass, r *runner.Report) error {
+func (ck *driftRecords) observeMemory(ctx context.Context, p *pass, r *runner.Report) error {
 	took := memoryOf(r.Steps)
 	if took == 0 || r.Kind == stack.HealthRun {
 		return nil
@@ -118,7 +118,7 @@ func (c *Stacks) countRuns(ctx context.Context) error {
 		}
 		namespace, name, _ := strings.Cut(r.Name, "/")
 		// Its tenant is known once the stack is reconciled.
-		c.Queue.Found(r.Stack, schedule.Request{
+		c.Queue.Found(r.Stack, schedule.Candidate{
 			Key: objectRef{c.Dialects.Found(r.ObjectKind), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(), Kind: r.Kind, Tenant: namespace,
 			Memory: c.steps.turns.checks.memoryFor(ctx, &entry{id: r.Stack}, r.Kind), Began: r.Started,
 		})

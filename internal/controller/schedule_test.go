@@ -39,7 +39,7 @@ func TestATenantIsTheValueOfALabel(t *testing.T) {
 			c := takeApart(&Stacks{Blobs: openRecords(t), Config: Config{TenantLabel: tt.label}})
 			obj := &v1alpha2.Terraform{}
 			obj.Namespace, obj.Name, obj.Labels = "ns", "s", map[string]string{"team": "blue"}
-			if got := c.request(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", obj: obj, entry: &entry{id: "uid"}}, stack.CheckRun, stack.Cause{}).Tenant; got != tt.want {
+			if got := c.candidate(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", obj: obj, entry: &entry{id: "uid"}}, stack.CheckRun, stack.Cause{}).Tenant; got != tt.want {
 				t.Errorf("tenant = %q, want %q", got, tt.want)
 			}
 		})
@@ -138,7 +138,7 @@ func TestRunsThatAreFoundCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	admit := func(id string) string {
-		return c.whole.Queue.Admit(id, schedule.Request{Key: objectRef{infra.Dialect{}, nn("ns", id)}.scheduleKey(), Tenant: "ns"})
+		return c.whole.Queue.Admit(id, schedule.Candidate{Key: objectRef{infra.Dialect{}, nn("ns", id)}.scheduleKey(), Tenant: "ns"})
 	}
 	if why := admit("new-1"); why != "" {
 		t.Errorf("admit() = %q, want the one slot that is left", why)
@@ -148,7 +148,7 @@ func TestRunsThatAreFoundCount(t *testing.T) {
 	}
 	// The stack of the first run is reconciled, and of the second nothing is seen
 	// but its end.
-	c.whole.Queue.Running("found-0", schedule.Request{Key: objectRef{infra.Dialect{}, nn("ns", "found-0")}.scheduleKey(), Tenant: "team"})
+	c.whole.Queue.Running("found-0", schedule.Candidate{Key: objectRef{infra.Dialect{}, nn("ns", "found-0")}.scheduleKey(), Tenant: "team"})
 	c.whole.Queue.Ended("found-0")
 	if why := admit("new-2"); why == "" {
 		t.Error("the slot of a run went to another before its end was recorded")

@@ -37,7 +37,7 @@ type settler struct {
 	runner    runner.Runner
 	store     states.Store
 	reviewers review.Reviewers
-	checks    *checks
+	checks    *driftRecords
 	records   *records.Store
 	states    *states.Keeper
 	turns     *turns
@@ -87,7 +87,7 @@ func (p *pass) fold(r stack.Run) { p.o.Status = p.o.Status.Record(r) }
 // this machine is lost.
 func (se *settler) goesOn(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) {
 	p.o.Run = run
-	request := se.turns.request(ctx, p, run.Kind, run.Cause)
+	request := se.turns.candidate(ctx, p, run.Kind, run.Cause)
 	request.Began = r.Started
 	se.queue.Running(p.id, request)
 	if !run.Kind.Writes() {

@@ -55,15 +55,15 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// requests are the work queues of the controllers, by the kind of their objects,
+// wakeQueues are the work queues of the controllers, by the kind of their objects,
 // for those who wake a stack by name.
-type requests struct {
+type wakeQueues struct {
 	mu     sync.Mutex
 	queues map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 // serve has the stacks of a kind added to a queue from now on.
-func (r *requests) serve(kind string, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (r *wakeQueues) serve(kind string, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queues == nil {
@@ -72,7 +72,7 @@ func (r *requests) serve(kind string, q workqueue.TypedRateLimitingInterface[rec
 	r.queues[kind] = q
 }
 
-func (r *requests) add(of objectRef) {
+func (r *wakeQueues) add(of objectRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	request := reconcile.Request{NamespacedName: of.key}
@@ -130,7 +130,7 @@ func (c *Stacks) setupKind(ctx context.Context, mgr ctrl.Manager, d dialect.Dial
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, w.labelsChanged(), finalizersChanged{}, w.statusLost()))).
 		Watches(d.New(), handler.Funcs{CreateFunc: w.newcomer, UpdateFunc: w.answered}).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			c.requests.serve(dialect.KindOf(d), q)
+			c.wakes.serve(dialect.KindOf(d), q)
 			return nil
 		})).
 		WithOptions(controller.Options{
@@ -172,7 +172,7 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 			}
 			c.Queue.Ended(id)
 			if e := c.index.find(id); e != nil {
-				c.requests.add(e.objectRef)
+				c.wakes.add(e.objectRef)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ type steps struct {
 // assemble makes the steps. What they share is made once.
 func (c *Stacks) assemble() *steps {
 	kept := &records.Store{Blobs: c.Blobs, Runs: c.Runner, Archives: c.Archives}
-	checks := &checks{blobs: c.Blobs, config: c.Config, log: c.Log}
+	checks := &driftRecords{blobs: c.Blobs, config: c.Config, log: c.Log}
 	turns := &turns{config: c.Config, queue: c.Queue, checks: checks}
 	auditor := &auditor{blobs: c.Blobs, auditLog: c.Audit, live: c.Live, log: c.Log}
 	versions := &states.Versions{Log: c.Log, Records: kept}
@@ -68,7 +68,7 @@ func (c *Stacks) assemble() *steps {
 			checks: checks, dependencies: dependencies, inspector: inspector, jobs: jobs,
 		},
 		actor: &actor{
-			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, reviewers: c.Reviewers, requests: &c.requests, reviews: c.reviews,
+			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, reviewers: c.Reviewers, wakes: &c.wakes, reviews: c.reviews,
 			auditor: auditor, jobs: jobs, launcher: launcher, loader: loader, records: kept,
 			removals: removals, snapshots: snapshots, states: keeper,
 		},

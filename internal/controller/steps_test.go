@@ -13,7 +13,7 @@ type apart struct {
 	whole *Stacks
 
 	records *records.Store
-	*checks
+	*driftRecords
 	states *states.Keeper
 	*jobs
 	*snapshots
@@ -38,7 +38,7 @@ func takeApart(c *Stacks) *apart {
 	s := c.assemble()
 	c.steps = s
 	return &apart{
-		whole: c, records: s.actor.records, checks: s.observer.checks, states: s.actor.states, jobs: s.actor.jobs,
+		whole: c, records: s.actor.records, driftRecords: s.observer.checks, states: s.actor.states, jobs: s.actor.jobs,
 		snapshots: s.actor.snapshots, dependencies: s.observer.dependencies, auditor: s.auditor, teller: s.committer.teller, settler: s.settler,
 		observer: s.observer, actor: s.actor, launcher: s.actor.launcher, locks: s.actor.launcher.locks, turns: s.turns, committer: s.committer,
 		loader: s.loader, claimer: s.claimer, removals: s.removals, watches: s.watches,
@@ -49,7 +49,7 @@ func takeApart(c *Stacks) *apart {
 func TestEveryStepHasWhatItNeeds(t *testing.T) {
 	l := newFrugal(t, "net")
 	for _, step := range []any{
-		l.records, l.checks, l.states.Versions, l.states, l.states.Inspector, l.jobs, l.snapshots, l.dependencies, l.auditor, l.teller, l.settler,
+		l.records, l.driftRecords, l.states.Versions, l.states, l.states.Inspector, l.jobs, l.snapshots, l.dependencies, l.auditor, l.teller, l.settler,
 		l.observer, l.actor, l.launcher, l.locks, l.turns, l.committer, l.loader, l.claimer, l.removals, l.watches,
 	} {
 		of := reflect.ValueOf(step).Elem()

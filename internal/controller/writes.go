@@ -58,9 +58,9 @@ func (ld *loader) readObject(ctx context.Context, of objectRef) (obj client.Obje
 	return obj, false, err
 }
 
-// current makes sure that what a pass was decided upon is what the server has,
+// confirm makes sure that what a pass was decided upon is what the server has,
 // before something begins that cannot be undone.
-func (ld *loader) current(ctx context.Context, p *pass) error {
+func (ld *loader) confirm(ctx context.Context, p *pass) error {
 	if !p.stale {
 		return nil
 	}

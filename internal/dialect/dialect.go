@@ -35,7 +35,7 @@ type Dialect interface {
 	Decode(client.Object) (Stack, error)
 	// Encode writes what is known into the status of the object, the same bytes
 	// for the same knowledge.
-	Encode(client.Object, Report)
+	Encode(client.Object, Summary)
 	// View reads what the object shows of its stack. It has no error: what cannot be
 	// read is Decode's to complain of.
 	View(client.Object) View
@@ -62,8 +62,8 @@ type Stack struct {
 	Listed        string              // what the inventory in the object is of; empty if there is none
 }
 
-// Report is what is known of a stack after a reconcile.
-type Report struct {
+// Summary is what is known of a stack after a reconcile.
+type Summary struct {
 	Decision         stack.Decision
 	Status           stack.Status
 	PlanInputs       stack.PlanInputs

@@ -15,7 +15,7 @@ const podField = "runnerPodTemplate.spec."
 
 // settings are the environment variables that a stack asks for, in the order in
 // which they count: whole objects, then single ones.
-func (s *session) settings(ctx context.Context) ([]workdir.Setting, error) {
+func (s *resolution) settings(ctx context.Context) ([]workdir.Setting, error) {
 	var all []workdir.Setting
 	for i, from := range s.Configuration.EnvFrom {
 		some, err := s.settingsFrom(ctx, from)
@@ -39,7 +39,7 @@ func (s *session) settings(ctx context.Context) ([]workdir.Setting, error) {
 // settingsFrom makes settings of all keys of an object. A key that is no name of
 // an environment variable is passed over, as Kubernetes does; one that controls
 // the engine is refused.
-func (s *session) settingsFrom(ctx context.Context, from stack.EnvFrom) ([]workdir.Setting, error) {
+func (s *resolution) settingsFrom(ctx context.Context, from stack.EnvFrom) ([]workdir.Setting, error) {
 	v, err := s.read(ctx, from.Kind, from.Name)
 	if from.Optional && fault.Of(err) == fault.Missing {
 		return nil, nil
@@ -68,7 +68,7 @@ func (s *session) settingsFrom(ctx context.Context, from stack.EnvFrom) ([]workd
 
 // setting resolves one environment variable; ok is false if it has no value and
 // need not have one.
-func (s *session) setting(ctx context.Context, v stack.EnvVar) (out workdir.Setting, ok bool, err error) {
+func (s *resolution) setting(ctx context.Context, v stack.EnvVar) (out workdir.Setting, ok bool, err error) {
 	out = workdir.Setting{Name: v.Name, Value: v.Value, Refers: true}
 	if err := workdir.CheckEnvironment(v.Name, s.Settable...); err != nil {
 		return out, false, err

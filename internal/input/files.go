@@ -30,7 +30,7 @@ func (f Files) lasting() any {
 }
 
 // files reads everything that becomes a file.
-func (s *session) files(ctx context.Context) (Files, error) {
+func (s *resolution) files(ctx context.Context) (Files, error) {
 	var out Files
 	for i, f := range s.Configuration.Files {
 		file, err := s.mapped(ctx, f)
@@ -54,14 +54,14 @@ func (s *session) files(ctx context.Context) (Files, error) {
 	return out, err
 }
 
-func (s *session) mapped(ctx context.Context, f stack.File) (workdir.File, error) {
+func (s *resolution) mapped(ctx context.Context, f stack.File) (workdir.File, error) {
 	content, _, err := s.key(ctx, Secret, f.Secret)
 	return workdir.File{Path: f.Path, Mode: 0o600, Content: content}, err
 }
 
 // cli reads the stack's configuration of the command line, and the token of its
 // cloud.
-func (s *session) cli(ctx context.Context) (module.CLI, error) {
+func (s *resolution) cli(ctx context.Context) (module.CLI, error) {
 	out := module.CLI{Credentials: map[string]string{}}
 	if ref := s.Configuration.CLIConfig; ref != nil {
 		var err error
@@ -76,7 +76,7 @@ func (s *session) cli(ctx context.Context) (module.CLI, error) {
 	return out, nil
 }
 
-func (s *session) cliSecret(ctx context.Context, ref stack.Ref) (module.CLI, error) {
+func (s *resolution) cliSecret(ctx context.Context, ref stack.Ref) (module.CLI, error) {
 	ref = within(ref, s.Object.Namespace)
 	ref.Kind = Secret
 	key := ref.Namespace + "/" + ref.Name
@@ -97,7 +97,7 @@ func (s *session) cliSecret(ctx context.Context, ref stack.Ref) (module.CLI, err
 }
 
 // backendSettings reads what completes the backend; later ones win.
-func (s *session) backendSettings(ctx context.Context) (map[string]string, error) {
+func (s *resolution) backendSettings(ctx context.Context) (map[string]string, error) {
 	if len(s.Configuration.Completes) == 0 {
 		return nil, nil
 	}

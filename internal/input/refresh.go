@@ -21,7 +21,7 @@ type Fresh struct {
 
 // Refresh reads the inputs of a stack again as far as they can be read.
 func (r Resolver) Refresh(ctx context.Context) Fresh {
-	s := r.session()
+	s := r.begin()
 	var out Fresh
 	if fresh, err := workdir.Environ(s.freshSettings(ctx), s.Settable...); err == nil {
 		out.Environment = fresh
@@ -45,7 +45,7 @@ func (r Resolver) Refresh(ctx context.Context) Fresh {
 
 // freshSettings reads the environment again as far as it can be read. If some of
 // it is gone, what refers to other variables is left as it was.
-func (s *session) freshSettings(ctx context.Context) []workdir.Setting {
+func (s *resolution) freshSettings(ctx context.Context) []workdir.Setting {
 	var all []workdir.Setting
 	whole := true
 	for _, f := range s.Configuration.VarsFrom {

@@ -56,7 +56,7 @@ type Inputs struct {
 // Resolve resolves everything that runs are given. What must not be shown (Mask)
 // is valid with an error, too: the error may quote a value.
 func (r Resolver) Resolve(ctx context.Context, m Module) (Inputs, error) {
-	s := r.session()
+	s := r.begin()
 	out := Inputs{Module: m.Root}
 	err := s.resolve(ctx, m, &out)
 	s.mask = append(s.mask, out.Resolved.Secrets...)
@@ -65,8 +65,8 @@ func (r Resolver) Resolve(ctx context.Context, m Module) (Inputs, error) {
 	return out, err
 }
 
-// session is one resolution. It collects what must be hidden.
-type session struct {
+// resolution is one reading of the inputs. It collects what must be hidden.
+type resolution struct {
 	Resolver
 	mask     []string // values that must not be shown
 	public   []string // values that may be, although a Secret holds them
@@ -74,9 +74,9 @@ type session struct {
 	until    time.Time
 }
 
-func (r Resolver) session() *session { return &session{Resolver: r} }
+func (r Resolver) begin() *resolution { return &resolution{Resolver: r} }
 
-func (s *session) resolve(ctx context.Context, m Module, out *Inputs) error {
+func (s *resolution) resolve(ctx context.Context, m Module, out *Inputs) error {
 	in, err := s.gather(ctx)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func credentials(env map[string]string) []workdir.Setting {
 
 // complete reads the module again with the configuration that is not in its
 // source: main.tf, if it is a template, and files that the stack brings.
-func (s *session) complete(m Module, in workdir.Inputs, out *Inputs) error {
+func (s *resolution) complete(m Module, in workdir.Inputs, out *Inputs) error {
 	extra := map[string][]byte{}
 	for _, f := range out.Files.Work {
 		if workdir.IsConfiguration(f.Path) {
@@ -187,7 +187,7 @@ func Digest(key secret.Text, what any) string {
 }
 
 // gather reads every source of variables.
-func (s *session) gather(ctx context.Context) (workdir.Inputs, error) {
+func (s *resolution) gather(ctx context.Context) (workdir.Inputs, error) {
 	in := workdir.Inputs{Settable: s.Settable}
 	var err error
 	if in.Values, err = s.values(ctx); err != nil {
@@ -228,7 +228,7 @@ func (s *session) gather(ctx context.Context) (workdir.Inputs, error) {
 }
 
 // values renders the variable named values over the outputs of other stacks.
-func (s *session) values(ctx context.Context) (json.RawMessage, error) {
+func (s *resolution) values(ctx context.Context) (json.RawMessage, error) {
 	outputs := map[string]map[string]json.RawMessage{}
 	for _, input := range s.Configuration.Inputs {
 		published, err := s.read(ctx, Secret, input.Secret)
@@ -256,7 +256,7 @@ func (s *session) values(ctx context.Context) (json.RawMessage, error) {
 
 // variable returns the value of one variable; ok is false if it has none and
 // need not have one.
-func (s *session) variable(ctx context.Context, v stack.Var) (value json.RawMessage, ok bool, err error) {
+func (s *resolution) variable(ctx context.Context, v stack.Var) (value json.RawMessage, ok bool, err error) {
 	ref, kind := v.Secret, Secret
 	if ref == nil {
 		ref, kind = v.Config, ConfigMap
@@ -283,11 +283,11 @@ func (s *session) variable(ctx context.Context, v stack.Var) (value json.RawMess
 }
 
 // read returns what a source in the namespace of the stack holds.
-func (s *session) read(ctx context.Context, kind, name string) (Value, error) {
+func (s *resolution) read(ctx context.Context, kind, name string) (Value, error) {
 	return s.readFrom(ctx, stack.Ref{Kind: kind, Namespace: s.Object.Namespace, Name: name})
 }
 
-func (s *session) readFrom(ctx context.Context, ref stack.Ref) (Value, error) {
+func (s *resolution) readFrom(ctx context.Context, ref stack.Ref) (Value, error) {
 	v, err := Read(ctx, s.Reader, ref)
 	if err != nil {
 		return Value{}, err
@@ -297,7 +297,7 @@ func (s *session) readFrom(ctx context.Context, ref stack.Ref) (Value, error) {
 }
 
 // note remembers what a value says of itself.
-func (s *session) note(v Value) {
+func (s *resolution) note(v Value) {
 	if v.Version != "" {
 		s.versions = append(s.versions, v.Version)
 	}
@@ -308,7 +308,7 @@ func (s *session) note(v Value) {
 
 // key reads one key of a source. What it holds is hidden from then on unless it
 // is public. It is an error if there is none, unless that is allowed.
-func (s *session) key(ctx context.Context, kind string, ref stack.KeyRef) (value []byte, found bool, err error) {
+func (s *resolution) key(ctx context.Context, kind string, ref stack.KeyRef) (value []byte, found bool, err error) {
 	all, err := s.read(ctx, kind, ref.Name)
 	value, found = all.Data[ref.Key]
 	switch {

@@ -86,7 +86,7 @@ func TestReferences(t *testing.T) {
 func TestValuesSayHowLongTheyAreValidAndWhichVersionTheyAre(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	digest := func(versions ...string) (string, time.Time) {
-		s := Resolver{Key: secret.New("key")}.session()
+		s := Resolver{Key: secret.New("key")}.begin()
 		for i, v := range versions {
 			s.note(Value{Version: v, Until: start.Add(time.Duration(len(versions)-i) * time.Hour)})
 		}

@@ -49,7 +49,7 @@ func TestBacklogAndPlace(t *testing.T) {
 func TestARunKnowsHowLongItWaited(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	q := New(Limits{Runs: 1}.Always(), Clock{Now: func() time.Time { return now }, After: after})
-	admit := func(id string) string { return q.Admit(id, Request{Key: nn("ns", id), Tenant: "ns"}) }
+	admit := func(id string) string { return q.Admit(id, Candidate{Key: nn("ns", id), Tenant: "ns"}) }
 	if why := admit("first"); why != "" {
 		t.Fatalf("admit() = %q, want the slot", why)
 	}

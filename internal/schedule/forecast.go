@@ -44,7 +44,7 @@ func (q *Queue) line() Line {
 		line.Waiting = append(line.Waiting, t)
 	}
 	for _, e := range f.order() {
-		t := (&slot{Request: e.Request, id: e.id, asked: e.asked}).view()
+		t := (&slot{Candidate: e.Candidate, id: e.id, asked: e.asked}).view()
 		t.Why = e.why
 		line.Waiting = append(line.Waiting, t)
 	}
@@ -99,7 +99,7 @@ func (f *forecast) copyTenants(from *scheduler) {
 func (f *forecast) copySlots(from *scheduler) {
 	var reserved []*slot
 	for id, s := range from.slots {
-		twin := &slot{Request: s.Request, id: id, tenant: f.scheduler.tenants[s.tenant.name], asked: s.asked, started: s.started, found: s.found}
+		twin := &slot{Candidate: s.Candidate, id: id, tenant: f.scheduler.tenants[s.tenant.name], asked: s.asked, started: s.started, found: s.found}
 		f.scheduler.slots[id] = twin
 		if s.reserved() {
 			reserved = append(reserved, twin)
@@ -124,7 +124,7 @@ func (f *forecast) order() []*entry {
 		switch {
 		case e != nil:
 			s.dequeue(e)
-			slots = append(slots, s.hold(e.id, e.Request, e.asked))
+			slots = append(slots, s.hold(e.id, e.Candidate, e.asked))
 			order = append(order, e)
 		case len(slots) > 0:
 			s.free(slots[0])

@@ -18,7 +18,7 @@ func TestLine(t *testing.T) {
 	start := time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)
 	now := start
 	y.now = func() time.Time { now = now.Add(time.Second); return now }
-	y.Found("found", Request{Key: nn("z", "found"), Tenant: "z", Kind: stack.ApplyRun, Memory: 1 << 20, Began: start.Add(-time.Hour)})
+	y.Found("found", Candidate{Key: nn("z", "found"), Tenant: "z", Kind: stack.ApplyRun, Memory: 1 << 20, Began: start.Add(-time.Hour)})
 	y.want("0", "a", Spec, 100) // asks at 2s, starts at 3s
 	y.want("1", "a", Drift, 100)
 	y.want("2", "b", Person, 100)

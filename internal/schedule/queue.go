@@ -71,7 +71,7 @@ func (q *Queue) lock() {
 // Admit lets an object start a run, or says what the run waits for. An object
 // that waits is woken when its turn has come. The answer is the same as long as
 // the same limit is in the way.
-func (q *Queue) Admit(id string, r Request) (why string) {
+func (q *Queue) Admit(id string, r Candidate) (why string) {
 	q.lock()
 	defer q.mu.Unlock()
 	s := q.scheduler
@@ -86,7 +86,7 @@ func (q *Queue) Admit(id string, r Request) (why string) {
 		s.dequeue(e)
 		s.enqueue(id, r, e.asked).passed = e.passed
 	default:
-		e.Request = r
+		e.Candidate = r
 	}
 	q.reserve(id)
 	if slot := s.slots[id]; slot != nil {
@@ -97,7 +97,7 @@ func (q *Queue) Admit(id string, r Request) (why string) {
 }
 
 // Running counts a run that is already running, beyond the limits if need be.
-func (q *Queue) Running(id string, r Request) {
+func (q *Queue) Running(id string, r Candidate) {
 	q.lock()
 	defer q.mu.Unlock()
 	q.count(id, r)
@@ -105,13 +105,13 @@ func (q *Queue) Running(id string, r Request) {
 }
 
 // Found is Running for a run whose object was not reconciled yet.
-func (q *Queue) Found(id string, r Request) {
+func (q *Queue) Found(id string, r Candidate) {
 	q.lock()
 	defer q.mu.Unlock()
 	q.count(id, r).found = true
 }
 
-func (q *Queue) count(id string, r Request) *slot {
+func (q *Queue) count(id string, r Candidate) *slot {
 	s := q.scheduler
 	if e := s.waiting[id]; e != nil {
 		s.dequeue(e)
@@ -196,7 +196,7 @@ func (q *Queue) reserve(asking string) {
 			return
 		}
 		q.scheduler.dequeue(e)
-		slot := q.scheduler.hold(e.id, e.Request, e.asked)
+		slot := q.scheduler.hold(e.id, e.Candidate, e.asked)
 		slot.expiry = q.clock.After(slotReservation, func() { q.expire(slot) })
 		if wake := q.listeners[e.Key.Kind].Wake; wake != nil && e.id != asking {
 			wake(e.Key)
@@ -213,12 +213,12 @@ func (q *Queue) expire(slot *slot) {
 		return // it was taken in the meantime
 	}
 	q.scheduler.free(slot)
-	q.scheduler.enqueue(slot.id, slot.Request, slot.asked)
+	q.scheduler.enqueue(slot.id, slot.Candidate, slot.asked)
 	q.reserve("")
 }
 
 // take says that the object has taken its slot, and for which run.
-func (q *Queue) take(slot *slot, r Request) {
+func (q *Queue) take(slot *slot, r Candidate) {
 	slot.Kind, slot.Class, slot.found = r.Kind, r.Class, false
 	switch {
 	case !r.Began.IsZero():

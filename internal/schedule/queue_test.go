@@ -16,7 +16,7 @@ func nn(ns, name string) Key { return Key{Kind: "stack", Namespace: ns, Name: na
 type world struct {
 	*Queue
 	now     func() time.Time
-	asks    map[string]Request
+	asks    map[string]Candidate
 	called  []string
 	started []string // in the order in which they took up their slots
 	lazy    bool     // no object takes its slot
@@ -26,7 +26,7 @@ type world struct {
 func after(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
 func newWorld(l Limits) *world {
-	y := &world{asks: map[string]Request{}, now: time.Now}
+	y := &world{asks: map[string]Candidate{}, now: time.Now}
 	y.Queue = New(func() Limits { return l }, Clock{Now: func() time.Time { return y.now() }, After: after})
 	y.Listen("stack", Listener{Wake: func(k Key) { y.called = append(y.called, k.Name) }})
 	return y
@@ -34,7 +34,7 @@ func newWorld(l Limits) *world {
 
 // want asks for a run, or for another class of it.
 func (y *world) want(id, tenant string, c Class, mib int64) string {
-	y.asks[id] = Request{Key: nn(tenant, id), Class: c, Tenant: tenant, Memory: mib << 20}
+	y.asks[id] = Candidate{Key: nn(tenant, id), Class: c, Tenant: tenant, Memory: mib << 20}
 	why := y.Admit(id, y.asks[id])
 	if why == "" {
 		y.started = append(y.started, id)

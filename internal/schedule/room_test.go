@@ -15,8 +15,8 @@ func TestKindsShareOneQueue(t *testing.T) {
 	for _, kind := range []string{"Terraform", "Stack"} {
 		q.Listen(kind, Listener{Wake: func(k Key) { woken = append(woken, kind+" "+k.Name) }})
 	}
-	request := func(kind, name string) Request {
-		return Request{Key: Key{Kind: kind, Namespace: "ns", Name: name}, Tenant: "ns"}
+	request := func(kind, name string) Candidate {
+		return Candidate{Key: Key{Kind: kind, Namespace: "ns", Name: name}, Tenant: "ns"}
 	}
 	if why := q.Admit("1", request("Terraform", "a")); why != "" {
 		t.Fatalf("Admit() = %q, want the slot", why)
@@ -38,7 +38,7 @@ func TestKindsShareOneQueue(t *testing.T) {
 func TestRoomMayChange(t *testing.T) {
 	room := Limits{Runs: 1}
 	q := New(func() Limits { return room }, Clock{Now: time.Now, After: after})
-	admit := func(id string) bool { return q.Admit(id, Request{Key: nn("ns", id), Tenant: "ns"}) == "" }
+	admit := func(id string) bool { return q.Admit(id, Candidate{Key: nn("ns", id), Tenant: "ns"}) == "" }
 	if !admit("1") || admit("2") {
 		t.Fatal("want one run with one slot")
 	}

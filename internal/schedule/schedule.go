@@ -1,6 +1,6 @@
 // Package schedule decides which runs may start now and which wait, for all
 // kinds of objects that have runs, and for plans beside a stack. It starts
-// nothing and knows no Kubernetes: a controller asks for a slot with a Request,
+// nothing and knows no Kubernetes: a controller asks for a slot with a Candidate,
 // is woken when the turn of its object has come, and says when the run ended.
 // The runner says what there is room for (Room).
 //
@@ -40,8 +40,8 @@ type Key struct {
 	Name      string
 }
 
-// Request asks for a slot for one run.
-type Request struct {
+// Candidate asks for a slot for one run.
+type Candidate struct {
 	Key    Key
 	Kind   stack.RunKind
 	Class  Class

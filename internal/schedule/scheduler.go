@@ -44,7 +44,7 @@ const maxPassed = 16
 
 // slot is a run that is running, or the room that is reserved for one.
 type slot struct {
-	Request
+	Candidate
 	id      string
 	tenant  *tenant
 	asked   time.Time   // since when it waited
@@ -66,7 +66,7 @@ func (s *slot) keep() {
 
 // entry is a request that waits.
 type entry struct {
-	Request
+	Candidate
 	id     string
 	tenant *tenant
 	asked  time.Time
@@ -125,8 +125,8 @@ func (s *scheduler) forget(t *tenant) {
 }
 
 // enqueue puts a request at the end of its line.
-func (s *scheduler) enqueue(id string, r Request, asked time.Time) *entry {
-	e := &entry{Request: r, id: id, tenant: s.tenant(r.Tenant), asked: asked}
+func (s *scheduler) enqueue(id string, r Candidate, asked time.Time) *entry {
+	e := &entry{Candidate: r, id: id, tenant: s.tenant(r.Tenant), asked: asked}
 	s.waiting[id] = e
 	line := &e.tenant.lines[r.Class]
 	e.place = line.PushBack(e)
@@ -157,8 +157,8 @@ func (s *scheduler) dequeue(e *entry) {
 }
 
 // hold adds a slot.
-func (s *scheduler) hold(id string, r Request, asked time.Time) *slot {
-	held := &slot{Request: r, id: id, tenant: s.tenant(r.Tenant), asked: asked}
+func (s *scheduler) hold(id string, r Candidate, asked time.Time) *slot {
+	held := &slot{Candidate: r, id: id, tenant: s.tenant(r.Tenant), asked: asked}
 	s.slots[id] = held
 	s.charged += r.Memory
 	s.addRuns(held.tenant, +1)

@@ -19,9 +19,9 @@ func TestQueueKeepsItsPromises(t *testing.T) {
 		y.lazy = true
 		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("s", rapid.IntRange(0, 15).Draw(t, "id")) })
 		wanted, counted := map[string]bool{}, map[string]bool{}
-		drawn := func(t *rapid.T, id string) Request {
+		drawn := func(t *rapid.T, id string) Candidate {
 			tenant := fmt.Sprint("t", rapid.IntRange(0, 3).Draw(t, "tenant"))
-			return Request{Key: nn(tenant, id), Tenant: tenant, Class: Class(rapid.IntRange(0, int(classes)-1).Draw(t, "class")), Memory: rapid.Int64Range(1, 15).Draw(t, "mib") << 20}
+			return Candidate{Key: nn(tenant, id), Tenant: tenant, Class: Class(rapid.IntRange(0, int(classes)-1).Draw(t, "class")), Memory: rapid.Int64Range(1, 15).Draw(t, "mib") << 20}
 		}
 		for range rapid.IntRange(0, 6).Draw(t, "found running") {
 			id := id.Draw(t, "found")
@@ -181,8 +181,8 @@ func TestQueueStarvesNone(t *testing.T) {
 		n := 0
 		// The others ask for what is drawn from few kinds, so that histories in
 		// which one kind always comes first are common.
-		kinds := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Request {
-			return Request{Tenant: fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant")), Class: Class(rapid.IntRange(0, int(classes)-1).Draw(t, "class")), Memory: rapid.Int64Range(1, 10).Draw(t, "mib")}
+		kinds := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Candidate {
+			return Candidate{Tenant: fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant")), Class: Class(rapid.IntRange(0, int(classes)-1).Draw(t, "class")), Memory: rapid.Int64Range(1, 10).Draw(t, "mib")}
 		}), 1, 4).Draw(t, "kinds")
 		more := func() {
 			k := kinds[n%len(kinds)]

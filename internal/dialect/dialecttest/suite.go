@@ -94,7 +94,7 @@ func session(t *testing.T, d dialect.Dialect, o client.Object) {
 func showing(t *testing.T, d dialect.Dialect, o client.Object) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	inputs := stack.PlanInputs{Revision: "main@sha1:2"}
-	report := dialect.Report{
+	report := dialect.Summary{
 		Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.AwaitingApproval, Rule: "approve", Message: "waits for an approval"},
 		Status: stack.Status{
 			Plans: stack.Plans{

@@ -18,7 +18,7 @@ const (
 )
 
 // sessionCondition sets the condition about the session.
-func sessionCondition(c setter, s dialect.Report) {
+func sessionCondition(c setter, s dialect.Summary) {
 	g := s.Status.BreakGlass
 	switch {
 	case s.BreakGlassDenied:

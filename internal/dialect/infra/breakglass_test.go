@@ -65,16 +65,16 @@ func TestBreakGlassIsShown(t *testing.T) {
 	session := &stack.BreakGlass{Session: "t1", At: noon, Until: noon.Add(time.Hour)}
 	ran := &stack.CommandResult{Command: stack.Command{Session: "t1", By: "ann", Args: []string{"state", "list"}}, Outcome: stack.Succeeded}
 	for name, tt := range map[string]struct {
-		status  dialect.Report
+		status  dialect.Summary
 		reason  string // empty: there is no condition
 		message string
 	}{
-		"nobody asked": {dialect.Report{Now: noon}, "", ""},
-		"not allowed":  {dialect.Report{Now: noon, BreakGlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
-		"open":         {dialect.Report{Now: noon, Status: stack.Status{Answers: stack.Answers{BreakGlass: session}}}, "SessionOpen", "Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z"},
-		"a command was run": {dialect.Report{Now: noon, Status: stack.Status{Answers: stack.Answers{BreakGlass: session, LastCommand: ran}}}, "SessionOpen",
+		"nobody asked": {dialect.Summary{Now: noon}, "", ""},
+		"not allowed":  {dialect.Summary{Now: noon, BreakGlassDenied: true}, "NotAllowed", "Breaking the glass is not allowed"},
+		"open":         {dialect.Summary{Now: noon, Status: stack.Status{Answers: stack.Answers{BreakGlass: session}}}, "SessionOpen", "Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z"},
+		"a command was run": {dialect.Summary{Now: noon, Status: stack.Status{Answers: stack.Answers{BreakGlass: session, LastCommand: ran}}}, "SessionOpen",
 			"Terrier plans and applies nothing by itself until 2026-01-01T13:00:00Z. Newest command, by ann: state list (Succeeded)"},
-		"over": {dialect.Report{Now: noon.Add(time.Hour), Status: stack.Status{Answers: stack.Answers{BreakGlass: session}}}, "SessionOver",
+		"over": {dialect.Summary{Now: noon.Add(time.Hour), Status: stack.Status{Answers: stack.Answers{BreakGlass: session}}}, "SessionOver",
 			"The session expired at 2026-01-01T13:00:00Z. Begin another one with terrier break-glass"},
 	} {
 		t.Run(name, func(t *testing.T) {

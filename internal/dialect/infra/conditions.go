@@ -101,7 +101,7 @@ var readiness = map[stack.Reason]ready{
 }
 
 // conditions sets every condition that Terrier owns.
-func conditions(obj *v1alpha2.Terraform, s dialect.Report) {
+func conditions(obj *v1alpha2.Terraform, s dialect.Summary) {
 	c := setter{obj}
 	d := s.Decision
 	r, known := readiness[d.Reason]
@@ -156,7 +156,7 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Report) {
 // whileSuspended leaves the Ready condition of a suspended stack as it is, as upstream
 // does, unless the end of the run that went on belies it: then the condition says how
 // that run ended.
-func whileSuspended(c setter, s dialect.Report) {
+func whileSuspended(c setter, s dialect.Summary) {
 	was := meta.FindStatusCondition(c.obj.Status.Conditions, ConditionReady)
 	m := s.Status
 	switch {
@@ -216,7 +216,7 @@ func failedReason(m stack.Status) string {
 	}
 }
 
-func planned(c setter, s dialect.Report) {
+func planned(c setter, s dialect.Summary) {
 	switch m := s.Status; {
 	case s.Decision.Reason == stack.ReviewRefused:
 		c.set(ConditionPlan, metav1.ConditionFalse, readiness[stack.ReviewRefused].reason, s.Decision.Message)
@@ -229,7 +229,7 @@ func planned(c setter, s dialect.Report) {
 	}
 }
 
-func applied(c setter, s dialect.Report) {
+func applied(c setter, s dialect.Summary) {
 	m := s.Status
 	switch {
 	case s.Run != nil && !s.Run.Done && s.Run.Kind.Writes() && s.Run.Kind != stack.BreakGlassRun, s.Decision.Reason == stack.Applying:
@@ -243,7 +243,7 @@ func applied(c setter, s dialect.Report) {
 	}
 }
 
-func locked(c setter, s dialect.Report) {
+func locked(c setter, s dialect.Summary) {
 	switch m := s.Status; {
 	case m.Lock != nil:
 		c.set(ConditionStateLocked, metav1.ConditionTrue, reasonLockHeld, m.FailedWith)

@@ -136,6 +136,6 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 }
 
 // Encode writes the status of a Terraform.
-func (Dialect) Encode(o client.Object, s dialect.Report) {
+func (Dialect) Encode(o client.Object, s dialect.Summary) {
 	encode(o.(*v1alpha2.Terraform), s)
 }

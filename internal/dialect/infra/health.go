@@ -64,7 +64,7 @@ func checksDigest(p stack.Configuration) string {
 }
 
 // health sets the condition about the checks of obj.
-func health(c setter, s dialect.Report) {
+func health(c setter, s dialect.Summary) {
 	var p stack.Configuration
 	if err := checks(&p, &c.obj.Spec); err != nil {
 		return // what is wrong with the spec is said elsewhere

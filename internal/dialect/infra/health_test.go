@@ -88,12 +88,12 @@ func TestHealthCheckCondition(t *testing.T) {
 		{"not healthy", failed, "False/HealthChecksFailed 1 of 2 health checks failed: web: …"},
 		{"taken down", stack.Status{LastWrite: "destroy-3", Resources: stack.Resources{Healthy: healthy, Destroyed: true}}, ""},
 	} {
-		Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater}, Status: step.m, Now: noon})
+		Dialect{}.Encode(obj, dialect.Summary{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater}, Status: step.m, Now: noon})
 		if got := shown(obj, ConditionHealthCheck); got != step.want {
 			t.Errorf("%s: HealthCheck = %q, want %q", step.name, got, step.want)
 		}
 	}
-	Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater, Message: failed.FailedWith}, Status: failed, Now: noon})
+	Dialect{}.Encode(obj, dialect.Summary{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater, Message: failed.FailedWith}, Status: failed, Now: noon})
 	if got, want := shown(obj, ConditionReady), "False/HealthChecksFailed "+failed.FailedWith; got != want {
 		t.Errorf("Ready = %q, want %q", got, want)
 	}
@@ -104,7 +104,7 @@ func TestHealthCheckCondition(t *testing.T) {
 		t.Errorf("EventReason() = %q", got)
 	}
 	obj.Spec.HealthChecks = nil
-	Dialect{}.Encode(obj, dialect.Report{Status: failed, Now: noon})
+	Dialect{}.Encode(obj, dialect.Summary{Status: failed, Now: noon})
 	if got := shown(obj, ConditionHealthCheck); got != "" {
 		t.Errorf("HealthCheck = %q without any check", got)
 	}
@@ -122,7 +122,7 @@ func shown(obj *v1alpha2.Terraform, kind string) string {
 func TestUpstreamsHealthStands(t *testing.T) {
 	obj := object(t, checked)
 	meta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: ConditionHealthCheck, Status: metav1.ConditionTrue, Reason: "HealthChecksSucceed"})
-	Dialect{}.Encode(obj, dialect.Report{Status: stack.Status{Resources: stack.Resources{Created: true}}, Now: noon})
+	Dialect{}.Encode(obj, dialect.Summary{Status: stack.Status{Resources: stack.Resources{Created: true}}, Now: noon})
 	if got := shown(obj, ConditionHealthCheck); got != "True/HealthChecksSucceed " {
 		t.Errorf("HealthCheck = %q, want what upstream wrote", got)
 	}
@@ -131,7 +131,7 @@ func TestUpstreamsHealthStands(t *testing.T) {
 func TestEncodeInventory(t *testing.T) {
 	obj := object(t, checked)
 	encode := func(inv *dialect.Inventory) {
-		Dialect{}.Encode(obj, dialect.Report{Inventory: inv, Now: noon})
+		Dialect{}.Encode(obj, dialect.Summary{Inventory: inv, Now: noon})
 	}
 	encode(nil)
 	if obj.Status.Inventory != nil {

@@ -25,7 +25,7 @@ func TestInlineModuleIsRepaired(t *testing.T) {
 		}
 		obj := &v1alpha2.Terraform{Spec: v1alpha2.TerraformSpec{Values: &apiextensionsv1.JSON{Raw: values}}}
 		st, err := Dialect{}.Decode(obj)
-		Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Now: noon})
+		Dialect{}.Encode(obj, dialect.Summary{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Now: noon})
 		return obj, st, err
 	}
 	obj, st, err := decode("variable \"a\" { type = string }\nvariable \"b\" { type = string sensitive = true }\n")

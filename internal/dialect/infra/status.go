@@ -15,7 +15,7 @@ import (
 
 // encode fills the status. It keeps every field that the report is silent about,
 // so that the same report always gives the same status.
-func encode(obj *v1alpha2.Terraform, s dialect.Report) {
+func encode(obj *v1alpha2.Terraform, s dialect.Summary) {
 	if s.Unreadable != nil {
 		setter{obj}.set(ConditionReady, metav1.ConditionFalse, StatusUnreadable, s.Unreadable.Error()+
 			". Terrier does nothing with this stack until the status is readable: restore it, or remove status.terrier to have the stack adopted again from the rest of its status")
@@ -60,7 +60,7 @@ func encode(obj *v1alpha2.Terraform, s dialect.Report) {
 }
 
 // terrier is the part of the status that upstream does not have.
-func terrier(old *v1alpha2.TerrierStatus, s dialect.Report) *v1alpha2.TerrierStatus {
+func terrier(old *v1alpha2.TerrierStatus, s dialect.Summary) *v1alpha2.TerrierStatus {
 	raw, err := json.Marshal(s.Status)
 	if err != nil {
 		panic("infra: encoding the status: " + err.Error()) // a plain struct always encodes
@@ -90,7 +90,7 @@ func terrier(old *v1alpha2.TerrierStatus, s dialect.Report) *v1alpha2.TerrierSta
 }
 
 // keepOld keeps what did not change, and what this pass did not observe.
-func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s dialect.Report) {
+func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s dialect.Summary) {
 	t.Inventory = old.Inventory
 	if old.Phase == t.Phase && old.Since != nil {
 		t.Since = old.Since

@@ -63,7 +63,7 @@ func TestReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.o.Now, tt.o.PlanInputs = noon, basis
 			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
-			Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decide(tt.o), Status: tt.o.Status, PlanInputs: basis, Now: noon})
+			Dialect{}.Encode(obj, dialect.Summary{Decision: stack.Decide(tt.o), Status: tt.o.Status, PlanInputs: basis, Now: noon})
 			c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
 			if c == nil || c.Status != tt.status || c.Reason != tt.reason || c.Message != tt.message {
 				t.Errorf("Ready = %+v, want %s/%s %q", c, tt.status, tt.reason, tt.message)
@@ -89,7 +89,7 @@ func TestEncodeIsStable(t *testing.T) {
 	o := stack.Observation{Now: noon, PlanInputs: basis, Status: m, Spec: stack.Spec{Mode: stack.Auto, CheckDrift: true, Interval: time.Hour}}
 	obj := &v1alpha2.Terraform{}
 	encode := func() {
-		Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decide(o), Status: m, PlanInputs: basis, Run: o.Run, Now: o.Now})
+		Dialect{}.Encode(obj, dialect.Summary{Decision: stack.Decide(o), Status: m, PlanInputs: basis, Run: o.Run, Now: o.Now})
 	}
 	encode()
 	first := obj.DeepCopy()
@@ -115,7 +115,7 @@ func TestRuleOfAnotherReleaseIsNotKept(t *testing.T) {
 	} {
 		obj := &v1alpha2.Terraform{}
 		obj.Status.Terrier = &v1alpha2.TerrierStatus{Phase: string(stack.NoDrift), Rule: rule}
-		Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift, Rule: "a settled stack waits"}, Now: noon})
+		Dialect{}.Encode(obj, dialect.Summary{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift, Rule: "a settled stack waits"}, Now: noon})
 		if got := obj.Status.Terrier.Rule; got != want {
 			t.Errorf("the rule %q becomes %q, want %q", rule, got, want)
 		}
@@ -125,13 +125,13 @@ func TestRuleOfAnotherReleaseIsNotKept(t *testing.T) {
 // A memory that cannot be read is named, and everything else is left alone.
 func TestUnreadableStatusIsNamed(t *testing.T) {
 	obj := &v1alpha2.Terraform{}
-	Dialect{}.Encode(obj, dialect.Report{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Status: stack.Status{Resources: stack.Resources{Created: true}}, Now: noon})
+	Dialect{}.Encode(obj, dialect.Summary{Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Status: stack.Status{Resources: stack.Resources{Created: true}}, Now: noon})
 	obj.Status.Terrier.Memory.Raw = []byte(`"garbage"`)
 	_, err := Dialect{}.Decode(obj)
 	if fault.Of(err) != fault.Broken {
 		t.Fatalf("Decode() = %v, want Broken", err)
 	}
-	Dialect{}.Encode(obj, dialect.Report{Unreadable: err, Now: noon})
+	Dialect{}.Encode(obj, dialect.Summary{Unreadable: err, Now: noon})
 	c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
 	if c.Status != metav1.ConditionFalse || c.Reason != StatusUnreadable || string(obj.Status.Terrier.Memory.Raw) != `"garbage"` {
 		t.Errorf("Ready = %+v and status %s, want it named and kept", c, obj.Status.Terrier.Memory.Raw)
@@ -149,8 +149,8 @@ func TestCut(t *testing.T) {
 
 func TestOnlyProgressIsWhatDoesNotLast(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	status := func(change func(*dialect.Report)) *v1alpha2.Terraform {
-		s := dialect.Report{
+	status := func(change func(*dialect.Summary)) *v1alpha2.Terraform {
+		s := dialect.Summary{
 			Now: now, Status: stack.Status{LastRun: "plan-1", Plans: stack.Plans{PlannedAt: now}},
 			Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.Queued, Message: "Waiting for its turn"},
 		}
@@ -159,7 +159,7 @@ func TestOnlyProgressIsWhatDoesNotLast(t *testing.T) {
 		Dialect{}.Encode(obj, s)
 		return obj
 	}
-	before := status(func(*dialect.Report) {})
+	before := status(func(*dialect.Summary) {})
 	// The server has the keys of the memory in another order.
 	var keys map[string]any
 	if err := json.Unmarshal(before.Status.Terrier.Memory.Raw, &keys); err != nil {
@@ -167,19 +167,19 @@ func TestOnlyProgressIsWhatDoesNotLast(t *testing.T) {
 	}
 	before.Status.Terrier.Memory.Raw, _ = json.MarshalIndent(keys, "", " ")
 	for name, tt := range map[string]struct {
-		change func(*dialect.Report)
+		change func(*dialect.Summary)
 		want   bool
 	}{
-		"nothing": {func(*dialect.Report) {}, true},
-		"a run began": {func(s *dialect.Report) {
+		"nothing": {func(*dialect.Summary) {}, true},
+		"a run began": {func(s *dialect.Summary) {
 			s.Decision.Reason, s.Decision.Message, s.Decision.Rule = stack.Planning, "Terraform Planning", "a new object is planned"
 			s.Run, s.Isolation, s.Environment, s.PlanInputs.Revision = &stack.Run{ID: "plan-2", Kind: stack.PlanRun, Since: now}, "full", []string{"A"}, "main@sha1:1"
 			s.Now = now.Add(time.Minute)
 		}, true},
-		"something was remembered": {func(s *dialect.Report) { s.Status.LastRun = "plan-2" }, false},
-		"it is ready":              {func(s *dialect.Report) { s.Decision.Ready, s.Decision.Reason = stack.Ready, stack.Unchanged }, false},
-		"it waits for somebody":    {func(s *dialect.Report) { s.Decision.Ready, s.Decision.Reason = stack.Held, stack.AwaitingApproval }, false},
-		"it failed":                {func(s *dialect.Report) { s.Decision.Reason = stack.StartFailed }, false},
+		"something was remembered": {func(s *dialect.Summary) { s.Status.LastRun = "plan-2" }, false},
+		"it is ready":              {func(s *dialect.Summary) { s.Decision.Ready, s.Decision.Reason = stack.Ready, stack.Unchanged }, false},
+		"it waits for somebody":    {func(s *dialect.Summary) { s.Decision.Ready, s.Decision.Reason = stack.Held, stack.AwaitingApproval }, false},
+		"it failed":                {func(s *dialect.Summary) { s.Decision.Reason = stack.StartFailed }, false},
 	} {
 		if got := (Dialect{}).OnlyProgress(before, status(tt.change)); got != tt.want {
 			t.Errorf("%s: OnlyProgress() = %v, want %v", name, got, tt.want)
