@@ -169,7 +169,7 @@ func (p *printer) conditionsAndEvents(s *sheet, conditions []query.Condition, ev
 	if len(events) > 0 {
 		s.heading("Events")
 		for _, e := range events {
-			s.line("%-6s %-8s %-28s %s", age(p.Now(), e.At), e.Type, e.Reason, cut(e.Message, 120))
+			s.line("%-6s %-8s %-28s %s", age(p.Now(), e.At), e.Type, e.Reason, ends(e.Message, 120))
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (p templateCommands) rolloutSheet(r query.Rollout) *sheet {
 				break
 			}
 			s.line("%s  %s  %s", t.Name, paint(s.colour, tenantColour(t.State), t.State), t.Reason)
-			for _, line := range wrap(cut(t.Message, messageShown), 96) {
+			for _, line := range wrap(ends(t.Message, messageShown), 96) {
 				s.line("  %s", line)
 			}
 		}

@@ -114,6 +114,18 @@ func cleanf(format string, args []any) string {
 	return fmt.Sprintf(format, clear...)
 }
 
+// ends makes a message clean and at most n characters long by leaving out its
+// middle: the error is mostly at its end.
+func ends(s string, n int) string {
+	s = clean(s)
+	runes := []rune(s)
+	if len(runes) <= n {
+		return s
+	}
+	head := (n - 3) / 2
+	return string(runes[:head]) + " … " + string(runes[len(runes)-(n-3-head):])
+}
+
 // cut makes a text clean and at most n characters long.
 func cut(s string, n int) string {
 	s = clean(s)

@@ -136,3 +136,12 @@ func TestAnAnswerThatCannotBePrinted(t *testing.T) {
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// The error of a long message is mostly at its end.
+func TestLongMessagesKeepBothEnds(t *testing.T) {
+	for in, want := range map[string]string{"": "", "0123456789": "0123456789", "0123456789a": "012 … 789a", "🦮🦮🦮🦮🦮🦮🦮🦮🦮🦮🦮": "🦮🦮🦮 … 🦮🦮🦮🦮"} {
+		if got := ends(in, 10); got != want {
+			t.Errorf("ends(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

@@ -138,3 +138,21 @@ func TestATenantThatMayNotGoIsSaid(t *testing.T) {
 		return nil
 	})
 }
+
+// What the API server says of a long value ends with the error, and so does the
+// message about the object.
+func TestALongRefusalKeepsItsEnd(t *testing.T) {
+	l := newLab(t)
+	key := strings.Repeat("k", 1000)
+	l.tenant("configMaps:\n- id: c\n  nameTemplate: \"{{ .uid }}-c\"\n  spec:\n    apiVersion: v1\n    kind: ConfigMap\n    data:\n      ? " + key + "\n      : x")
+	l.look()
+	l.wantStates("with a long key", "c Failed ApplyFailed")
+	got := l.get().Status.Resources[0].Message
+	if !strings.HasPrefix(got, `ConfigMap "acme-c" is invalid: data[kkk`) || !strings.HasSuffix(got, "must be no more than 253 characters") || len(got) > messageBytes {
+		t.Errorf("the message has %d bytes: %s", len(got), got)
+	}
+	ready := meta.FindStatusCondition(l.get().Status.Conditions, "Degraded")
+	if !strings.HasSuffix(ready.Message, "must be no more than 253 characters") {
+		t.Errorf("the condition is %s", ready.Message)
+	}
+}
