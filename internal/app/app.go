@@ -128,7 +128,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if p.Config.DataDir, err = filepath.Abs(o.Config.DataDir); err != nil {
 		return err
 	}
-	if err := p.checkPrograms(ctx); err != nil {
+	if err := checkPrograms(ctx, p.Options, p.engines); err != nil {
 		return err
 	}
 	if o.Cluster == nil {
@@ -157,6 +157,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.auditLog.Close()) }()
+	defer sayRunsAtEnd(ctx, p.runs, p.Options)()
 	err = p.serve(ctx)
 	if cause := context.Cause(ctx); errors.Is(cause, errNotLeading) {
 		err = errors.Join(cause, err)

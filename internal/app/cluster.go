@@ -82,6 +82,10 @@ func (c cluster) connect() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fault.New(fault.Missing, "KubeconfigMissing", errors.New(
+			"there is no kubeconfig, and this is no pod: name a kubeconfig with --kubeconfig, or run terrier up, which needs no cluster"))
+	}
 	if err != nil {
 		return nil, fault.New(fault.Missing, "KubeconfigMissing", fmt.Errorf("finding the cluster: %w", err))
 	}

@@ -1,8 +1,6 @@
 package app
 
 import (
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +47,7 @@ one may have taken over, it exits without any further action.`,
 			if k.Admission && len(k.Hosts) == 0 {
 				return usage("--admission-webhooks needs --http-host, the name by which the API server reaches this controller")
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := interruptible(cmd.Context(), cmd.ErrOrStderr())
 			defer stop()
 			return Run(ctx, Options{
 				Config: c, Cluster: &k, Program: program, Version: version,

@@ -62,7 +62,38 @@ func newScheme(stacks query.Kinds) *runtime.Scheme {
 // bridgeLogs sends the logs of the Kubernetes libraries to our logger.
 func bridgeLogs(log *slog.Logger) {
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
-	klog.SetSlogLogger(log)
+	klog.SetSlogLogger(slog.New(demoted{log.Handler()}))
+}
+
+// demoted makes the warnings of client-go information. They are about connections
+// that it opens again by itself, as at a restart, and about answers of the API
+// server to requests of this program: no user can act on either. Its errors stay.
+type demoted struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (d demoted) Enabled(ctx context.Context, l slog.Level) bool {
+	return d.Handler.Enabled(ctx, demote(l))
+}
+
+// Handle implements slog.Handler.
+func (d demoted) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = demote(r.Level)
+	return d.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (d demoted) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return demoted{d.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (d demoted) WithGroup(name string) slog.Handler { return demoted{d.Handler.WithGroup(name)} }
+
+func demote(l slog.Level) slog.Level {
+	if l == slog.LevelWarn {
+		return slog.LevelInfo
+	}
+	return l
 }
 
 // manager makes the manager that runs the controllers. Its cache drops fields that no

@@ -18,10 +18,10 @@ import (
 // without it no stack could ever be planned.
 
 // checkPrograms reports what is missing, each with the flag that names it.
-func (p *parts) checkPrograms(ctx context.Context) error {
-	_, err := p.supervisor()
-	errs := []error{err, p.checkEngines(ctx)}
-	_, err = p.platform()
+func checkPrograms(ctx context.Context, o Options, engines func() (findEngine, error)) error {
+	_, err := o.supervisor()
+	errs := []error{err, checkEngines(ctx, o, engines)}
+	_, err = o.platform()
 	return errors.Join(append(errs, err)...)
 }
 
@@ -41,15 +41,15 @@ func (o Options) supervisor() (string, error) {
 }
 
 // checkEngines finds the engine of all stacks, and those that stacks may ask for.
-func (p *parts) checkEngines(ctx context.Context) error {
-	find, err := p.engines()
+func checkEngines(ctx context.Context, o Options, engines func() (findEngine, error)) error {
+	find, err := engines()
 	if err != nil {
 		return err
 	}
 	if _, err := find(ctx, ""); err != nil {
 		return fmt.Errorf("--engine: %w", err)
 	}
-	named, err := namedEngines(p.Config.Engines)
+	named, err := namedEngines(o.Config.Engines)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
 )
 
 // Up returns the command that runs everything on one machine. Program is
@@ -35,7 +38,7 @@ supervisors finish active applies, and the next start finds their results.`,
 			if c.Output != "" && c.Output != "json" {
 				return fault.New(fault.Invalid, "Usage", errOutput)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := interruptible(cmd.Context(), cmd.ErrOrStderr())
 			defer stop()
 			o := Options{
 				Config: c, ControlPlane: plane, Program: program, Version: version,
@@ -54,4 +57,75 @@ supervisors finish active applies, and the next start finds their results.`,
 func showExample(program string, progress, out io.Writer, now func() time.Time) func(context.Context, Ready, *rest.Config) error {
 	q := example{progress: progress, out: out, now: now, program: program}
 	return q.run
+}
+
+// interruptible returns a context that the first SIGINT or SIGTERM ends. A user who
+// presses Ctrl-C again learns what that would cost; the time after that, the signal
+// ends the program at once. The returned function gives the signals back.
+func interruptible(parent context.Context, progress io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer signal.Stop(signals)
+		for range 2 {
+			select {
+			case <-done:
+				return
+			case <-signals:
+			}
+			if ctx.Err() != nil {
+				fmt.Fprintf(progress, "terrier: still stopping, for at most %s in all. The next Ctrl-C ends this program at once: "+
+					"the next start then recovers the store and repeats what was not written. Runs go on in any case.\n", stopWithin)
+				return
+			}
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		close(done)
+		<-ended
+	}
+}
+
+// stopWithin is how long everything may take to end.
+const stopWithin = 10 * time.Second
+
+// sayRunsAtEnd calls sayRuns when ctx ends. The returned function waits for that.
+func sayRunsAtEnd(ctx context.Context, runs runner.Runner, o Options) func() {
+	said := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(said)
+		sayRuns(runs, o)
+	})
+	return func() {
+		if !stop() {
+			<-said
+		}
+	}
+}
+
+// sayRuns tells the user who stops the program which runs go on without it.
+func sayRuns(runs runner.Runner, o Options) {
+	reports, err := runs.List()
+	if err != nil {
+		o.progress("stopping, within %s; the runs cannot be listed: %v", stopWithin, err)
+		return
+	}
+	active := 0
+	for _, r := range reports {
+		if r.Phase == runner.Done {
+			continue
+		}
+		if active++; active == 1 {
+			o.progress("stopping, within %s. These runs go on under their supervisors, and the next start takes over their results:", stopWithin)
+		}
+		o.progress("  %s of %s: %s for %s", r.Kind, r.Name, r.Phase, o.Now().Sub(r.Since).Round(time.Second))
+	}
+	if active == 0 {
+		o.progress("stopping, within %s; no run is active", stopWithin)
+	}
 }

@@ -122,6 +122,10 @@ func (c Connection) config() (*rest.Config, string, error) {
 		return nil, "", err
 	}
 	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, errors.New(
+			"no cluster is configured: start one in this directory with terrier up, name a kubeconfig with --kubeconfig, or name a server with --server and a token in TERRIER_TOKEN"))
+	}
 	if err != nil {
 		return nil, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, fmt.Errorf("no cluster is configured: %w", err))
 	}

@@ -60,10 +60,12 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		return nil
 	}
 	ob.jobs.observeInputs(ctx, p)
-	if p.o.Blocked == nil {
+	if b := p.o.Blocked; b == nil || b.AwaitsInput() {
 		if p.o.Waiting, err = ob.dependencies.firstNotReady(ctx, p); err != nil {
 			return err
 		}
+	}
+	if p.o.Blocked == nil {
 		p.o.Unwritten, err = ob.unwritten(ctx, p)
 	}
 	return err

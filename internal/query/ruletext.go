@@ -99,7 +99,7 @@ var rules = []RuleText{
 	},
 	{
 		"nothing starts before its dependencies are ready", "wait", []stack.Reason{stack.DependencyNotReady},
-		"dependsOn names a stack that is not ready.",
+		"dependsOn names a stack that is not ready. An input that does not exist yet may be one that this stack will publish.",
 	},
 	{
 		"untracked resources block the stack", "wait", []stack.Reason{stack.StateIncomplete},

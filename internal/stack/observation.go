@@ -39,6 +39,10 @@ type Blocked struct {
 	After   time.Duration // when to look again; zero means the retry interval
 }
 
+// AwaitsInput reports whether an input does not exist yet. A stack that is a
+// dependency may be about to publish it.
+func (b Blocked) AwaitsInput() bool { return b.Kind == fault.Missing && b.Reason == InputsFailed }
+
 func (o Observation) running() bool { return o.Run != nil && !o.Run.Done }
 
 // requested reports whether a person asked for something that was not answered.

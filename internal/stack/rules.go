@@ -139,7 +139,7 @@ func inputRules() []rule {
 	return []rule{
 		{
 			"nothing starts before its inputs can be read",
-			func(o Observation) bool { return o.Blocked != nil },
+			func(o Observation) bool { return o.Blocked != nil && !(o.Blocked.AwaitsInput() && o.Waiting != nil) },
 			func(o Observation) Decision { return blocked(o, *o.Blocked) },
 		},
 		{

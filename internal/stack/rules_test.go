@@ -62,6 +62,26 @@ func TestRejected(t *testing.T) {
 	}
 }
 
+// A Secret that does not exist yet is no news while the stack waits for the one
+// that will write it.
+func TestMissingInputsOfADependency(t *testing.T) {
+	missing := &Blocked{Kind: fault.Missing, Reason: InputsFailed, Message: "Secret a does not exist"}
+	waiting := &Blocked{Kind: fault.Later, Reason: DependencyNotReady, Message: "waiting for a"}
+	for name, tt := range map[string]struct {
+		o    Observation
+		want Reason
+	}{
+		"while it waits":               {Observation{Blocked: missing, Waiting: waiting}, DependencyNotReady},
+		"with ready dependencies":      {Observation{Blocked: missing}, InputsFailed},
+		"an input that is wrong":       {Observation{Blocked: &Blocked{Kind: fault.Invalid, Reason: InputsFailed}, Waiting: waiting}, InputsFailed},
+		"a source that does not exist": {Observation{Blocked: &Blocked{Kind: fault.Missing, Reason: SourceNotReady}, Waiting: waiting}, SourceNotReady},
+	} {
+		if d := Decide(tt.o); d.Reason != tt.want {
+			t.Errorf("%s: Decide() = %s, want %s", name, d.Reason, tt.want)
+		}
+	}
+}
+
 // What no retry repairs is not retried: a change of what failed, or a request,
 // starts a plan.
 func TestPermanentFailures(t *testing.T) {
