@@ -135,6 +135,10 @@ type Explanation struct {
 	Facts    []string      `json:"facts,omitempty"` // what else is known
 	Rules    []RuleVerdict `json:"rules"`
 	Story    []Step        `json:"story,omitempty"` // the next steps, of a manifest
+
+	// Assumed says that the explanation is of a manifest, and nothing of it was read
+	// in a cluster.
+	Assumed bool `json:"assumed,omitempty"`
 }
 
 // RuleVerdict is what became of one rule.
@@ -152,7 +156,11 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 		return Explanation{}, err
 	}
 	st := View(o)
-	return Explanation{Stack: st, Means: Explained(stack.Reason(st.Phase)), Facts: facts(st, o.Status), Rules: verdicts(st.Rule)}, nil
+	e := Explanation{Stack: st, Means: Explained(stack.Reason(st.Phase)), Facts: facts(st, o.Status), Rules: verdicts(st.Rule)}
+	if why := uncompared(o.Configuration); why != "" {
+		e.Facts = append(e.Facts, why)
+	}
+	return e, nil
 }
 
 // verdicts lists the rules in their order, with what became of each.

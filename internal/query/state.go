@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
 
 // The reasons of faults about states.
@@ -302,6 +303,22 @@ func hasDigest(digest, begins string) bool {
 		}
 	}
 	return false
+}
+
+// uncompared says why Terrier cannot find another stack with the same state; empty if
+// it can, or if there can be none.
+func uncompared(c stack.Configuration) string {
+	why := ""
+	switch c.Backend.Kind {
+	case stack.Custom:
+		why = module.CustomPlace(c.Backend.Custom, c.Workspace).Why
+	case stack.Declared:
+		why = "the module chooses its backend (backendConfig.disable)"
+	}
+	if why == "" {
+		return ""
+	}
+	return "Terrier does not know whether another stack has the same state: " + why
 }
 
 // NoAddress is the error of an address that is not in a state.

@@ -53,36 +53,43 @@ func Workspace(c stack.Configuration) string {
 	return c.Workspace
 }
 
-// Place names where a program keeps its state. It is empty where two programs
-// that say the same may still mean two places.
+// Place names where a program keeps its state, the same for two that spell it in
+// two ways. It is empty where two programs that say the same may still mean two
+// places.
 func Place(c stack.Configuration, namespace string) string {
 	b, workspace := c.Backend, Workspace(c)
-	secret := kube.StateRef{Namespace: namespace, Workspace: workspace, Suffix: b.Suffix}.String()
 	switch b.Kind {
 	case stack.Managed:
-		return "secret/" + secret
+		return secretPlace(namespace, workspace, b.Suffix)
 	case stack.Kubernetes:
 		if b.ConfigPath == "" || len(c.Completes) > 0 {
 			return ""
 		}
-		return stack.Digest([]any{b.Kind, b.ConfigPath, secret})
+		return stack.Digest(module.KubernetesPlace(b.ConfigPath, namespace, workspace, b.Suffix))
 	case stack.Custom:
-		if !module.Somewhere(b.Custom) {
+		place := module.CustomPlace(b.Custom, workspace)
+		switch {
+		case place.Parts == nil:
 			return ""
+		case len(c.Completes) > 0: // what completes it is known by name alone
+			return stack.Digest([]any{place.Parts, namespace, c.Completes})
+		case place.Secret != nil: // a managed state may be in there
+			return secretPlace(place.Secret[0], place.Secret[1], place.Secret[2])
+		default:
+			return stack.Digest(place.Parts)
 		}
-		key := []any{b.Kind, b.Custom, workspace}
-		if len(c.Completes) > 0 {
-			key = append(key, namespace, c.Completes)
-		}
-		return stack.Digest(key)
 	case stack.Remote:
 		if b.Cloud == nil || b.Cloud.Workspace == "" {
 			return ""
 		}
-		return stack.Digest([]any{b.Kind, b.Cloud.Hostname, b.Cloud.Organization, b.Cloud.Workspace})
+		return stack.Digest(module.CloudPlace(b.Cloud.Hostname, b.Cloud.Organization, b.Cloud.Workspace))
 	default:
 		return ""
 	}
+}
+
+func secretPlace(namespace, workspace, suffix string) string {
+	return "secret/" + kube.StateRef{Namespace: namespace, Workspace: workspace, Suffix: suffix}.String()
 }
 
 // established reports whether a stack applied something where its state is.

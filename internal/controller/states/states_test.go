@@ -363,6 +363,9 @@ func TestAPlaceHasOneStack(t *testing.T) {
 		"one cloud workspace":       {stack.Configuration{Backend: stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Workspace: "w"}}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Workspace: "w"}}}, true},
 		"a file in each workdir":    {stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "x" }`}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "x" }`}}, false},
 		"one file":                  {stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, true},
+		"a comment":                 {stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "local" { path = "/x" }`}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: "# other\n" + `backend "local" { path = "/./x" }`}}, true},
+		"a Secret by its backend":   {stack.Configuration{Backend: stack.Backend{Kind: stack.Managed, Suffix: "x"}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: "backend \"kubernetes\" {\nin_cluster_config = true\nnamespace = \"apps\"\nsecret_suffix = \"x\"\n}"}}, true},
+		"a cloud by two names":      {stack.Configuration{Backend: stack.Backend{Kind: stack.Remote, Cloud: &stack.Cloud{Organization: "o", Workspace: "w"}}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: "backend \"remote\" {\norganization = \"o\"\nworkspaces { name = \"w\" }\n}"}}, true},
 		"told by their environment": {stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, stack.Configuration{Backend: stack.Backend{Kind: stack.Custom, Custom: `backend "http" {}`}}, false},
 	} {
 		a, b := Place(tt.a, "apps"), Place(tt.b, "apps")
