@@ -24,7 +24,10 @@ func (p decideCommands) commands() []*cobra.Command {
 }
 
 func (p decideCommands) approve() *cobra.Command {
-	var file, comment string
+	var (
+		file, comment string
+		yes           bool
+	)
 	c := &cobra.Command{
 		Use:   "approve STACK [PLAN]",
 		Short: "Approve the pending plan",
@@ -32,6 +35,10 @@ func (p decideCommands) approve() *cobra.Command {
 by digest, and another plan is pending, the command approves nothing. The same holds
 if another plan replaces the pending one while the command runs. An approval becomes
 void as soon as an input of the plan changes.
+
+On a terminal the command asks first, unless PLAN or --yes is given. Elsewhere it does
+not ask: in a script, give PLAN, so that no other plan than the one that you know can be
+approved.
 
 With -f the command writes the approval into a manifest instead, for stacks that are
 kept in Git. It changes only the field approvePlan of the stack.`,
@@ -63,6 +70,14 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 				_, err := fmt.Fprintf(p.Stdout, "The run %s applies the plan %s already.\n", clean(r.ID), clean(seen.Name))
 				return err
 			}
+			if len(args) < 2 && p.interactive() {
+				if agreed, err := p.agreed(yes, "Approve %s of %s?", seen.Name, st.Key()); !agreed {
+					if err == nil {
+						p.say("Nothing was approved.\n")
+					}
+					return err
+				}
+			}
 			if _, err := s.Approve(cmd.Context(), st.Key(), seen, comment); err != nil {
 				return err
 			}
@@ -75,6 +90,7 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 	}
 	c.Flags().StringVarP(&file, "filename", "f", "", "write the approval into this `file`; - edits standard input to standard output")
 	c.Flags().StringVarP(&comment, "comment", "m", "", "a comment, stored on the object and in the audit log")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
 }
 

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+
+	"golang.org/x/term"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 )
@@ -13,6 +16,12 @@ import (
 // errNoAnswer is the error of a question without an answer. A script
 // that does not know of the question must not take that for success.
 var errNoAnswer = fault.New(fault.Invalid, "NoAnswer", errors.New("the question was not answered, so nothing was changed: answer y, or use --yes"))
+
+// interactive reports whether a person can answer at a terminal.
+func (p *printer) interactive() bool {
+	f, ok := p.Stdin.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
 
 // agreed asks a question on standard error, unless the user has agreed before, and
 // reads the answer. Every answer but yes is a no; the end of input is neither.

@@ -20,9 +20,9 @@ func (p stackCommands) explain() *cobra.Command {
 its next check, and the next step for you. Terrier tries the rules in order, and the
 first rule that applies decides. --rules lists all of them.
 
-With -f the command needs no cluster. It explains the stacks in a manifest, as if all
-objects that they refer to existed. If the manifest has a status, the explanation
-starts from this status.`,
+With -f the command needs no cluster. It says what Terrier would do with the stacks in a
+manifest, as if all objects that they refer to existed. If the manifest has a status,
+it starts from this status.`,
 		Example: `  terrier explain network
   terrier explain network --rules
   terrier explain -f network.yaml
@@ -45,7 +45,7 @@ starts from this status.`,
 				if i > 0 {
 					p.say("\n")
 				}
-				p.write(p.explanation(e, rules || file != ""))
+				p.write(p.explanation(e, rules))
 			}
 			return nil
 		},
@@ -79,7 +79,14 @@ func (p stackCommands) explanation(e query.Explanation, rules bool) *sheet {
 		name = e.Stack.Key().String()
 	}
 	s.row("Stack", name)
-	p.status(s, e.Stack, e.Means)
+	switch {
+	case !e.Assumed:
+		p.status(s, e.Stack, e.Means)
+	case e.Stack.Stalled:
+		s.text("Message", e.Stack.Message)
+		s.text("Means", e.Means.Means)
+		s.text("Next step", e.Means.Do)
+	}
 	if e.Stack.Phase == string(stack.LockedByOther) && e.Stack.Lock != nil {
 		s.row("Lock", e.Stack.Lock.ID)
 	}
@@ -90,7 +97,7 @@ func (p stackCommands) explanation(e query.Explanation, rules bool) *sheet {
 		}
 	}
 	if len(e.Story) > 0 {
-		s.heading("Next steps of Terrier")
+		s.heading("What Terrier would do, if all that the manifest names exists and each run succeeds")
 		for i, step := range e.Story {
 			if step.Given != "" {
 				s.line("   (%s)", step.Given)

@@ -67,6 +67,10 @@ func (p runCommands) runs() *cobra.Command {
 			if err != nil || p.structured(f, map[string]any{"items": runs}) {
 				return err
 			}
+			if len(runs) == 0 {
+				p.say("The stack %s has no runs yet. To see why: terrier explain %s -n %s\n", key, key.Name, key.Namespace)
+				return nil
+			}
 			t := &table{head: []string{"RUN", "KIND", "OUTCOME", "CHANGES", "STARTED", "TOOK", "MESSAGE"}}
 			for _, r := range runs {
 				outcome, colour := string(r.Outcome), green

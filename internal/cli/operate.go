@@ -28,8 +28,12 @@ func (p operateCommands) replan() *cobra.Command {
 		Aliases: []string{"reconcile"},
 		Short:   "Request a new plan now",
 		Long: `Requests a new plan now, regardless of the check interval and of the retry limit. In
-a stack that applies every plan, the new plan is applied, too. With --wait the
-command ends when the stack is settled, and prints its status.`,
+a stack that applies every plan, the new plan is applied, too.
+
+With --wait the command says on standard error what the stack waits for. It ends when
+the stack is settled, and prints its status. If a user has to act before the stack can
+plan, it ends at once with the message of the stack and exit code 2; if the timeout is
+over, with exit code 6.`,
 		Example: `  terrier replan network
   terrier replan network --wait --timeout 10m`,
 		GroupID:           groupOperate,
@@ -46,7 +50,7 @@ command ends when the stack is settled, and prints its status.`,
 			}
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			st, err := command.Answered(ctx, s, key, request)
+			st, err := command.Answered(ctx, s, key, request, p.waiting)
 			if err != nil {
 				return err
 			}

@@ -120,6 +120,9 @@ func (p *printer) at(t time.Time) string {
 }
 
 // settled prints the status of a settled stack.
+// waiting says on standard error what a command waits for.
+func (p *printer) waiting(what string) { p.note("Waiting: %s\n", what) }
+
 func (p *printer) settled(st query.Stack) {
 	text := st.Message
 	if st.Plan != nil {

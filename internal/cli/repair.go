@@ -84,7 +84,7 @@ func (p decideCommands) repairStack(ctx context.Context, s command.StackAPI, key
 	if err != nil {
 		return err
 	}
-	if st, err = command.Answered(ctx, s, key, request); err != nil {
+	if st, err = command.Answered(ctx, s, key, request, p.waiting); err != nil {
 		return err
 	}
 	if st.Plan == nil || st.Untracked == nil {

@@ -276,7 +276,7 @@ func TestReplanAndItsAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	go func() {
-		st, err := command.Answered(ctx, s, c.key(), request)
+		st, err := command.Answered(ctx, s, c.key(), request, func(string) {})
 		failed <- err
 		answered <- st
 	}()
@@ -296,6 +296,42 @@ func TestReplanAndItsAnswer(t *testing.T) {
 	}
 	if st := <-answered; st.Pending != "plan-x" {
 		t.Errorf("answered with %+v, want the stack at rest", st)
+	}
+}
+
+// A stack that cannot answer before a user acts ends the wait, and so does the end of
+// the time: both say what the stack waits for.
+func TestAnsweredSaysWhatItWaitsFor(t *testing.T) {
+	c := newCluster(t)
+	s := c.stacks(interceptor.Funcs{})
+	request, err := s.Replan(t.Context(), c.key())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.status(func(s *v1alpha2.TerraformStatus) {
+		s.Terrier = &v1alpha2.TerrierStatus{Phase: "SourceNotReady"}
+		s.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "SourceNotReady", Message: "the source has no artifact", LastTransitionTime: metav1.Now()}}
+	})
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var told []string
+	_, err = command.Answered(short, s, c.key(), request, func(what string) { told = append(told, what) })
+	if fault.Of(err) != fault.Later || !strings.Contains(err.Error(), "SourceNotReady: the source has no artifact") || strings.Contains(err.Error(), "context") {
+		t.Errorf("Answered() when its time is over = %v, want what the stack waits for", err)
+	}
+	if diff := cmp.Diff([]string{"SourceNotReady: the source has no artifact"}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	c.status(func(s *v1alpha2.TerraformStatus) {
+		s.Terrier.Phase = "ModuleInvalid"
+		s.Conditions = []metav1.Condition{
+			{Type: "Ready", Status: "False", Reason: "ModuleInvalid", Message: "main.tf line 3: no such thing", LastTransitionTime: metav1.Now()},
+			{Type: "Stalled", Status: "True", Reason: "ModuleInvalid", LastTransitionTime: metav1.Now()},
+		}
+	})
+	_, err = command.Answered(t.Context(), s, c.key(), request, func(string) {})
+	if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "ModuleInvalid: main.tf line 3: no such thing") {
+		t.Errorf("Answered() of a stalled stack = %v, want the end of the wait", err)
 	}
 }
 

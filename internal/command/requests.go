@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Watcher yields stacks as they are, and then each one that changes.
@@ -17,20 +19,68 @@ type Watcher interface {
 	Watch(context.Context, query.Filter) iter.Seq2[query.Change, error]
 }
 
+// stalledFor is how long a stack may stay stalled after a request before the wait for
+// an answer ends: as long as the controller may take to see the request.
+const stalledFor = 3 * time.Second
+
 // Answered waits until the controller has answered a request and the stack is
-// idle, and returns the stack as it is then.
-func Answered(ctx context.Context, w Watcher, key query.Key, request string) (query.Stack, error) {
-	for c, err := range w.Watch(ctx, key.Filter()) {
+// idle, and returns the stack as it is then. Told receives what it waits for, each
+// time that changes. A stack that cannot answer before a user acts ends the wait.
+func Answered(ctx context.Context, w Watcher, key query.Key, request string, told func(string)) (query.Stack, error) {
+	waiting, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var stuck *time.Timer
+	last := ""
+	for c, err := range w.Watch(waiting, key.Filter()) {
+		if stuck != nil {
+			stuck.Stop()
+		}
 		switch {
+		case waiting.Err() != nil:
 		case err != nil:
 			return query.Stack{}, err
 		case c.Gone:
 			return query.Stack{}, gone(key)
 		case covers(c.Handled, request) && c.Run == nil && !c.Reconciling:
 			return c.Stack, nil
+		case cannotAnswer(c.Stack):
+			err := fault.New(fault.Invalid, "Stalled", fmt.Errorf("the stack %s cannot answer the request: %s", key, progress(c.Stack)))
+			stuck = time.AfterFunc(stalledFor, func() { stop(err) })
+		}
+		if now := progress(c.Stack); now != last && err == nil {
+			last = now
+			told(now)
 		}
 	}
-	return query.Stack{}, Unanswered(ctx, key)
+	if cause := context.Cause(waiting); fault.Reason(cause, "") == "Stalled" {
+		return query.Stack{}, cause
+	}
+	return query.Stack{}, unanswered(ctx, key, last)
+}
+
+// cannotAnswer reports whether a stack waits for a user, and no request changes that.
+func cannotAnswer(s query.Stack) bool {
+	switch stack.Reason(s.Phase) {
+	case stack.RetryLimitReached, stack.NotConverging: // a request begins again
+		return false
+	default:
+		return s.Stalled && s.Run == nil
+	}
+}
+
+// progress is what a stack does or waits for now, on one line.
+func progress(s query.Stack) string {
+	text := s.Phase
+	if text == "" {
+		return "the controller has not seen the stack yet"
+	}
+	if s.Message != "" {
+		text += ": " + s.Message
+	}
+	if s.WaitingFor != "" && s.WaitingFor != s.Message {
+		text += "; waiting for " + s.WaitingFor
+	}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // RegistryReader says what is known of a registry.
@@ -81,6 +131,16 @@ func gone(key query.Key) error {
 
 // Unanswered is the failure of a command whose time is over before the controller
 // has answered.
-func Unanswered(ctx context.Context, key query.Key) error {
-	return errors.Join(ctx.Err(), fault.New(fault.Later, "NotAnswered", fmt.Errorf("the controller has not answered the request about %s yet", key)))
+func Unanswered(ctx context.Context, key query.Key) error { return unanswered(ctx, key, "") }
+
+func unanswered(ctx context.Context, key query.Key, last string) error {
+	text := fmt.Sprintf("the controller has not answered the request about %s yet", key)
+	if last != "" {
+		text += ". The stack is still in " + last
+	}
+	err := fault.New(fault.Later, "NotAnswered", errors.New(text))
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return errors.Join(ctx.Err(), err) // the user ended it
+	}
+	return err
 }
