@@ -161,6 +161,7 @@ type Query struct {
 	Who       string    // exactly
 	What      []What    // any of them; all if empty
 	Via       Via
+	ByUsers   bool // none that Terrier made by its own rules
 	Namespace string
 	Stack     string // name of the object, whatever its kind
 	Text      string // words that the entry must all contain

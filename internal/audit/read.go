@@ -146,7 +146,7 @@ func (s *search) matches(e *Entry, line []byte) bool {
 	switch {
 	case q.Seen != nil && !q.Seen(e.Object.Namespace),
 		!q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && !e.At.Before(q.Until),
-		q.Who != "" && e.Who != q.Who, q.Via != "" && e.Via != q.Via,
+		q.Who != "" && e.Who != q.Who, q.Via != "" && e.Via != q.Via, q.ByUsers && (e.Via == ViaController || e.Who == ""),
 		len(q.What) > 0 && !slices.ContainsFunc(q.What, func(w What) bool { return w.renamed() == e.What }),
 		q.Namespace != "" && e.Object.Namespace != q.Namespace, q.Stack != "" && e.Object.Name != q.Stack:
 		return false

@@ -35,6 +35,7 @@ func TestRead(t *testing.T) {
 		"who":             {Query{Who: "ann"}, []uint64{3, 1}},
 		"part of a name":  {Query{Who: "an"}, nil},
 		"what":            {Query{What: []What{Approved, Applied}}, []uint64{5, 4, 3}},
+		"by users":        {Query{ByUsers: true}, []uint64{4, 3, 1}},
 		"via":             {Query{Via: ViaKubectl}, []uint64{4}},
 		"namespace":       {Query{Namespace: "apps"}, []uint64{5, 3, 2}},
 		"stack":           {Query{Stack: "db"}, []uint64{4}},

@@ -39,6 +39,7 @@ type AuditQuery struct {
 	Who       string      `json:"who,omitempty"`  // exactly
 	What      []AuditWhat `json:"what,omitempty"` // any of them; all if empty
 	Via       AuditVia    `json:"via,omitempty"`
+	ByUsers   bool        `json:"byUsers,omitempty"` // none that Terrier made by its own rules
 	Namespace string      `json:"namespace,omitempty"`
 	Stack     string      `json:"stack,omitempty"`  // name of the object, whatever its kind
 	Text      string      `json:"text,omitempty"`   // words that must all occur

@@ -27,6 +27,7 @@ func (p pageRows) operateRoutes() []route {
 	return []route{
 		p.page("/queue", known, nil, pages.Queue),
 		p.page("/sources", known, nil, pages.Sources),
+		p.page("/sources/:kind/:namespace/:name", guarded, right("get", access.ResourceSources), pages.SourceDetail),
 		p.page("/notifications", known, nil, pages.Notifications),
 		p.page("/about", known, nil, pages.About),
 		p.page("/api", known, nil, pages.APIDocs),

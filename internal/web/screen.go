@@ -69,10 +69,15 @@ func (s *screen) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) 
 }
 
 // unknownAddress marks requests of browsers for unknown addresses, so that they get a
-// page. Programs accept JSON, or name no type. The user is not identified: the
-// page is the same for all users.
-func unknownAddress(c *gin.Context) {
+// page, with the menu of the user who is signed in. Programs accept JSON, or name no type.
+func (u callers) unknownAddress(c *gin.Context) {
 	reads := c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead
-	c.Set(keyBrowser, reads && strings.Contains(c.GetHeader("Accept"), "text/html"))
+	page := reads && strings.Contains(c.GetHeader("Accept"), "text/html")
+	c.Set(keyBrowser, page)
+	if page && u.sessions.shown(c.Request) {
+		if user, err := u.ofSession(c.Request); err == nil { // without a user, the page is the same but for its menu
+			c.Set(keyUser, user)
+		}
+	}
 	c.Next()
 }

@@ -100,6 +100,22 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
+// The page of an address that does not exist keeps the menu of its user.
+func TestAnUnknownAddressKeepsTheMenu(t *testing.T) {
+	b := newBrowser(t, func(*Options) {})
+	page := func() string {
+		_, body := ask(t, b.http, http.MethodGet, b.base.String()+"/nowhere", func(r *http.Request) { r.Header.Set("Accept", "text/html") })
+		return body
+	}
+	if strings.Contains(page(), "Sign out") {
+		t.Error("the page has a menu of a user, and none is signed in")
+	}
+	b.signIn(token)
+	if !strings.Contains(page(), "Sign out") {
+		t.Error("the page has lost the menu of the user")
+	}
+}
+
 // The requests that a page makes by itself do not prolong a session.
 func TestAPageKeepsNoSessionAlive(t *testing.T) {
 	b := newBrowser(t, func(o *Options) { o.Sessions.Idle = 2 * time.Hour })

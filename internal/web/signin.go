@@ -68,7 +68,7 @@ func (e *entrance) signInPage(c *gin.Context) {
 	p := pages.SignIn{To: to, Lost: c.Query("lost") != ""}
 	if code := c.Query("code"); code != "" {
 		if name, ok := e.links.look(code); ok {
-			p.Code, p.Name = code, name
+			p.Code, p.Name, p.Lasts = code, name, e.sessions.Life
 		} else {
 			p.Problem = pages.SignInProblem(errLink)
 		}

@@ -170,8 +170,8 @@ func build(o Options) (*gin.Engine, error) {
 	for _, r := range s.routes() {
 		engine.Handle(r.method, r.path, s.guard.bounded(r), s.guard.named(r), s.guard.allowed(r), r.handle)
 	}
-	engine.NoRoute(unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoRoute) })
-	engine.NoMethod(unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoMethod) })
+	engine.NoRoute(s.guard.callers.unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoRoute) })
+	engine.NoMethod(s.guard.callers.unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoMethod) })
 	return engine, nil
 }
 

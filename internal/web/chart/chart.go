@@ -85,7 +85,7 @@ type Row struct {
 const (
 	width  = 640
 	height = 180
-	left   = 48
+	left   = 68
 	right  = 8
 	top    = 10
 	bottom = 22

@@ -19,7 +19,10 @@ func Approvals(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	view := approvalsView(found.Items, newStackRights(v, found.Items).whyNot)
-	view.Query = q
+	view.Query, view.Empty = q, noApprovals
+	if q.Text != "" || q.Namespace != "" {
+		view.Empty = ui.Empty{Title: "No matching approvals", Href: v.Path, Link: "Show all approvals"}
+	}
 	view.Pager = ui.NewPager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "plan")
 	return Page{Title: "Approvals", Section: "approvals", Template: "approvals", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
 }
@@ -64,8 +67,15 @@ func (r stackRights) whyNot(k query.Key) string {
 	return mayChange(r.visit, k)
 }
 
+// noApprovals is shown where no plan needs an approval.
+var noApprovals = ui.Empty{
+	Title: "No pending approvals", Text: "A stack with approvePlan: auto applies its plans without an approval. To approve each plan of a stack yourself, clear that field. Its next plan with changes is listed here.",
+	Command: `kubectl patch terraform NAME -n NAMESPACE --type merge -p '{"spec":{"approvePlan":""}}'`,
+}
+
 type approvalList struct {
 	Query  query.BoardQuery
+	Empty  ui.Empty
 	Mine   []approval
 	Others []approval
 	Pager  ui.Pager

@@ -65,6 +65,7 @@ func AuditQuery(from url.Values) (query.AuditQuery, error) {
 		Who: strings.TrimSpace(from.Get("who")), Via: query.AuditVia(from.Get("via")), Namespace: strings.TrimSpace(from.Get("namespace")),
 		Stack: strings.TrimSpace(from.Get("stack")), Text: strings.TrimSpace(from.Get("q")), Limit: auditPage,
 	}
+	q.ByUsers = from.Get("all") == "" && from.Get("what") == "" && q.Via != viaController && q.Text == ""
 	if what := from.Get("what"); what != "" {
 		q.What = []query.AuditWhat{query.AuditWhat(what)}
 	}
@@ -102,6 +103,7 @@ type auditView struct {
 	Export   string
 	Chain    *chainView
 	Filtered bool
+	Whose    []planChip // the entries of users, and all
 	Problem  *Problem
 	Empty    *ui.Empty
 }
@@ -173,8 +175,8 @@ var auditActions = []struct {
 		{"rollout-finished", ui.ToneOK}, {"rollout-undone", ui.ToneWarn}, {"registry-suspended", ui.ToneIdle}, {"registry-resumed", ui.ToneIdle},
 	}},
 	{"Platform", []auditAction{
-		{"signed-in", ui.ToneIdle}, {"signed-out", ui.ToneIdle}, {"sign-in-refused", ui.ToneBad}, {"denied", ui.ToneBad}, {"artifact-pushed", ui.ToneIdle}, {"artifact-deleted", ui.ToneWarn},
-		{"notification-tried", ui.ToneIdle}, {"audit-log-opened", ui.ToneIdle}, {"audit-log-cut", ui.ToneWarn}, {"audit-log-damaged", ui.ToneBad}, {"unreadable", ui.ToneBad},
+		{"signed-in", ui.ToneIdle}, {"signed-out", ui.ToneIdle}, {"sign-in-refused", ui.ToneBad}, {"denied", ui.ToneBad},
+		{"audit-log-opened", ui.ToneIdle}, {"audit-log-cut", ui.ToneWarn}, {"audit-log-damaged", ui.ToneBad}, {"unreadable", ui.ToneBad},
 	}},
 }
 
@@ -220,12 +222,16 @@ func whatWord(w query.AuditWhat) string {
 func auditOf(v *Visit, q query.AuditQuery, found query.AuditPage) auditView {
 	d := auditView{
 		Now: v.Now, Query: q, From: v.Query.Get("from"), To: v.Query.Get("to"), Actions: actionChoices(v.Query.Get("what")),
-		Export: ui.With("/audit/export", v.Query, "before"),
+		Export: ui.With("/audit/export", ui.Without(v.Query, "before"), "all", "yes"),
+		Whose: []planChip{
+			{Label: "By users", Tone: ui.ToneIdle, Href: ui.With(v.Path, ui.Without(v.Query, "before", "what", "via", "q"), "all"), Current: q.ByUsers},
+			{Label: "All entries", Tone: ui.ToneIdle, Href: ui.With(v.Path, ui.Without(v.Query, "before"), "all", "yes"), Current: !q.ByUsers},
+		},
 	}
 	for _, w := range ways {
 		d.Ways = append(d.Ways, wayChoice{string(w.via), w.word, w.via == q.Via})
 	}
-	d.Filtered = len(ui.Without(v.Query, "done", "before")) > 0
+	d.Filtered = len(ui.Without(v.Query, "done", "before", "all")) > 0
 	for _, e := range found.Items {
 		d.Rows = append(d.Rows, rowOfAudit(e))
 	}
@@ -239,11 +245,16 @@ func auditOf(v *Visit, q query.AuditQuery, found query.AuditPage) auditView {
 	case len(d.Rows) > 0 || found.Next != 0:
 	case d.Filtered || q.Before != 0:
 		d.Empty = &ui.Empty{Title: "No matching entries", Href: v.Path, Link: "Show the newest"}
+	case q.ByUsers && sight(v):
+		d.Empty = &ui.Empty{Title: "No entries by users yet", Text: "Terrier records what users do here. Entries that it makes by its own rules are under All entries.", Href: ui.With(v.Path, nil, "all", "yes"), Link: "Show all entries"}
 	default:
 		d.Empty = &ui.Empty{Title: "No entries that you may view", Text: "To view entries about a namespace, you need the permission to list terraforms/audit there. To view entries about the platform, you need it in all namespaces."}
 	}
 	return d
 }
+
+// sight reports whether the visitor may view entries of all namespaces.
+func sight(v *Visit) bool { return query.AuditSightOf(v.Can).All }
 
 func rowOfAudit(e query.AuditEntry) auditRow {
 	row := auditRow{AuditEntry: e, Who: e.Who, Way: wayWord(e.Via), Href: objectPath(e.Object.Kind, e.Object.Namespace, e.Object.Name)}

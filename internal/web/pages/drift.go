@@ -14,13 +14,23 @@ func Drift(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	view := driftView(found.Items, newStackRights(v, found.Items).whyNot)
-	view.Query = q
+	view.Query, view.Empty = q, noDrift
+	if q.Text != "" || q.Namespace != "" {
+		view.Empty = ui.Empty{Title: "No matching drift", Href: v.Path, Link: "Show all drift"}
+	}
 	view.Pager = ui.NewPager(v.Path, v.Query, q.Offset, len(found.Items), pageRows, found.Total, "stack")
 	return Page{Title: "Drift", Section: "drift", Template: "drift", Live: Live{Stacks: true, Cursor: found.Cursor}, Data: view}, nil
 }
 
+// noDrift is shown where no drift is known.
+var noDrift = ui.Empty{
+	Title: "No drift", Text: "No drift check found drifted resources. Each stack is checked at its interval; a suspended stack is not checked. To check one now:",
+	Command: "terrier replan NAMESPACE/NAME",
+}
+
 type driftList struct {
 	Query query.BoardQuery
+	Empty ui.Empty
 	Rows  []driftRow
 	Pager ui.Pager
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/terrier-iac/terrier/internal/cache"
@@ -141,11 +142,37 @@ func kindOfEdge(k query.EdgeKind) string {
 const (
 	boxHeight = 46
 	boxMin    = 120
-	boxMax    = 240
-	boxPad    = 40 // beside the text: the glyph, and room
-	charWidth = 7.4
-	maxChars  = 26
+	boxMax    = 270
+	boxPad    = 45 // beside the text: the glyph, and room
+	textMax   = boxMax - boxPad
 )
+
+// textWidth is about how wide a name is in a box, rather too wide than too narrow:
+// only the browser knows the font.
+func textWidth(name string) (w int) {
+	for _, r := range name {
+		switch {
+		case strings.ContainsRune("ijl.:|!I'", r):
+			w += 5
+		case strings.ContainsRune("frt-()/[]", r):
+			w += 7
+		case strings.ContainsRune("mwMW@%…", r) || r > unicode.MaxLatin1:
+			w += 14
+		default:
+			w += 10
+		}
+	}
+	return w
+}
+
+// fitting cuts a name to the width of a box.
+func fitting(name string) string {
+	for n := utf8.RuneCountInString(name); textWidth(name) > textMax && n > 1; {
+		n--
+		name = ui.Cut(n, strings.TrimSuffix(name, "…"))
+	}
+	return name
+}
 
 // draw lays out the graph, with dependencies above dependents.
 func (p *graphPage) draw(h *Backend, g query.Graph) {
@@ -153,9 +180,8 @@ func (p *graphPage) draw(h *Backend, g query.Graph) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		n.Name, n.Where = ui.Visible(n.Name), ui.Visible(n.Where)
-		n.Name, n.Where = ui.Cut(maxChars, n.Name), ui.Cut(maxChars+4, n.Where)
-		text := float64(max(utf8.RuneCountInString(n.Name), utf8.RuneCountInString(n.Where)-3)) * charWidth
-		n.W, n.H = min(boxMax, max(boxMin, int(text)+boxPad)), boxHeight
+		n.Name, n.Where = fitting(n.Name), fitting(n.Where)
+		n.W, n.H = min(boxMax, max(boxMin, max(textWidth(n.Name), textWidth(n.Where))+boxPad)), boxHeight
 		in.Boxes = append(in.Boxes, graph.Box{W: n.W, H: n.H})
 	}
 	for _, e := range g.Edges {

@@ -95,20 +95,19 @@ func (n need) More() int { return n.Count - len(n.Rows) }
 type stackNeed struct {
 	status query.Status
 	title  string
-	word   string
 	all    string
 	row    func(query.Row) needRow
 }
 
 // stackNeeds are in the order of the page.
 var stackNeeds = []stackNeed{
-	{query.StatusFailed, "Failing stacks", "failing for", "/stacks?status=failed", func(r query.Row) needRow { return needRow{Text: listed(r).Why} }},
-	{query.StatusLocked, "Locked states", "locked for", "/stacks?status=locked", func(r query.Row) needRow { return needRow{Text: listed(r).Why} }},
-	{query.StatusPending, "Approvals", "pending for", "/approvals", func(r query.Row) needRow {
+	{query.StatusFailed, "Failing stacks", "/stacks?status=failed", func(r query.Row) needRow { return needRow{Text: listed(r).Why} }},
+	{query.StatusLocked, "Locked states", "/stacks?status=locked", func(r query.Row) needRow { return needRow{Text: listed(r).Why} }},
+	{query.StatusPending, "Approvals", "/approvals", func(r query.Row) needRow {
 		d := decideOf(r.Stack, "", "")
 		return needRow{Href: d.See, Text: planCause(r.Stack, d.Plan), Delta: &d.Plan}
 	}},
-	{query.StatusDrifted, "Drift", "drifted for", "/drift", func(r query.Row) needRow {
+	{query.StatusDrifted, "Drift", "/drift", func(r query.Row) needRow {
 		return needRow{Href: stackPath(r.Key(), tabDrift), Text: headline(r.Message)}
 	}},
 }
@@ -122,7 +121,7 @@ func (d *homeView) need(v *Visit, n stackNeed, count int) error {
 	if err != nil {
 		return err
 	}
-	out := need{Title: n.title, Pill: statusPill(n.status), Word: n.word, Count: count, All: n.all}
+	out := need{Title: n.title, Pill: statusPill(n.status), Word: lasting[n.status], Count: count, All: n.all}
 	for _, r := range found.Items {
 		row := n.row(r)
 		row.Name, row.Since = r.Key().String(), r.StatusSince()

@@ -37,7 +37,8 @@ type logPage struct {
 	Newest  string
 	First   string
 	Steps   []logLine
-	Cut     bool // the log goes on beyond what was read
+	Error   string // the address of the first error; empty if there is none
+	Cut     bool   // the log goes on beyond what was read
 	Empty   *ui.Empty
 }
 
@@ -84,6 +85,12 @@ func (p *logPage) read(v *Visit, run string) error {
 	}
 	p.Lines, p.From, p.Total, p.Bytes, p.Cut = part.lines, part.from, part.total, part.bytes, part.cut
 	p.Steps = stepsOf(p.Lines)
+	if part.errorAt > 0 {
+		p.Error = fmt.Sprintf("#L%d", part.errorAt)
+		if part.errorAt < p.From || part.errorAt >= p.From+len(p.Lines) {
+			p.Error = ui.With(v.Path, nil, "from", strconv.Itoa(max(1, part.errorAt-linesShown/2))) + p.Error
+		}
+	}
 	p.ways(v)
 	if p.Total == 0 {
 		p.Empty = &ui.Empty{Title: "The log is empty", Text: "The run wrote no output."}
@@ -118,6 +125,8 @@ type logPart struct {
 	total int
 	bytes int64
 	cut   bool
+
+	errorAt int // number of the first line that is an error; 0 if none is
 }
 
 // readLog reads a whole log and keeps linesShown lines of it: those from a line
@@ -133,6 +142,9 @@ func readLog(r io.Reader, from int, grows bool) (logPart, error) {
 		if line != "" && (!grows || strings.HasSuffix(line, "\n")) {
 			p.total++
 			p.bytes += int64(len(line))
+			if p.errorAt == 0 && lineKind(line) == "error" {
+				p.errorAt = p.total
+			}
 			if from == 0 || p.total < from+linesShown {
 				last.add(line)
 			}
@@ -205,9 +217,9 @@ func lineKind(line string) string {
 	switch {
 	case strings.HasPrefix(line, "$ "), strings.HasPrefix(line, "# "):
 		return "step"
-	case strings.HasPrefix(line, "Error: "), strings.HasPrefix(line, "error: "):
+	case strings.HasPrefix(line, "Error: "), strings.HasPrefix(line, "error: "), strings.HasPrefix(line, "│ Error: "):
 		return "error"
-	case strings.HasPrefix(line, "Warning: "), strings.HasPrefix(line, "warning: "):
+	case strings.HasPrefix(line, "Warning: "), strings.HasPrefix(line, "warning: "), strings.HasPrefix(line, "│ Warning: "):
 		return "warning"
 	default:
 		return ""

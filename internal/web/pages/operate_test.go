@@ -2,9 +2,13 @@ package pages
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
+	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,12 +181,56 @@ func TestSourcesSayWhatToDo(t *testing.T) {
 	d := screen(t, shire(), "/sources", Sources, only("apps", "net"))
 	wants(t, d.text(), "1 source cannot be fetched.", "2 stacks use the revision that was fetched last", "AuthenticationFailed", "Check that the Secret of secretRef exists", "main@4f1c9ab2", "and 6 more", "no stack", "The source is not fetched")
 	for _, n := range d.all(is(atom.A)) {
-		if href := attr(n, "href"); strings.Contains(href, "javascript") || strings.Contains(href, "pass") {
+		if href := attr(n, "href"); strings.HasPrefix(href, "javascript") || strings.Contains(href, "pass") {
 			t.Errorf("there is a link to %q", href)
 		}
 	}
 	if text := d.text(); strings.Contains(text, "user:pass") || !strings.Contains(text, "s3.example.com/exports") {
 		t.Errorf("the address of a bucket is shown with its password, or not at all: %s", text)
+	}
+}
+
+// A source has a page of its own, with its error and the stacks that use it.
+func TestASourceHasAPage(t *testing.T) {
+	named := func(kind, namespace, name string) func(*Visit) {
+		return func(v *Visit) { v.Names = map[string]string{"kind": kind, "namespace": namespace, "name": name} }
+	}
+	d := screen(t, shire(), "/sources/GitRepository/net/x", SourceDetail, named("GitRepository", "net", hostile))
+	wants(t, d.text(), "AuthenticationFailed for 60m", "The server rejected the credentials.", "What to do", "kubectl describe gitrepository")
+	d = screen(t, shire(), "/sources/GitRepository/apps/platform", SourceDetail, named("GitRepository", "apps", "platform"))
+	wants(t, d.text(), "main@sha1:4f1c9ab2d7b8e362c2065d1f09aa4f1c9ab2d7b8", "Stacks that use it")
+	v := guest(t, shire(), "/sources/GitRepository/apps/none")
+	v.Names = map[string]string{"kind": "GitRepository", "namespace": "apps", "name": "none"}
+	if _, err := SourceDetail(v); fault.Of(err) != fault.Missing {
+		t.Errorf("a source that does not exist: %v, want Missing", err)
+	}
+}
+
+// The filter offers what the audit log records, and nothing else.
+func TestTheAuditFilterOffersWhatIsRecorded(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join("..", "..", "audit", "audit.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range auditActions {
+		for _, a := range group.of {
+			if !strings.Contains(string(source), fmt.Sprintf("What = %q", a.what)) {
+				t.Errorf("the filter offers %q, which is never recorded", a.what)
+			}
+		}
+	}
+}
+
+// The page shows what users did, and the rest on demand.
+func TestTheAuditPageShowsUsersFirst(t *testing.T) {
+	for address, users := range map[string]bool{"": true, "who=ann": true, "all=yes": false, "what=planned": false, "via=controller": false, "q=plan-main": false} {
+		values, err := url.ParseQuery(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q, _ := AuditQuery(values); q.ByUsers != users {
+			t.Errorf("/audit?%s: only entries by users: %v, want %v", address, q.ByUsers, users)
+		}
 	}
 }
 

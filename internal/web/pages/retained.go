@@ -23,7 +23,7 @@ const addressesShown = 200
 
 // Retained shows the retained resources of deleted stacks, and the next steps.
 func Retained(v *Visit) (Page, error) {
-	page := Page{Title: "Retained resources", Section: "stacks", Template: "retained", Live: Live{Every: retainedEvery}}
+	page := Page{Title: "Retained resources", Section: "retained", Template: "retained", Live: Live{Every: retainedEvery}}
 	if v.Backend.Retained == nil {
 		page.Data = retainedView{Now: v.Now, Empty: &ui.Empty{Title: "No records", Text: "This server does not record retained resources."}}
 		return page, nil

@@ -30,6 +30,7 @@ type runPage struct {
 	RSS         int64
 	Stages      []stage
 	Diagnostics []planview.Diagnostic
+	Failed      bool // the messages of the engine come first
 	Providers   []stage
 	Health      []healthCheck
 	Plan        string // the address of the plan that it created or applies
@@ -89,7 +90,7 @@ func runPageOf(head stackHead, r query.Report, others []query.Report, now time.T
 		p.Asked = ""
 	}
 	p.plan(k)
-	p.Diagnostics = planview.DiagnosticsOf(r.Diagnostics)
+	p.Diagnostics, p.Failed = planview.DiagnosticsOf(r.Diagnostics), severity(r.Diagnostics)
 	p.Stages, p.Providers = stagesOf(r, p.Took, now)
 	for _, s := range r.Steps {
 		p.CPU += s.CPU

@@ -19,6 +19,7 @@ type stage struct {
 	Icon  string
 	Tone  ui.Tone
 	Text  string
+	Error string // whole, in a box that scrolls
 	Took  time.Duration
 	CPU   time.Duration
 	RSS   int64
@@ -168,10 +169,6 @@ func (p *runPage) onward(others []query.Report, now time.Time) {
 	}
 }
 
-// messageShown is how much of a message a step shows; diagnostics
-// and the log have all of it.
-const messageShown = 400
-
 // before adds the cause of the run and its time in the queue.
 func (p *runPage) before(waited time.Duration) {
 	at := 0
@@ -195,7 +192,7 @@ func (p *runPage) end() []stage {
 	x := stage{ID: "outcome", Title: outcomePill(r.Outcome).Word, At: r.Finished}
 	switch {
 	case r.Outcome != stack.Succeeded:
-		x.Text = ui.Visible(ui.Cut(messageShown, r.Message))
+		x.Error = lines(r.Message)
 		return []stage{x.as("failed")}
 	case r.Changes.None() && (r.Kind == stack.PlanRun || r.Kind == stack.CheckRun):
 		x.Title, x.Text = "No changes", "the resources match the module"
@@ -241,7 +238,16 @@ func appliedBy(k query.Key, r query.Report, now time.Time) stage {
 		x.Took = r.Finished.Sub(r.Started)
 		return x.as("done")
 	default:
-		x.Text = ui.Visible(ui.Cut(messageShown, r.Message))
+		x.Error = lines(r.Message)
 		return x.as("failed")
 	}
+}
+
+// lines is a text of several lines in which everything prints.
+func lines(text string) string {
+	all := strings.Split(strings.Trim(text, "\n"), "\n")
+	for i, l := range all {
+		all[i] = ui.Visible(l)
+	}
+	return strings.Join(all, "\n")
 }

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"net/url"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -17,7 +18,8 @@ type SignIn struct {
 	Lost    bool             // a form was sent after the session had ended
 	Present string           // the user who is signed in already
 
-	Code, Name string // of a link: its code, and the user that it signs in
+	Code, Name string        // of a link: its code, and the user that it signs in
+	Lasts      time.Duration // of the session; 0 if unknown
 
 	Issuer     string // its name for users; empty without one
 	IssuerDown bool

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -38,6 +39,55 @@ func Sources(v *Visit) (Page, error) {
 	return page, nil
 }
 
+// SourceDetail shows one source: its revision, its last error, and the stacks that
+// use it.
+func SourceDetail(v *Visit) (Page, error) {
+	kind, key := v.Names["kind"], v.Key()
+	missing := fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("%s %s/%s does not exist", kind, key.Namespace, key.Name))
+	if v.Backend.Sources == nil {
+		return Page{}, missing
+	}
+	list, err := v.Backend.Sources.List(v.Context, access.Everything)
+	if err != nil {
+		return Page{}, err
+	}
+	i := slices.IndexFunc(list, func(s query.Source) bool {
+		return s.Kind == kind && s.Namespace == key.Namespace && s.Name == key.Name
+	})
+	if i < 0 {
+		return Page{}, missing
+	}
+	d := sourceDetail{sourceRow: rowOfSource(list[i]), Get: fmt.Sprintf("kubectl describe %s -n %s %s", strings.ToLower(kind), key.Namespace, key.Name)}
+	var seen []query.Key
+	for _, k := range d.UsedBy {
+		if v.Scope().Has(k.Namespace) {
+			seen = append(seen, k)
+		}
+	}
+	d.Hidden, d.Total = len(d.UsedBy)-len(seen), len(seen)
+	offset := offsetOf(v, len(seen), pageRows)
+	for _, k := range seen[offset:min(offset+pageRows, len(seen))] {
+		if row, ok := v.row(k); ok {
+			d.Users = append(d.Users, listed(row))
+		}
+	}
+	d.Pager = ui.NewPager(v.Path, v.Query, offset, len(d.Users), pageRows, len(seen), "stack")
+	return Page{Title: key.Name + " · " + kind, Section: "sources", Template: "source", Live: Live{Every: sourcesEvery}, Data: d}, nil
+}
+
+// sourceDetail is what the page of one source shows.
+type sourceDetail struct {
+	sourceRow
+	Get    string // the command that prints all of it
+	Users  []stackRow
+	Total  int // stacks that the visitor may view
+	Hidden int // stacks that the visitor may not view
+	Pager  ui.Pager
+}
+
+// sourcePath is the address of the page of a source.
+func sourcePath(s query.Source) string { return ui.PathOf("sources", s.Kind, s.Namespace, s.Name) }
+
 // sourcesView is what the page shows.
 type sourcesView struct {
 	Now                    time.Time
@@ -55,6 +105,7 @@ type sourcesView struct {
 
 type sourceRow struct {
 	query.Source
+	Href   string // of its page
 	Pill   ui.Pill
 	State  string
 	Link   string // its URL, if a browser can open it; its content is from outside
@@ -203,7 +254,7 @@ func sortSources(list []sourceRow) {
 const stacksNamed = 3
 
 func rowOfSource(s query.Source) sourceRow {
-	row := sourceRow{Source: s, State: sourceState(s), Link: webLink(s.URL)}
+	row := sourceRow{Source: s, Href: sourcePath(s), State: sourceState(s), Link: webLink(s.URL)}
 	row.URL = withoutUser(s.URL)
 	for _, p := range sourceStates {
 		if p.state == row.State {
@@ -218,7 +269,7 @@ func rowOfSource(s query.Source) sourceRow {
 		row.Stacks = append(row.Stacks, stackLink{k.String(), ui.PathOf("stacks", k.Namespace, k.Name)})
 	}
 	row.More = len(s.UsedBy) - len(row.Stacks)
-	row.All = ui.With("/stacks", url.Values{}, "q", s.Kind+"/"+s.Name)
+	row.All = row.Href
 	return row
 }
 

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -134,8 +133,12 @@ func overviewOf(e query.Explanation, head stackHead) overview {
 		o.Run = &runNow{*r, runPath(s.Key(), r.ID), runPath(s.Key(), r.ID) + "/log"}
 	}
 	o.Applies = s.Phase == string(stack.Applying)
-	if kind, name, ok := strings.Cut(s.Source, "/"); ok {
-		o.SourcePage = ui.With("/sources", url.Values{"kind": {kind}}, "q", name[strings.LastIndex(name, "/")+1:])
+	if parts := strings.Split(s.Source, "/"); len(parts) > 1 {
+		namespace := s.Namespace
+		if len(parts) == 3 {
+			namespace = parts[1]
+		}
+		o.SourcePage = sourcePath(query.Source{Kind: parts[0], Namespace: namespace, Name: parts[len(parts)-1]})
 	}
 	for k, value := range s.Labels {
 		o.Labels = append(o.Labels, field{k, value})

@@ -18,6 +18,9 @@ const pageRows = 100
 // Stacks lists all stacks that the visitor may view.
 func Stacks(v *Visit) (Page, error) {
 	q := boardQuery(v.Query)
+	if q.Sort == "" {
+		q.Sort = "status" // what needs a user comes first
+	}
 	found, err := v.page(q)
 	if err != nil && fault.Of(err) != fault.Invalid {
 		return Page{}, err
@@ -139,7 +142,7 @@ func stacksView(path string, params url.Values, q query.BoardQuery, found query.
 	for _, s := range q.Statuses {
 		l.Kept = append(l.Kept, field{"status", string(s)})
 	}
-	if q.Sort != "" {
+	if params.Get("sort") != "" {
 		l.Kept = append(l.Kept, field{"sort", q.Sort})
 	}
 	if len(found.Items) == 0 {

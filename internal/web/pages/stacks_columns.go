@@ -21,9 +21,9 @@ var stackColumns = []column{
 	{Class: "name", Name: "Name", sort: "name"},
 	{Class: "tenant", Name: "Tenant", only: hasTenants},
 	{Class: "source", Name: "Source"},
-	{Class: "changes", Name: "Plan"},
-	{Class: "changed", Name: "Changed", sort: "since"},
-	{Class: "why", Name: "Why"},
+	{Class: "changes", Name: "Plan", only: hasDelta},
+	{Class: "changed", Name: "Since", sort: "since"},
+	{Class: "why", Name: "Why", only: hasWhy},
 	{Class: "next", Name: "Next check"},
 }
 
@@ -43,9 +43,17 @@ func hasTenants(rows []query.Row) bool {
 	return slices.ContainsFunc(rows, func(r query.Row) bool { return r.Tenant != "" && r.Tenant != r.Namespace })
 }
 
+func hasDelta(rows []query.Row) bool {
+	return slices.ContainsFunc(rows, func(r query.Row) bool { return r.Plan != nil || r.Drift != nil })
+}
+
+func hasWhy(rows []query.Row) bool {
+	return slices.ContainsFunc(rows, func(r query.Row) bool { return listed(r).Why != "" })
+}
+
 // columnsOf are the columns of a list of rows that is sorted by sorted.
 func columnsOf(path string, params url.Values, sorted string, rows []query.Row) []column {
-	sorted = cmp.Or(sorted, "name")
+	sorted = cmp.Or(sorted, "status")
 	var out []column
 	for _, c := range stackColumns {
 		if c.only != nil && !c.only(rows) {
@@ -74,6 +82,12 @@ type stackRow struct {
 	Why          string // why it is not ready, cut
 	TenantHref   string // the list of its tenant's stacks
 	DriftsAsWell bool   // it has drifted, and its status is another one
+	Lasts        string // before how long it has its status; empty if its age says enough
+}
+
+// lasting are the words before how long a stack has a status that needs a user.
+var lasting = map[query.Status]string{
+	query.StatusFailed: "failing for", query.StatusLocked: "locked for", query.StatusPending: "pending for", query.StatusDrifted: "drifted for",
 }
 
 // whyLength is how much of a message the list shows; the stack's page has it all.
@@ -90,6 +104,7 @@ func listed(r query.Row) stackRow {
 	case r.Status != query.StatusReady && r.Status != query.StatusSuspended:
 		s.Why = ui.Cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
 	}
+	s.Lasts = lasting[r.Status]
 	s.DriftsAsWell = r.Drift != nil && r.Status != query.StatusDrifted
 	return s
 }

@@ -90,7 +90,8 @@ func TestFiltersKeepEachOther(t *testing.T) {
 
 func TestHeadingsSortAndTurnAround(t *testing.T) {
 	for sorted, want := range map[string][]string{
-		"":       {"", "/stacks?sort=status", "ascending", "/stacks?sort=-name", "", "/stacks?sort=since"},
+		"":       {"ascending", "/stacks?sort=-status", "", "/stacks?sort=name", "", "/stacks?sort=since"},
+		"name":   {"", "/stacks?sort=status", "ascending", "/stacks?sort=-name", "", "/stacks?sort=since"},
 		"-name":  {"", "/stacks?sort=status", "descending", "/stacks?sort=name", "", "/stacks?sort=since"},
 		"status": {"ascending", "/stacks?sort=-status", "", "/stacks?sort=name", "", "/stacks?sort=since"},
 	} {

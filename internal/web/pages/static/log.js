@@ -8,7 +8,7 @@
 //   └───────────────────────────────────┘
 //
 // The height of a line follows from its length, since the font is monospaced.
-// A short log that has ended stays as the server wrote it.
+// Without scripts, the server shows a part of it.
 
 import { plainPen, runs } from "./ansi.js";
 
@@ -18,7 +18,7 @@ export function mount(root) {
   const list = root.querySelector(".loglines");
   const goes = root.dataset.goes !== undefined;
   links(root, list);
-  if (!goes && Number(root.dataset.total) <= list.children.length) return;
+  if (!goes && !list.children.length) return;
   load(root, goes).then(
     ({ lines, bytes }) => new Log(root, list, lines).begin(goes ? `${root.dataset.stream}?after=${bytes}` : ""),
     (error) => console.error("the log cannot be loaded; the page shows a part of it", error),
@@ -57,7 +57,7 @@ function say(root, text) {
 }
 
 const isStep = (line) => /^[$#] /.test(line);
-const kinds = [[/^[$#] /, "step"], [/^[Ee]rror: /, "error"], [/^[Ww]arning: /, "warning"]];
+const kinds = [[/^[$#] /, "step"], [/^(│ )?[Ee]rror: /, "error"], [/^(│ )?[Ww]arning: /, "warning"]];
 
 class Log {
   constructor(root, list, lines) {
@@ -185,6 +185,7 @@ class Log {
     const drawn = `${from} ${to} ${this.query} ${this.match} ${this.folded.size} ${this.columns} ${this.wrap}`;
     this.above.style.height = `${this.tops[from] * this.height}px`;
     this.below.style.height = `${(total - this.tops[to]) * this.height}px`;
+    this.list.style.maxHeight = this.stream ? "" : `${Math.ceil(total * this.height) + 24}px`; // a short log takes less room
     if (drawn === this.drawn) return;
     this.drawn = drawn;
     const lines = [];
