@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -120,4 +121,28 @@ func Unset(d plan.Diagnostic) string {
 		return ""
 	}
 	return name
+}
+
+var (
+	remoteState  = lazy(`(?:module\.[^ :]+\.)?data\.terraform_remote_state\.[^\s:.]+`)
+	clusterState = lazy(`in-cluster configuration|KUBERNETES_MASTER|kubernetes configuration|/secrets/tfstate-`)
+)
+
+// RemoteStateOfCluster returns the address of a data source that could not read a
+// state in the cluster, for want of a credential of the cluster; empty if there is
+// none.
+func RemoteStateOfCluster(diags []plan.Diagnostic) string {
+	var address string
+	ofCluster := false
+	for _, d := range diags {
+		if d.Severity != "error" {
+			continue
+		}
+		address = cmp.Or(address, remoteState().FindString(d.Address), remoteState().FindString(d.Summary))
+		ofCluster = ofCluster || clusterState().MatchString(d.Summary+"\n"+d.Detail)
+	}
+	if !ofCluster {
+		return ""
+	}
+	return address
 }

@@ -264,6 +264,10 @@ func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, e
 	default:
 		e.outcome, e.permanent = stack.Failed, engine.Permanent(h.diagnostics, c.step == "init")
 	}
+	if data := engine.RemoteStateOfCluster(h.diagnostics); data != "" && e.outcome == stack.Failed {
+		e.explain(fmt.Sprintf("A run has no credential of the cluster, so %s cannot read the state of another stack. Read the outputs of that stack instead: "+
+			"set writeOutputsToSecret there, and dependsOn with readInputsFromSecrets or varsFrom here.", data))
+	}
 	e.explainLimits(exit, h)
 	return res, e
 }

@@ -129,7 +129,7 @@ func (r *preparation) explainProviders(res result, err error) error {
 	default:
 		return err
 	}
-	e.message = cut(e.message, maxText-len(why)-1) + " " + why
+	e.explain(why)
 	return e
 }
 

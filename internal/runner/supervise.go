@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -286,6 +287,12 @@ type ending struct {
 }
 
 func (e ending) Error() string { return string(e.outcome) + ": " + e.message }
+
+// explain adds sentences to the message, of which they are the end also when it is
+// cut.
+func (e *ending) explain(why string) {
+	e.message = strings.TrimSuffix(strings.TrimSpace(cut(e.message, maxText-len(why)-2)), ".") + ". " + why
+}
 
 // endingOf turns what the steps returned into the end of the run.
 func endingOf(err error) ending {

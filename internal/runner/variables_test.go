@@ -93,3 +93,24 @@ func TestTheSpecOverrulesFilesOfTheModule(t *testing.T) {
 		t.Errorf("a warning of variables that only the file sets: %+v", d.Diagnostics)
 	}
 }
+
+// A state in the cluster is out of the reach of a run, and the message says what
+// is within it.
+func TestRemoteStatesOfTheClusterHaveAnAlternative(t *testing.T) {
+	for name, config := range map[string]string{
+		"by the account of the pod": "in_cluster_config = true",
+		"by the default":            "",
+		"by a file":                 "config_path = \"~/.kube/config\"",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "data \"terraform_remote_state\" \"n\" {\n  backend = \"kubernetes\"\n  config = {\n    secret_suffix = \"network\"\n    "+
+				config+"\n  }\n}\noutput \"x\" {\n  value = data.terraform_remote_state.n.outputs.y\n}\n")
+			d := s.Finish(s.Start(stack.PlanRun))
+			for _, want := range []string{"data.terraform_remote_state.n cannot read the state of another stack", "writeOutputsToSecret", "readInputsFromSecrets"} {
+				if d.Outcome != stack.Failed || !strings.Contains(d.Message, want) {
+					t.Errorf("ended %s: %q, want %q in it", d.Outcome, d.Message, want)
+				}
+			}
+		})
+	}
+}
