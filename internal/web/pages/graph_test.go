@@ -168,12 +168,12 @@ func TestLayoutsAreKept(t *testing.T) {
 	}
 }
 
-// A label stays in its box, however wide its letters are.
-func TestLabelsFitTheirBoxes(t *testing.T) {
+// A label stays in its rectangle, however wide its letters are.
+func TestLabelsFitTheirNodes(t *testing.T) {
 	for _, name := range []string{"net", strings.Repeat("m", 60), strings.Repeat("i", 60), strings.Repeat("W", 23), "a-very-long-name-of-a-stack-that-a-template-made", strings.Repeat("🦮", 40)} {
 		got := fitting(name)
 		if w := textWidth(got); w > textMax || w+boxPad > boxMax {
-			t.Errorf("%q is %d wide, and a box has room for %d", got, w, textMax)
+			t.Errorf("%q is %d wide, and a node has room for %d", got, w, textMax)
 		}
 		if got != name && !strings.HasSuffix(got, "…") {
 			t.Errorf("%q is cut to %q, which does not say so", name, got)

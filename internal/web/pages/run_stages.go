@@ -19,7 +19,7 @@ type stage struct {
 	Icon  string
 	Tone  ui.Tone
 	Text  string
-	Error string // whole, in a box that scrolls
+	Error string // whole; the page scrolls it
 	Took  time.Duration
 	CPU   time.Duration
 	RSS   int64
