@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -211,10 +212,10 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 		made.Name = "" // a preview cannot be approved
 	}
 	files := map[string]string{
-		runner.FilePlan: "plan.bin", runner.FilePlanDoc: documentMasked, runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
+		runner.FilePlan: "plan.bin", runner.FilePlanDoc: string(review.Masked), runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
 	}
-	if planDocument(p.st.Configuration) == documentRaw && se.reviewers.Webhooks.Unmasked {
-		files[runner.FilePlanRaw] = documentRaw
+	if se.reviewers.Sees(p.st.Configuration, review.Unmasked) {
+		files[runner.FilePlanRaw] = string(review.Unmasked)
 	}
 	for file, key := range files {
 		if err := se.keepPlanFile(ctx, p, r, file, record.Plan(p.id, made.Digest, key)); err != nil {

@@ -43,13 +43,14 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 // question puts together what the reviewers of a stack are asked about a plan.
 func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 	key := client.ObjectKeyFromObject(p.obj)
-	document := record.Plan(p.id, made.Digest, planDocument(p.st.Configuration))
 	q := review.Question{
 		Stack: p.id, Namespace: key.Namespace, Wake: func() { ac.wakes.add(p.entry.objectRef) },
 		By: p.o.Spec.Reviews, Reviewers: ac.reviewers.Of(p.st.Configuration), Hide: plan.NewRedactor(p.in.Mask),
 		Plan: &review.Plan{
 			Digest: made.Digest,
-			Open:   func(ctx context.Context) (io.ReadCloser, error) { return ac.blobs.Get(ctx, document) },
+			Open: func(ctx context.Context, d review.Document) (io.ReadCloser, error) {
+				return ac.blobs.Get(ctx, record.Plan(p.id, made.Digest, string(d)))
+			},
 		},
 	}
 	past := ""
@@ -74,21 +75,6 @@ func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 // ask asks the reviewers; the pool calls it.
 func (c *Stacks) ask(ctx context.Context, q review.Question) review.Reply {
 	return review.Ask(ctx, q, c.Now)
-}
-
-// The names under which the document of a plan is kept, without and with the
-// secrets in it.
-const (
-	documentMasked = "plan.json"
-	documentRaw    = "plan-raw.json"
-)
-
-// planDocument is what webhooks are shown of a plan.
-func planDocument(p stack.Configuration) string {
-	if p.Unmasked {
-		return documentRaw
-	}
-	return documentMasked
 }
 
 // reviewable refuses a stack whose webhooks would see more than the platform

@@ -1,10 +1,12 @@
-// Package review asks reviewers what they think of a plan before it counts: the
-// webhooks of its object, and the reviewers of the operator. A reviewer passes the plan, holds it until a
+// Package review asks reviewers what they think of a plan before it counts. The
+// reviewers of now are the webhooks of its object; Reviewers.Operator is the place of
+// those of the operator, and is empty. A reviewer passes the plan, holds it until a
 // person approves it, or refuses it. What follows from the answer is decided by
 // package stack; this package changes nothing.
 //
-// To add a reviewer: implement Reviewer. Return one that an object names from
-// Reviewers.Of, and one of the operator is an element of Reviewers.Operator.
+// To add a reviewer: implement Reviewer, here or elsewhere. Return one that an object
+// names from Reviewers.Of, and one of the operator is an element of
+// Reviewers.Operator.
 //
 // Start reading at Ask; Pool has questions asked beside the reconciles.
 package review
@@ -26,10 +28,22 @@ import (
 
 // Reviewer says what it thinks of a plan.
 type Reviewer interface {
+	// Sees is the document of the plan that the reviewer is shown. The stack has a say
+	// in it only for the reviewers that its object names.
+	Sees() Document
 	// Review returns the answer. The error says why there is none: the plan does
 	// not count, and the reviewer is asked again after the retry interval.
 	Review(context.Context, *Plan) (Answer, error)
 }
+
+// Document is one of the documents of a plan, by its name among the records.
+type Document string
+
+// The documents of a plan, without and with the secrets in it.
+const (
+	Masked   Document = "plan.json"
+	Unmasked Document = "plan-raw.json"
+)
 
 // Answer is what a reviewer thinks of a plan. The zero value passes it.
 type Answer struct {
@@ -59,16 +73,25 @@ type Plan struct {
 	Digest string
 	Object map[string]json.RawMessage // the stack, as the API server has it
 
-	// Open opens the document of the plan. Its error is Missing if the document is
-	// not among the records any more.
-	Open func(context.Context) (io.ReadCloser, error)
+	// Open opens a document of the plan. Its error is Missing if the document is not
+	// among the records any more.
+	Open func(context.Context, Document) (io.ReadCloser, error)
 
-	lost   error // the document is not among the records any more
-	bodies map[stack.Payload][]byte
+	sees   Document // of the reviewer that is asked
+	lost   error    // the document is not among the records any more
+	bodies map[sent][]byte
 }
 
-func (p *Plan) document(ctx context.Context) ([]byte, error) {
-	r, err := p.Open(ctx)
+// sent is what the body of a webhook is made from.
+type sent struct {
+	Document
+	stack.Payload
+}
+
+// Document returns the document that the reviewer sees. Reviewers read it here and not
+// by Open: a document that is gone makes the plan a lost one, which is made again.
+func (p *Plan) Document(ctx context.Context) ([]byte, error) {
+	r, err := p.Open(ctx, p.sees)
 	if fault.Of(err) == fault.Missing {
 		p.lost = err
 	}
@@ -86,15 +109,16 @@ func (p *Plan) document(ctx context.Context) ([]byte, error) {
 // body is what a webhook is sent. It is made once for all webhooks that are sent
 // the same.
 func (p *Plan) body(ctx context.Context, kind stack.Payload) ([]byte, error) {
-	if body := p.bodies[kind]; body != nil {
+	key := sent{p.sees, kind}
+	if body := p.bodies[key]; body != nil {
 		return body, nil
 	}
 	body, err := p.payload(ctx, kind)
 	if err == nil {
 		if p.bodies == nil {
-			p.bodies = map[stack.Payload][]byte{}
+			p.bodies = map[sent][]byte{}
 		}
-		p.bodies[kind] = body
+		p.bodies[key] = body
 	}
 	return body, err
 }
@@ -111,7 +135,7 @@ func (p *Plan) payload(ctx context.Context, kind stack.Payload) ([]byte, error) 
 	if kind == stack.SpecOnly {
 		return encoded(object)
 	}
-	document, err := p.document(ctx)
+	document, err := p.Document(ctx)
 	if err != nil || kind == stack.PlanAlone {
 		return document, err
 	}
@@ -158,6 +182,7 @@ func Ask(ctx context.Context, q Question, now func() time.Time) Reply {
 	defer cancel()
 	v := stack.Verdict{Plan: q.Plan.Digest, By: q.By, Passed: true}
 	for _, r := range q.Reviewers {
+		q.Plan.sees = r.Sees()
 		answer, err := r.Review(ctx, q.Plan)
 		if q.Plan.lost != nil {
 			return Reply{Lost: q.Plan.lost}

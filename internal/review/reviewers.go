@@ -1,6 +1,10 @@
 package review
 
-import "github.com/terrier-iac/terrier/internal/stack"
+import (
+	"slices"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+)
 
 // Reviewers are all who review plans. It is the one place where the reviewers of the
 // operator join those that an object names.
@@ -19,11 +23,17 @@ type Operator struct {
 
 // Of returns the reviewers of a stack, in the order in which they are asked.
 func (rs Reviewers) Of(c stack.Configuration) []Reviewer {
-	all := rs.Webhooks.Reviewers(c.Webhooks)
+	all := rs.Webhooks.Reviewers(c)
 	for _, o := range rs.Operator {
 		all = append(all, o.Reviewer)
 	}
 	return all
+}
+
+// Sees reports whether a document of the plans of a stack has to be kept for its
+// reviewers. Webhooks that the object gets later count as well.
+func (rs Reviewers) Sees(c stack.Configuration, d Document) bool {
+	return rs.Webhooks.document(c) == d || slices.ContainsFunc(rs.Operator, func(o Operator) bool { return o.Sees() == d })
 }
 
 // Digest identifies the reviewers of a stack, for stack.Spec.Reviews: own is the

@@ -40,19 +40,32 @@ type Webhooks struct {
 }
 
 // Reviewers are the webhooks of a stack as reviewers, in their order.
-func (w Webhooks) Reviewers(hooks []stack.Webhook) []Reviewer {
+func (w Webhooks) Reviewers(c stack.Configuration) []Reviewer {
 	var all []Reviewer
-	for _, hook := range hooks {
-		all = append(all, webhook{w, hook})
+	for _, hook := range c.Webhooks {
+		all = append(all, webhook{w, hook, w.document(c)})
 	}
 	return all
+}
+
+// document is what the webhooks of a stack see: the secrets only if both the stack and
+// the platform want it.
+func (w Webhooks) document(c stack.Configuration) Document {
+	if c.Unmasked && w.Unmasked {
+		return Unmasked
+	}
+	return Masked
 }
 
 // webhook is one webhook of a stack.
 type webhook struct {
 	Webhooks
-	of stack.Webhook
+	of   stack.Webhook
+	sees Document
 }
+
+// Sees implements Reviewer.
+func (w webhook) Sees() Document { return w.sees }
 
 // Review implements Reviewer: a webhook passes the plan or refuses it.
 func (w webhook) Review(ctx context.Context, p *Plan) (Answer, error) {

@@ -62,12 +62,12 @@ func (a *asker) asks(t *testing.T, hooks ...stack.Webhook) Reply {
 	}
 	return a.askAbout(t, &Plan{
 		Digest: "sha256:d", Object: map[string]json.RawMessage{"kind": []byte(`"Terraform"`), "spec": []byte(`{"x":"<1>"}`), "status": []byte(`{"old":true}`)},
-	}, record, a.Reviewers(hooks)...)
+	}, record, a.Reviewers(stack.Configuration{Webhooks: hooks})...)
 }
 
 func (a *asker) askAbout(t *testing.T, p *Plan, key string, reviewers ...Reviewer) Reply {
 	t.Helper()
-	p.Open = func(ctx context.Context) (io.ReadCloser, error) { return a.blobs.Get(ctx, key) }
+	p.Open = func(ctx context.Context, _ Document) (io.ReadCloser, error) { return a.blobs.Get(ctx, key) }
 	return Ask(t.Context(), Question{By: "w", Plan: p, Reviewers: reviewers, Hide: plan.NewRedactor([]string{"s3cr3t-value"})}, func() time.Time { return askedAt })
 }
 
@@ -290,7 +290,7 @@ func TestCertificatesOfAHost(t *testing.T) {
 func TestDocumentsThatCannotBeSent(t *testing.T) {
 	c := reviewer(t, "127.0.0.1")
 	const key = "stacks/u/plans/x/plan.json"
-	hooks := c.Reviewers([]stack.Webhook{answering(t, `{"passed":true}`)})
+	hooks := c.Reviewers(stack.Configuration{Webhooks: []stack.Webhook{answering(t, `{"passed":true}`)}})
 	if r := c.askAbout(t, &Plan{}, key, hooks...); r.Lost == nil || r.Verdict.Passed {
 		t.Errorf("reply = %+v, want the plan to be lost", r)
 	}
@@ -324,6 +324,8 @@ type says struct {
 	answer Answer
 	err    error
 }
+
+func (says) Sees() Document { return Masked }
 
 func (s says) Review(context.Context, *Plan) (Answer, error) { return s.answer, s.err }
 
