@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/metrics"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
@@ -90,7 +91,7 @@ type parts struct {
 	key           secret.Text
 	auditLog      *auditLog
 	plane         plane
-	meters        *meters
+	meters        *metrics.Platform
 	scraped       string // where metrics are served; empty if nowhere
 	http          *server
 	kinds         query.Kinds // of stacks
@@ -182,10 +183,10 @@ func (p *parts) open() (err error) {
 	p.queue = schedule.New(p.room().Always(), schedule.Clock{
 		Now: p.Now, After: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop },
 	})
-	if p.meters, err = newMeters(p.Version, p.plane.leads); err != nil {
+	if p.meters, err = metrics.New(p.Version, p.plane.leads); err != nil {
 		return err
 	}
-	p.blobs = meteredBlobs{blob.Seal(files, key), p.meters.writes}
+	p.blobs = p.meters.Records(blob.Seal(files, key))
 	if p.key, err = loadSecret(p.dir("secrets", "digests")); err != nil {
 		return err
 	}

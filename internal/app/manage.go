@@ -27,6 +27,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/app/metrics"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
@@ -166,12 +167,12 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, p.board, p.figures}, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.auditLog.Log, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,
-		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.registry,
+		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
 	}
 	if err := errors.Join(mgr.Add(pruning(p.cache, p.Now, p.log)), mgr.Add(manager.RunnableFunc(p.auditLog.follow)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), keepBoard(mgr, p.kinds, p.board, p.records, p.log), mgr.Add(keepFigures(p.figures, p.board, p.blobs, p.log)), p.alerts.run(mgr)); err != nil {
 		return err
 	}
-	if err := p.measure(mgr); err != nil {
+	if err := p.meters.Measure(mgr, metrics.Sources{Board: p.board, Backlog: p.queue.Backlog, Dir: p.dir, MaxRuns: p.Config.MaxRuns, Now: p.Now}); err != nil {
 		return err
 	}
 	p.lists.cache = mgr.GetCache()
@@ -212,7 +213,7 @@ func (p *parts) outbound(besides ...string) (*outbound.Client, error) {
 	if !roots.AppendCertsFromPEM(p.http.ca) {
 		return nil, errors.New("the control plane's certificate authority holds no certificate")
 	}
-	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP, Roots: roots, Count: p.meters.answered}), nil
+	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP, Roots: roots, Count: p.meters.Answered}), nil
 }
 
 // blobBytes reads whole records for the service.

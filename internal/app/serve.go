@@ -81,7 +81,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 		err = p.controllers(mgr, direct)
 	}
 	if err == nil {
-		p.scraped, err = p.meters.serve(mgr, p.Config.MetricsAddress)
+		p.scraped, err = p.meters.Serve(mgr, p.Config.MetricsAddress)
 	}
 	if err != nil {
 		return errors.Join(err, p.http.listener.Close())
@@ -290,7 +290,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	o := web.Options{
 		Kinds:  p.kinds,
 		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Version: p.Version,
-		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.following,
+		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.Following,
 		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient, p.kinds),
 		Audit:    p.auditLog.Log, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,

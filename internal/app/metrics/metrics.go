@@ -1,4 +1,8 @@
-package app
+// Package metrics has the metrics of the platform itself: its records, its requests to
+// other systems, its streams, and gauges of the board, the queue and the data directory
+// that are computed for each scrape. The controllers have the metrics of stacks and
+// tenants.
+package metrics
 
 import (
 	"context"
@@ -19,24 +23,26 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
-// meters are the metrics of the platform itself: its records, its requests to other
-// systems, its streams. The controllers have the metrics of stacks and tenants.
-type meters struct {
-	registry *prometheus.Registry
+// Platform has the metrics of one platform.
+type Platform struct {
+	Registry *prometheus.Registry
+
 	writes   *prometheus.CounterVec // of records, by result
 	answers  *prometheus.CounterVec // of others, by class of status
 	received prometheus.Counter     // bytes of those answers
 	streams  prometheus.Gauge       // that are open
 }
 
-// newMeters returns the metrics of one platform: several may be in one process,
+// New returns the metrics of one platform: several may be in one process,
 // so none are the process's own. Those are controller-runtime's, and served
 // beside them.
-func newMeters(version string, leads func() error) (*meters, error) {
-	m := &meters{
-		registry: prometheus.NewRegistry(),
+func New(version string, leads func() error) (*Platform, error) {
+	m := &Platform{
+		Registry: prometheus.NewRegistry(),
 		writes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_records_writes_total", Help: "Writes and deletions of records, by result: success or error."}, []string{"result"}),
 		answers:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_outbound_answers_total", Help: "Responses of sources, artifact stores and webhooks, by class of status; error if there was no response."}, []string{"code"}),
 		received: prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_outbound_received_bytes_total", Help: "Bytes of responses of sources, artifact stores and webhooks. Downloads of providers by the engine are not counted."}),
@@ -60,13 +66,13 @@ func newMeters(version string, leads func() error) (*meters, error) {
 	})
 	var errs []error
 	for _, c := range []prometheus.Collector{m.writes, m.answers, m.received, m.streams, build, leading} {
-		errs = append(errs, m.registry.Register(c))
+		errs = append(errs, m.Registry.Register(c))
 	}
 	return m, errors.Join(errs...)
 }
 
-// answered counts a response from outside; status is 0 if there was none.
-func (m *meters) answered(status int, bytes int64) {
+// Answered counts a response from outside; status is 0 if there was none.
+func (m *Platform) Answered(status int, bytes int64) {
 	code := "error"
 	if status > 0 {
 		code = strconv.Itoa(status/100) + "xx"
@@ -75,8 +81,11 @@ func (m *meters) answered(status int, bytes int64) {
 	m.received.Add(float64(bytes))
 }
 
-// following sets the number of open streams.
-func (m *meters) following(streams int) { m.streams.Set(float64(streams)) }
+// Following sets the number of open streams.
+func (m *Platform) Following(streams int) { m.streams.Set(float64(streams)) }
+
+// Records returns the store of records, and counts its writes.
+func (m *Platform) Records(store blob.Store) blob.Store { return meteredBlobs{store, m.writes} }
 
 // meteredBlobs counts writes of records.
 type meteredBlobs struct {
@@ -104,9 +113,9 @@ func (b meteredBlobs) count(ctx context.Context, err error) error {
 	return err
 }
 
-// serve serves /metrics on --metrics-address, without encryption and
+// Serve serves /metrics on --metrics-address, without encryption and
 // authentication, as scrapers expect, and returns where; nowhere if the flag is empty.
-func (m *meters) serve(mgr ctrl.Manager, address string) (string, error) {
+func (m *Platform) Serve(mgr ctrl.Manager, address string) (string, error) {
 	if address == "" {
 		return "", nil
 	}
@@ -116,7 +125,7 @@ func (m *meters) serve(mgr ctrl.Manager, address string) (string, error) {
 	}
 	mux := http.NewServeMux()
 	// The metrics of controller-runtime belong to the process: they are only read.
-	all := prometheus.Gatherers{m.registry, kubemetrics.Registry}
+	all := prometheus.Gatherers{m.Registry, kubemetrics.Registry}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second}))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	serve := manager.RunnableFunc(func(ctx context.Context) error {
@@ -133,11 +142,20 @@ func (m *meters) serve(mgr ctrl.Manager, address string) (string, error) {
 	return "http://" + l.Addr().String() + "/metrics", nil
 }
 
-// measure registers the metrics that are computed for each scrape.
-func (p *parts) measure(mgr ctrl.Manager) error {
-	data, r := newDataGauges(p.dir), p.meters.registry
+// Sources are what the gauges are computed from.
+type Sources struct {
+	Board   *query.Board
+	Backlog func() schedule.Backlog
+	Dir     func(...string) string // a path below the data directory
+	MaxRuns int
+	Now     func() time.Time
+}
+
+// Measure registers the metrics that are computed for each scrape.
+func (m *Platform) Measure(mgr ctrl.Manager, from Sources) error {
+	data, r := newDataGauges(from.Dir), m.Registry
 	return errors.Join(
-		r.Register(stackGauges(p.board, p.Config.MaxRuns, p.Now)), r.Register(queueGauges(p.queue.Backlog, p.Now)),
+		r.Register(stackGauges(from.Board, from.MaxRuns, from.Now)), r.Register(queueGauges(from.Backlog, from.Now)),
 		r.Register(data), mgr.Add(manager.RunnableFunc(data.run)),
 	)
 }

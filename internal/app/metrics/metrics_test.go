@@ -1,4 +1,4 @@
-package app
+package metrics
 
 import (
 	"context"
@@ -246,7 +246,7 @@ func TestWritesOfRecordsAreCounted(t *testing.T) {
 		"what may not be a key":  {t.Context(), fault.New(fault.Invalid, "BlobKeyInvalid", errors.New("no key")), ""},
 		"what is larger than it": {t.Context(), fault.New(fault.Invalid, blob.TooLarge, errors.New("too large")), ""},
 	} {
-		m, err := newMeters("v1", leading)
+		m, err := New("v1", leading)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,14 +268,14 @@ func TestWritesOfRecordsAreCounted(t *testing.T) {
 }
 
 func TestAnswersFromOutsideAreCounted(t *testing.T) {
-	m, err := newMeters("v1", leading)
+	m, err := New("v1", leading)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.answered(200, 1000)
-	m.answered(204, 24)
-	m.answered(503, 0)
-	m.answered(0, 0)
+	m.Answered(200, 1000)
+	m.Answered(204, 24)
+	m.Answered(503, 0)
+	m.Answered(0, 0)
 	scraped(t, m.answers).has(t, scrape{
 		`terrier_outbound_answers_total{code="2xx"}`: 2, `terrier_outbound_answers_total{code="4xx"}`: 0,
 		`terrier_outbound_answers_total{code="5xx"}`: 1, `terrier_outbound_answers_total{code="error"}`: 1,
@@ -285,11 +285,11 @@ func TestAnswersFromOutsideAreCounted(t *testing.T) {
 
 // Several platforms in one process, as in tests, count by themselves.
 func TestPlatformsCountByThemselves(t *testing.T) {
-	one, err := newMeters("v1", leading)
+	one, err := New("v1", leading)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := newMeters("v1", leading)
+	other, err := New("v1", leading)
 	if err != nil {
 		t.Fatal(err)
 	}
