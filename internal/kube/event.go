@@ -4,6 +4,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"k8s.io/client-go/tools/record"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 // eventBytes is what the API server takes as the message of an event.
@@ -14,5 +16,5 @@ type Events struct{ Recorder record.EventRecorder }
 
 // Event writes an event about obj.
 func (e Events) Event(obj client.Object, kind, reason, message string) {
-	e.Recorder.Event(obj, kind, reason, Shorten(message, eventBytes))
+	e.Recorder.Event(obj, kind, reason, fault.Shorten(message, eventBytes))
 }

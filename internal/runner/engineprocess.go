@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -272,18 +273,46 @@ func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, e
 	return res, e
 }
 
+// failuresTold is how many errors of an engine a message tells.
+const failuresTold = 5
+
+// together is a message of all errors of an engine, shortened so that each has room.
+func together(failures []string) string {
+	if len(failures) == 1 {
+		return failures[0]
+	}
+	told := failures[:min(len(failures), failuresTold)]
+	out := fmt.Sprintf("%d errors.", len(failures))
+	for i, text := range told {
+		out += fmt.Sprintf(" (%d) %s", i+1, fault.Shorten(text, (maxText-200)/len(told)))
+	}
+	if more := len(failures) - len(told); more > 0 {
+		out += fmt.Sprintf(" (%d more are in the log.)", more)
+	}
+	return out
+}
+
+// failureText is an error of an engine as a message has it.
+func failureText(d plan.Diagnostic) string {
+	if name := engine.Unset(d); name != "" {
+		return fmt.Sprintf("The variable %s has no value. Set it with spec.vars, spec.varsFrom or spec.tfVarsFiles.", name)
+	}
+	if d.Detail == "" {
+		return d.Summary
+	}
+	return d.Summary + ": " + d.Detail
+}
+
 // message is the one sentence that says why a command failed.
 func (h stepOutput) message(step string, exit sandbox.Exit) string {
+	var failures []string
 	for _, d := range h.diagnostics {
-		if d.Severity == "error" {
-			if name := engine.Unset(d); name != "" {
-				return fmt.Sprintf("The variable %s has no value. Set it with spec.vars, spec.varsFrom or spec.tfVarsFiles.", name)
-			}
-			if d.Detail == "" {
-				return d.Summary
-			}
-			return d.Summary + ": " + d.Detail
+		if text := failureText(d); d.Severity == "error" && !slices.Contains(failures, text) {
+			failures = append(failures, text)
 		}
+	}
+	if len(failures) > 0 {
+		return together(failures)
 	}
 	if text := strings.TrimSpace(string(h.text.buf)); text != "" {
 		return text

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -30,7 +31,7 @@ func (r *engineProcesses) execute(ctx context.Context, c command) (result, error
 	if e.outcome != stack.Failed || len(suspects) == 0 {
 		return res, e
 	}
-	reason := cut(e.message, maxText)
+	reason := fault.Shorten(e.message, maxText)
 	if c.step == "apply" {
 		if res.output.began {
 			return res, e
@@ -104,7 +105,7 @@ func aboutProvider(d plan.Diagnostic, address string) bool {
 
 // refuse remembers that the engine has to start a provider; zero is for good.
 func (r *providerProcesses) refuse(p provider, reason string, until time.Time) error {
-	return r.work.refuse(p.Locked, refusal{Reason: cut(r.hide.String(reason), maxText), Until: until})
+	return r.work.refuse(p.Locked, refusal{Reason: fault.Shorten(r.hide.String(reason), maxText), Until: until})
 }
 
 func (r *providerProcesses) refuseAll(all []provider, reason string) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -91,7 +92,7 @@ func (r *healthChecks) health(ctx context.Context) error {
 			verdict = "passed"
 		}
 		r.recorder.logf("%s %s: %s", h.Name, verdict, h.Message)
-		h.Message = cut(h.Message, maxText)
+		h.Message = fault.Shorten(h.Message, maxText)
 	}
 	r.reportFile.set(func(rep *Report) { rep.Health = found })
 	if why := failedChecks(found); why != "" {
@@ -189,7 +190,7 @@ func failedChecks(found []Health) string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		b.WriteString(cut(h.Name+": "+h.Message, space))
+		b.WriteString(fault.Shorten(h.Name+": "+h.Message, space))
 	}
 	return b.String()
 }

@@ -105,15 +105,3 @@ func (t *tail) bytes() []byte {
 	}
 	return t.buf
 }
-
-// cut returns at most most bytes of s without splitting a character.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	end := most - len("…")
-	for end > 0 && s[end]&0xc0 == 0x80 {
-		end--
-	}
-	return s[:end] + "…"
-}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -248,7 +249,7 @@ func describe(d plan.Diagnostic) string {
 // hidden returns d without secrets and cut to what a report holds.
 func (r *recorder) hidden(d plan.Diagnostic) plan.Diagnostic {
 	for _, s := range []*string{&d.Summary, &d.Detail, &d.Address, &d.File, &d.Snippet} {
-		*s = cut(r.hide.String(*s), maxText)
+		*s = fault.Shorten(r.hide.String(*s), maxText)
 	}
 	return d
 }

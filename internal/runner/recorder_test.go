@@ -116,11 +116,3 @@ func TestTailKeepsTheEnd(t *testing.T) {
 		t.Errorf("%d bytes are accounted for, want 200", total)
 	}
 }
-
-func TestCutKeepsCharactersWhole(t *testing.T) {
-	for most, want := range map[int]string{100: "ääää", 8: "ääää", 7: "ää…", 6: "ä…"} {
-		if got := cut("ääää", most); got != want {
-			t.Errorf("cut(%d) = %q, want %q", most, got, want)
-		}
-	}
-}

@@ -133,7 +133,7 @@ func (r *run) runToEnd(ctx context.Context) (Report, error) {
 		rep.Phase, rep.Since, rep.Finished = Done, r.now(), r.now()
 		rep.Outcome, rep.Step, rep.Exit = end.outcome, end.step, end.exit
 		rep.Fault, rep.Reason, rep.Permanent = end.fault, end.reason, end.permanent
-		rep.Message = cut(r.hide.String(end.message), maxText)
+		rep.Message = fault.Shorten(r.hide.String(end.message), maxText)
 	})
 	r.reportFile.reserve.free()
 	return r.reportFile.current(), errors.Join(err, werr)
@@ -291,7 +291,7 @@ func (e ending) Error() string { return string(e.outcome) + ": " + e.message }
 // explain adds sentences to the message, of which they are the end also when it is
 // cut.
 func (e *ending) explain(why string) {
-	e.message = strings.TrimSuffix(strings.TrimSpace(cut(e.message, maxText-len(why)-2)), ".") + ". " + why
+	e.message = strings.TrimSuffix(strings.TrimSpace(fault.Shorten(e.message, maxText-len(why)-2)), ".") + ". " + why
 }
 
 // endingOf turns what the steps returned into the end of the run.

@@ -246,3 +246,33 @@ func (in *Inspector) Newest(ctx context.Context, id string) ([]byte, error) {
 	}
 	return state, err
 }
+
+// applied is the part of the record of the last apply that says where the state was.
+type applied struct {
+	Note struct {
+		State *kube.StateRef `json:"state"`
+	}
+}
+
+// elsewhere is the error of a state that is missing because the spec names another
+// place for it than at the last apply; nil if that is not so, or not known.
+func (kp *Keeper) elsewhere(ctx context.Context, of Subject, ref kube.StateRef, s found) error {
+	snapshot := of.Observed.Status.Snapshot
+	if s.facts.Digest != "" || snapshot == "" {
+		return nil
+	}
+	before, err := record.At[applied](snapshot).Read(ctx, kp.Records.Blobs)
+	if fault.Of(err) == fault.Missing {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading where the state was at the last apply: %w", err)
+	}
+	was := before.Note.State
+	if was == nil || was.String() == ref.String() {
+		return nil
+	}
+	return fault.New(fault.Denied, string(s.reason), fmt.Errorf(
+		"the spec names another place for the state: at the last apply it was in the Secret %s (%s), and the Secret %s holds none. Nothing is run. To keep the old place, set backendConfig.secretSuffix and workspace back. To store the newest version in the new place, with its lock: terrier state rollback %s %d -n %s; the old Secret stays as it is",
+		was, s.known, ref, of.Object.GetName(), s.known.Serial, of.Object.GetNamespace()))
+}

@@ -148,6 +148,9 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateAccepted", fmt.Sprintf("The state %s was accepted, although %s was expected", stack.AcceptedState(of.Observed.Spec.AcceptState), s.known))
 		return nil
 	case s.reason != "":
+		if err := kp.elsewhere(ctx, of, ref, s); err != nil {
+			return err
+		}
 		return of.refused(s.reason, ref, s.known, s.facts)
 	case news:
 		kp.Events.Event(of.Object, corev1.EventTypeNormal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(s.Stored, true, ""), s.facts.StateID, s.known))

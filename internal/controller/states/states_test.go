@@ -192,6 +192,35 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 	}
 }
 
+// A state that is missing because the spec names another place says where it was,
+// and how it comes to the new place.
+func TestAnotherPlaceIsNoLoss(t *testing.T) {
+	kept, five := openRecords(t), thing("l", 5)
+	key := record.Snapshot("uid", "sha256:d1")
+	if err := kept.Put(t.Context(), key, []byte(`{"Job":{},"Note":{"state":{"Namespace":"apps","Workspace":"default","Suffix":"old"}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	c := newKeeper(Keeper{Store: &shelf{}, Records: kept, Events: &events{}}, nil)
+	of := subject("uid", &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "net"}})
+	of.Observed.Status = stack.Status{StoredState: stack.StoredState{KnownState: knownAs(five)}, Resources: stack.Resources{Created: true, Snapshot: key}}
+	load := func(suffix string) string {
+		t.Helper()
+		_, err := c.load(t.Context(), of, kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: suffix})
+		if fault.Reason(err, "") != string(stack.StateTampered) {
+			t.Fatalf("load() = %v, want StateTampered", err)
+		}
+		return err.Error()
+	}
+	for _, want := range []string{"tfstate-default-old", "serial 5", "tfstate-default-new holds none", "terrier state rollback net 5 -n apps"} {
+		if got := load("new"); !strings.Contains(got, want) {
+			t.Errorf("another place: %q, want %q in it", got, want)
+		}
+	}
+	if got := load("old"); !strings.Contains(got, "is gone") {
+		t.Errorf("the same place: %q, want it gone", got)
+	}
+}
+
 func TestAcceptanceIsOfOneMoment(t *testing.T) {
 	p := subject("uid", nil)
 	p.Observed.Spec.AcceptState, p.Observed.Status.AcceptedState = "sha256:a@1", "sha256:a@1"

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
@@ -163,7 +164,7 @@ func moment(t time.Time) *metav1.Time {
 }
 
 // shorten limits a message to messageBytes; its beginning and its end stay.
-func shorten(text string) string { return kube.Shorten(text, messageBytes) }
+func shorten(text string) string { return fault.Shorten(text, messageBytes) }
 
 // inventoryOf is the stored inventory.
 func inventoryOf(t *tenantsv1.Tenant) []tenant.Item {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -38,7 +39,8 @@ const (
 // StatusUnreadable is the reason of an object whose status.terrier cannot be read.
 const StatusUnreadable = "StatusUnreadable"
 
-// messageRunes is where upstream cuts messages.
+// messageRunes is how long upstream lets messages be, in characters; Terrier counts
+// bytes, which are not fewer.
 const messageRunes = 20000
 
 // ready is how the Ready condition shows a reason.
@@ -265,13 +267,6 @@ func (c setter) set(kind string, status metav1.ConditionStatus, reason, message 
 
 func (c setter) drop(kind string) { meta.RemoveStatusCondition(&c.obj.Status.Conditions, kind) }
 
-func cut(s string) string {
-	runes := 0
-	for i := range s {
-		if runes == messageRunes {
-			return s[:i] + "…"
-		}
-		runes++
-	}
-	return s
-}
+// cut keeps a message within what upstream allows: its beginning, and its end, where
+// the error is.
+func cut(s string) string { return fault.Shorten(s, messageRunes) }

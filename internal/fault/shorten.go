@@ -1,4 +1,4 @@
-package kube
+package fault
 
 import "unicode/utf8"
 
@@ -11,8 +11,8 @@ func Shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	head := (most - len(cutOut)) / 2
-	tail := len(text) - (most - len(cutOut) - head)
+	head := max(0, (most-len(cutOut))/2)
+	tail := min(len(text), len(text)-(most-len(cutOut)-head))
 	for head > 0 && !utf8.RuneStart(text[head]) {
 		head--
 	}
