@@ -19,10 +19,18 @@ import (
 
 // checkPrograms reports what is missing, each with the flag that names it.
 func checkPrograms(ctx context.Context, o Options, engines func() (findEngine, error)) error {
-	_, err := o.supervisor()
-	errs := []error{err, checkEngines(ctx, o, engines)}
-	_, err = o.platform()
-	return errors.Join(append(errs, err)...)
+	_, runner := o.supervisor()
+	_, platform := o.platform()
+	var all error
+	for _, err := range []error{runner, checkEngines(ctx, o, engines), platform} {
+		switch {
+		case all == nil:
+			all = err
+		case err != nil:
+			all = fmt.Errorf("%w; %w", all, err) // one line
+		}
+	}
+	return all
 }
 
 // supervisor is the path of terrier-runner.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 // The first Ctrl-C ends the context, the second says what a third would cost.
@@ -65,6 +67,11 @@ func TestWhatRunsNeedIsChecked(t *testing.T) {
 				t.Errorf("checkPrograms() = %v, want %q", err, tt.want)
 			}
 		})
+	}
+	none := good()
+	none.Config.Engine, none.Config.Runner = dir+"/tofu", dir+"/x"
+	if err := check(t, none); fault.Of(err) != fault.Missing || !strings.Contains(err.Error(), "; --engine: ") {
+		t.Errorf("checkPrograms() = %v, want all that is missing on one line", err)
 	}
 	if err := check(t, good()); err != nil {
 		t.Errorf("checkPrograms() = %v where all is there", err)
