@@ -24,10 +24,10 @@ import (
 )
 
 // fedBoard is a board that is fed from the test's namespace.
-func fedBoard(t *testing.T, c *testkit.Cluster) *query.Board {
+func fedBoard(t *testing.T, c *testkit.Cluster, kinds query.Kinds) *query.Board {
 	t.Helper()
 	stacks, err := cache.New(c.Config, cache.Options{
-		Scheme: newScheme(kinds.All()), DefaultTransform: slim, DefaultNamespaces: map[string]cache.Config{c.Namespace: {}},
+		Scheme: newScheme(kinds), DefaultTransform: slim, DefaultNamespaces: map[string]cache.Config{c.Namespace: {}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,8 +39,8 @@ func fedBoard(t *testing.T, c *testkit.Cluster) *query.Board {
 			t.Errorf("the cache ended with %v", err)
 		}
 	})
-	board := query.NewBoard(query.BoardOptions{Kinds: kinds.All(), TenantLabel: "team", Now: time.Now})
-	if _, err := feed(t.Context(), stacks, kinds.All(), board); err != nil {
+	board := query.NewBoard(query.BoardOptions{Kinds: kinds, TenantLabel: "team", Now: time.Now})
+	if _, err := feed(t.Context(), stacks, kinds, board); err != nil {
 		t.Fatal(err)
 	}
 	return board
@@ -75,7 +75,7 @@ kind: Terraform
 metadata: {name: net, labels: {team: red}}
 spec: {sourceRef: {kind: GitRepository, name: modules}}
 `)
-	board := fedBoard(t, c)
+	board := fedBoard(t, c, kinds.All())
 	page, err := board.Page(access.Everything, query.BoardQuery{})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Name != "net" || page.Items[0].Tenant != "red" {
 		t.Fatalf("Page() at first = %+v, %v, want net alone", page, err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,15 +109,20 @@ func (a Asked) Annotate(o client.Object, want Asked) {
 
 // SetAnnotation sets an annotation, or removes it if value is empty.
 func SetAnnotation(o client.Object, name, value string) {
-	says := o.GetAnnotations()
-	if value == "" {
-		delete(says, name)
+	says := maps.Clone(o.GetAnnotations())
+	if says[name] == value {
 		return
 	}
 	if says == nil {
 		says = map[string]string{}
 	}
 	says[name] = value
+	if value == "" {
+		delete(says, name)
+	}
+	if len(says) == 0 {
+		says = nil
+	}
 	o.SetAnnotations(says)
 }
 

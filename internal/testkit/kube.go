@@ -161,3 +161,12 @@ func writeKubeconfig(from, to, namespace string) error {
 	current.Namespace = namespace
 	return clientcmd.WriteToFile(*config, to)
 }
+
+// Define installs the definition of a kind, and waits until the API server serves it.
+func Define(tb testing.TB, c *Cluster, definition string, list client.ObjectList) {
+	tb.Helper()
+	c.Apply(tb, definition)
+	Eventually(tb, Patience, "the API server serves the kind", func(ctx context.Context) error {
+		return c.Client.List(ctx, list, client.InNamespace(c.Namespace))
+	})
+}
