@@ -130,7 +130,7 @@ func (k twoKinds) overHTTP(t *testing.T) command.StackAPI {
 }
 
 // report has the second kind's object say what the controller says.
-func (k twoKinds) report(t *testing.T, name string, r dialect.Report) {
+func (k twoKinds) report(t *testing.T, name string, r dialect.Summary) {
 	t.Helper()
 	o := k.second(t, name)
 	dialecttest.Second{}.Encode(o, r)
@@ -160,7 +160,7 @@ func (k twoKinds) second(t *testing.T, name string) kubeclient.Object {
 func TestASecondKindIsServed(t *testing.T) {
 	k := newTwoKinds(t)
 	pending := &stack.Plan{Name: "plan-main-1", Digest: "sha256:1", PlanInputs: stack.PlanInputs{Revision: "main@sha1:1"}, Changes: stack.Changes{Add: 1}}
-	k.report(t, "net", dialect.Report{
+	k.report(t, "net", dialect.Summary{
 		Decision: stack.Decision{Reason: stack.AwaitingApproval, Rule: "approve", Message: "waits for an approval"},
 		Status:   stack.Status{Plans: stack.Plans{Pending: pending, Planned: pending.PlanInputs}}, Now: time.Now().Truncate(time.Second),
 	})

@@ -70,7 +70,7 @@ func (a boardAPI) routes() []route {
 		page(api+"/approvals", "listApprovals", "Lists the stacks with a pending plan.", query.StatusPending),
 		page(api+"/drift", "listDrift", "Lists the stacks with drifted resources.", query.StatusDrifted),
 		reads(a.gate, inNamespace+"/stacks", known, nil, operation{id: "listStacksOfNamespace", area: "stacks",
-			summary: "Lists the stacks of one namespace, one page at a time.", query: within, fails: []fault.Kind{fault.Later}},
+			summary: "Lists the stacks of one namespace, one page at a time. The caller needs the permission to list terraforms in it.", query: within, fails: []fault.Kind{fault.Later}},
 			func(c call) (query.BoardPage, error) {
 				namespace := c.Param("namespace")
 				if !dnsName.MatchString(namespace) {

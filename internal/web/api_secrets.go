@@ -31,7 +31,7 @@ func (a secretAPI) routes() []route {
 		word("version", "A serial, or the beginning of a digest; by default the current version."))
 	file.gives = anyType
 	table := []route{
-		reads(a.gate, api+"/states", known, nil, op("listStates", "states", "Lists the states of stacks with serial, size and lock.",
+		reads(a.gate, api+"/states", known, nil, op("listStates", "states", "Lists the states of stacks with serial, size and lock. The caller needs the permission to list terraforms/state.",
 			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces."), word("name", "Only the stack of this name."), word("kind", "Only this kind of stack."),
 			word("selector", "A label selector of stacks, as in kubectl.")),
 			func(c call) (list[query.StateInfo], error) {

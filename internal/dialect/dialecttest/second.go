@@ -170,7 +170,7 @@ func (d Second) Ask(o client.Object, want dialect.Asked) {
 }
 
 // Encode implements Dialect.
-func (Second) Encode(o client.Object, r dialect.Report) {
+func (Second) Encode(o client.Object, r dialect.Summary) {
 	m := r.Status
 	v := dialect.View{
 		Phase: string(r.Decision.Reason), Rule: r.Decision.Rule, WaitingFor: r.Decision.Message, Since: r.Now, Next: r.Next, Every: r.Every,
