@@ -83,6 +83,7 @@ const (
 	StateRolledBack   What = "state-rolled-back"  // a user rolled the state back to an older version
 	StatePushed       What = "state-pushed"       // a user uploaded a state
 	ReplanAsked       What = "replan-asked"       // a user asked for a plan at once
+	CancelAsked       What = "cancel-asked"       // a user cancelled a run
 	RepairAsked       What = "repair-asked"       // a user asked for a plan that imports untracked resources
 	Changed           What = "changed"            // a user changed the spec
 	Created           What = "created"            // a stack, registry or template is new

@@ -15,7 +15,7 @@ import (
 type operateCommands struct{ *program }
 
 func (p operateCommands) commands() []*cobra.Command {
-	return []*cobra.Command{p.replan(), p.suspend(), p.resume(), p.unlock(), p.breakGlass()}
+	return []*cobra.Command{p.replan(), p.suspend(), p.resume(), p.cancel(), p.unlock(), p.breakGlass()}
 }
 
 func (p operateCommands) replan() *cobra.Command {
@@ -163,6 +163,53 @@ func chosen(ctx context.Context, s command.StackAPI, f query.Filter) ([]query.Ke
 		keys = append(keys, st.Key())
 	}
 	return keys, nil
+}
+
+func (p operateCommands) cancel() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use:   "cancel STACK",
+		Short: "Cancel the run of a stack",
+		Long: `Interrupts the engine of the run, once. The engine then ends the operations that it has
+begun, begins no others, and writes the state. It has a time of grace for that: 30
+minutes for an apply or a destroy, unless the platform or the stack sets another one,
+and 1 minute for a plan. After that it is killed.
+
+Terrier does not repeat a cancelled run by itself. To go on, run "terrier replan".`,
+		Example:           `  terrier cancel network`,
+		GroupID:           groupOperate,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, key, err := p.one(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			st, err := s.Get(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			run := ""
+			if r := st.Run; r != nil {
+				run = r.ID
+				if c := st.Cancelled; c != nil && c.Run == r.ID {
+					p.say("The run %s was cancelled at %s. Its engine has until %s to end and to write the state.\n", r.ID, p.at(c.At), p.at(c.Until))
+					return nil
+				}
+				ok, err := p.agreed(yes, "Cancel the %s %s of %s? What it has done by now is done.", r.Kind, r.ID, key)
+				if err != nil || !ok {
+					return err
+				}
+			}
+			if _, err := s.Cancel(cmd.Context(), key, run); err != nil {
+				return err
+			}
+			p.say("The run %s of %s is being cancelled. Watch it with: terrier logs %[2]s -f\n", run, key)
+			return nil
+		},
+	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
 }
 
 func (p operateCommands) unlock() *cobra.Command {

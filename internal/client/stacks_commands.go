@@ -37,6 +37,12 @@ func (s *commands) Unlock(ctx context.Context, key query.Key, id string) error {
 	return s.do(ctx, key, command.NamedLock{ID: id}, nil, "unlock")
 }
 
+func (s *commands) Cancel(ctx context.Context, key query.Key, run string) (query.Stack, error) {
+	var out query.Stack
+	err := s.do(ctx, key, command.SeenRun{Run: run}, &out, "cancel")
+	return out, err
+}
+
 // previewTime bounds a request that waits for a run.
 const previewTime = 15 * time.Minute
 

@@ -27,6 +27,7 @@ type StackCommands interface {
 	Suspend(context.Context, query.Key) error
 	Resume(context.Context, query.Key) error
 	Unlock(ctx context.Context, key query.Key, id string) error
+	Cancel(ctx context.Context, key query.Key, run string) (query.Stack, error)
 
 	PreviewDestroy(context.Context, query.Key) (query.PlanDocument, error)
 	PlanRepair(ctx context.Context, key query.Key, a RepairAnswers) (request string, err error)

@@ -21,6 +21,10 @@ type (
 		Name   string `json:"name"`
 		Digest string `json:"digest,omitempty"`
 	}
+	// SeenRun is the run that a user saw and cancels.
+	SeenRun struct {
+		Run string `json:"run"`
+	}
 	// NamedLock names a lock; the caller's own if empty, where that is enough.
 	NamedLock struct {
 		ID string `json:"id,omitempty"`

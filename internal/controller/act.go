@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -70,7 +72,7 @@ func (ac *actor) carryOut(ctx context.Context, p *pass) (outcome, error) {
 	case stack.Wait:
 		return done, nil
 	case stack.Cancel:
-		return done, ac.runner.Cancel(ctx, p.id, a.Run)
+		return ac.cancel(ctx, p, a.Run)
 	case stack.Start:
 		if a.Kind == stack.BreakGlassRun {
 			return ac.command(ctx, p, a.Why)
@@ -98,6 +100,29 @@ func (p *pass) started(err error) (outcome, error) {
 		return news, err
 	}
 	return done, err
+}
+
+// cancel interrupts the engine of a run. When a user asked for that, the status has how
+// long the engine may go on.
+func (ac *actor) cancel(ctx context.Context, p *pass, run string) (outcome, error) {
+	if err := ac.runner.Cancel(ctx, p.id, run); err != nil || run != p.o.Spec.Cancel {
+		return done, err
+	}
+	was := p.o.Status.Cancelled
+	p.o.Status.Cancelled = was.Asked(run, p.obj.GetAnnotations()[kube.ChangedBy], p.o.Now, graceOf(ac.jobs.limits(p.st.Configuration), p.o.Run.Kind))
+	if was != nil && was.Run == run {
+		return done, nil
+	}
+	return news, nil
+}
+
+// graceOf is how long the engine of a run may go on after it was interrupted.
+func graceOf(l runner.Limits, kind stack.RunKind) time.Duration {
+	grace := cmp.Or(l.Grace, runner.DefaultGrace)
+	if !kind.Writes() {
+		return min(grace, runner.ReadGrace)
+	}
+	return grace
 }
 
 // obstacle is an error that came in the way of an action, in the words of the core.

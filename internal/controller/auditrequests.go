@@ -88,6 +88,8 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 		return audit.Entry{What: audit.Resumed}, generation
 	case stack.AskedToReplan:
 		return audit.Entry{What: audit.ReplanAsked, Details: map[string]string{"request": is.Replan}}, is.Replan
+	case stack.AskedToCancel:
+		return audit.Entry{What: audit.CancelAsked, Run: is.Cancel}, is.Cancel
 	case stack.AskedToIgnoreUntracked:
 		return audit.Entry{What: audit.UntrackedIgnored, Run: is.Ignored}, is.Ignored
 	case stack.AskedToRepair:

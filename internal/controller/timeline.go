@@ -109,6 +109,8 @@ func waitingFor(p *pass, d stack.Decision) string {
 			return "an approval of " + m.Pending.Name
 		}
 		return "an approval"
+	case stack.RunCancelled:
+		return "a request, or a change of the stack"
 	case stack.PlanRejected:
 		return "a change of the stack, or an approval"
 	case stack.LockedByOther:

@@ -21,6 +21,7 @@ const (
 	IgnoreUntracked   = "terrier.dev/ignore-untracked"    // the run whose untracked resources a user dealt with
 	Repair            = "terrier.dev/repair"              // JSON of a stack.Repair
 	PreviewDestroy    = "terrier.dev/preview-destroy"     // a request
+	Cancel            = "terrier.dev/cancel"              // the run that a user cancels
 	AcceptState       = "terrier.dev/accept-state"        // the digest of an unexpected state that a user accepted
 	BreakGlassCommand = "terrier.dev/break-glass-command" // JSON of a stack.Command
 
@@ -46,6 +47,7 @@ type Asked struct {
 	Repair          *stack.Repair
 	Preview         string
 	AcceptState     string
+	Cancel          string         // a run
 	Command         *stack.Command // in the session
 }
 
@@ -55,7 +57,7 @@ type Asked struct {
 func (a Asked) Annotated(o client.Object) (Asked, error) {
 	says := o.GetAnnotations()
 	a.Rejected, a.Comment, a.Preview, a.AcceptState = says[Rejected], says[Comment], says[PreviewDestroy], says[AcceptState]
-	a.DecidedBy = says[kube.DecidedBy]
+	a.DecidedBy, a.Cancel = says[kube.DecidedBy], says[Cancel]
 	a.IgnoreUntracked = cmp.Or(says[IgnoreUntracked], says[oldIgnoreUntracked])
 	if text := cmp.Or(says[BreakGlassCommand], says[oldBreakGlassCommand]); text != "" && a.Session != "" {
 		var c stack.Command
@@ -79,7 +81,7 @@ func (a Asked) Into(s *stack.Spec) {
 	if s.Rejected = a.Rejected; a.Rejected != "" {
 		s.RejectedBy, s.RejectedFor = a.DecidedBy, a.Comment
 	}
-	s.IgnoreUntracked, s.Repair = a.IgnoreUntracked, a.Repair
+	s.Cancel, s.IgnoreUntracked, s.Repair = a.Cancel, a.IgnoreUntracked, a.Repair
 	s.Preview, s.AcceptState, s.BreakGlass, s.Command = a.Preview, a.AcceptState, a.Session, a.Command
 }
 
@@ -93,6 +95,7 @@ func (a Asked) Annotate(o client.Object, want Asked) {
 		Repair:          {text(a.Repair), text(want.Repair)},
 		PreviewDestroy:  {a.Preview, want.Preview},
 		AcceptState:     {a.AcceptState, want.AcceptState},
+		Cancel:          {a.Cancel, want.Cancel},
 	} {
 		if v.is != v.want {
 			SetAnnotation(o, name, v.want)

@@ -22,7 +22,7 @@ var situations = map[stack.Reason]Situation{
 	stack.Checking:    {"Terrier is checking for drift.", ""},
 	stack.Applying:    {"Terrier is applying a plan.", ""},
 	stack.Destroying:  {"Terrier is destroying the resources of the stack.", ""},
-	stack.Cancelling:  {"Terrier is cancelling a plan that is not needed any more.", ""},
+	stack.Cancelling:  {"Terrier is cancelling a run: one that is not needed any more, or that a user cancelled. The message says how long its engine may take to end.", ""},
 	stack.Deleting:    {"The object is being deleted. There are no resources to destroy, or they are to be retained.", ""},
 	stack.Unlocking:   {"Terrier is breaking a lock on the state, as the object allows.", ""},
 	stack.Publishing:  {"Terrier is writing outputs to their Secret.", ""},
@@ -89,6 +89,10 @@ var situations = map[stack.Reason]Situation{
 	stack.DestroyFailed: {
 		"The object is being deleted, and the destroy of its resources failed; the message says how. The object stays until they are destroyed.",
 		"Correct the module, the variables or the spec: Terrier then destroys from what you changed, at once. To keep the resources, annotate the stack with terrier.dev/deletion=retain. To take a resource out of the state, use terrier state pull and terrier state push. To try once more, run terrier replan.",
+	},
+	stack.RunCancelled: {
+		"A user cancelled the last run. What an apply or a destroy had done by then is done, and is in the state.",
+		"Read the log with terrier logs. To go on, run terrier replan. Terrier also goes on when the module or an input changes.",
 	},
 	stack.RetryLimitReached: {"As many attempts failed as remediation.retries allows.", "Correct the cause. Then retry with terrier replan, or change the object or its source."},
 	stack.StateIncomplete: {

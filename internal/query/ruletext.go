@@ -31,7 +31,11 @@ var rules = []RuleText{
 	},
 	{
 		"a plan is cancelled when its stack is deleted", "stop the run", []stack.Reason{stack.Cancelling},
-		"A plan or a drift check changes nothing, so that cancelling it loses nothing. A run that writes is never cancelled.",
+		"A plan or a drift check changes nothing, so that cancelling it loses nothing. A run that writes is cancelled only on request.",
+	},
+	{
+		"a run is cancelled on request", "stop the run", []stack.Reason{stack.Cancelling},
+		"A user requested it with terrier cancel or the annotation terrier.dev/cancel, which names the run. The engine is interrupted once, has a time of grace to end and to write the state, and is killed after that.",
 	},
 	{
 		"a running drift check does not change the status", "wait", nil,
@@ -52,6 +56,10 @@ var rules = []RuleText{
 	{
 		"a deleted stack with nothing to destroy is released", "release the object", []stack.Reason{stack.Deleting},
 		"There are no resources, or they are retained: destroyResourcesOnDeletion is not set, or terrier.dev/deletion is retain. A record lists retained resources.",
+	},
+	{
+		"a cancelled destroy is not repeated by itself", "wait", []stack.Reason{stack.RunCancelled},
+		"A user cancelled the destroy. A request, such as terrier replan, or a correction of what it is made from goes on.",
 	},
 	{
 		"a destroy breaks a state lock that may be broken", "destroy", []stack.Reason{stack.Unlocking},
@@ -104,6 +112,10 @@ var rules = []RuleText{
 	{
 		"untracked resources block the stack", "wait", []stack.Reason{stack.StateIncomplete},
 		"An apply was interrupted. Another apply would create resources that exist already.",
+	},
+	{
+		"a cancelled run is not repeated by itself", "wait", []stack.Reason{stack.RunCancelled},
+		"A user cancelled the last run. A request, an approval, or a change of what a run is made from goes on; a check is made again after interval.",
 	},
 	{
 		"a state lock that may be broken is broken", "plan", []stack.Reason{stack.Unlocking},

@@ -298,6 +298,8 @@ const (
 	ReasonNotKept     = "NotKept"
 	ReasonPlanChanged = "PlanChanged"
 	ReasonTooLate     = "TooLate"
+	ReasonNoRun       = "NoRun"
+	ReasonRunChanged  = "RunChanged"
 	ReasonNotManual   = "NotManual"
 	ReasonManifest    = "ManifestInvalid"
 	ReasonNoOutputs   = "NoOutputs"

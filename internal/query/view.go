@@ -47,20 +47,21 @@ type Stack struct {
 	Reconciling bool          `json:"reconciling,omitempty"`    // the controller goes on by itself
 	Handled     string        `json:"handledRequest,omitempty"` // the newest request that the controller has answered
 
-	Pending        string           `json:"pending,omitempty"`   // the name of the pending plan
-	Plan           *PlanInfo        `json:"plan,omitempty"`      // and what is known of it
-	Rejection      *Rejection       `json:"rejection,omitempty"` // of the pending plan, if a user rejected it
-	DecidedBy      string           `json:"decidedBy,omitempty"` // the user who approved or rejected a plan last, if the API server stamps it
-	Applied        *PlanInfo        `json:"applied,omitempty"`
-	AppliedAt      time.Time        `json:"appliedAt,omitzero"`
-	Revision       string           `json:"revision,omitempty"` // applied last, else planned last
-	Drift          *DriftInfo       `json:"drift,omitempty"`
-	Failures       int              `json:"failures,omitempty"`
-	FailsSince     time.Time        `json:"failsSince,omitzero"`      // the first failure after the last success
-	FailedRevision string           `json:"failedRevision,omitempty"` // the revision that fails
-	FailedWith     string           `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
-	Lock           *stack.Lock      `json:"lock,omitempty"`
-	Untracked      *stack.Untracked `json:"untracked,omitempty"` // resources that may exist
+	Pending        string              `json:"pending,omitempty"`   // the name of the pending plan
+	Plan           *PlanInfo           `json:"plan,omitempty"`      // and what is known of it
+	Rejection      *Rejection          `json:"rejection,omitempty"` // of the pending plan, if a user rejected it
+	Cancelled      *stack.Cancellation `json:"cancelled,omitempty"` // of the run that goes on, or of the last one
+	DecidedBy      string              `json:"decidedBy,omitempty"` // the user who approved or rejected a plan last, if the API server stamps it
+	Applied        *PlanInfo           `json:"applied,omitempty"`
+	AppliedAt      time.Time           `json:"appliedAt,omitzero"`
+	Revision       string              `json:"revision,omitempty"` // applied last, else planned last
+	Drift          *DriftInfo          `json:"drift,omitempty"`
+	Failures       int                 `json:"failures,omitempty"`
+	FailsSince     time.Time           `json:"failsSince,omitzero"`      // the first failure after the last success
+	FailedRevision string              `json:"failedRevision,omitempty"` // the revision that fails
+	FailedWith     string              `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
+	Lock           *stack.Lock         `json:"lock,omitempty"`
+	Untracked      *stack.Untracked    `json:"untracked,omitempty"` // resources that may exist
 
 	BreakGlass     *stack.BreakGlass    `json:"breakGlass,omitempty"`     // the newest session; it is over once its end has passed
 	PendingCommand *stack.Command       `json:"pendingCommand,omitempty"` // in the session
@@ -162,7 +163,7 @@ func View(o *Object) Stack {
 		s.Run = new(Running(*v.Run))
 	}
 	s.remember(o.Status)
-	s.DecidedBy = v.DecidedBy
+	s.DecidedBy, s.Cancelled = v.DecidedBy, o.Status.Cancelled
 	if r := o.Spec.Rejected; r != "" && r == s.Pending && r != s.Approved {
 		s.Rejection = &Rejection{By: v.DecidedBy, Comment: v.Comment}
 	}

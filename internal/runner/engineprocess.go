@@ -24,6 +24,10 @@ import (
 // DefaultGrace is how long an apply that was interrupted may take to end.
 const DefaultGrace = 30 * time.Minute
 
+// ReadGrace is how long a run that writes nothing may take to end after it was
+// interrupted, at most.
+const ReadGrace = time.Minute
+
 // Limits where the job names none. An apply is interrupted late and killed
 // later still: an operation that has begun cannot be begun again.
 const (
@@ -31,7 +35,6 @@ const (
 	defaultPlan  = time.Hour
 	defaultApply = 24 * time.Hour
 	defaultGrace = DefaultGrace
-	readGrace    = time.Minute
 )
 
 func orDefault(d, def time.Duration) time.Duration {

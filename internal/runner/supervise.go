@@ -269,7 +269,7 @@ func (r *run) limit(step string) (limit, grace time.Duration) {
 	grace = orDefault(l.Grace, defaultGrace)
 	if !r.job.Kind.Writes() || step != "apply" {
 		// Only an apply has anything to lose.
-		grace = min(grace, readGrace)
+		grace = min(grace, ReadGrace)
 	}
 	return limit, grace
 }

@@ -84,6 +84,7 @@ const (
 	RetryLater         Reason = "RetryLater"
 	RetryLimitReached  Reason = "RetryLimitReached"
 	DestroyFailed      Reason = "DestroyFailed"
+	RunCancelled       Reason = "RunCancelled"
 	StateIncomplete    Reason = "StateIncomplete"
 	AwaitingApproval   Reason = "AwaitingApproval"
 	PlanRejected       Reason = "PlanRejected"

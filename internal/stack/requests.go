@@ -11,6 +11,7 @@ type Requests struct {
 	Repair     string `json:"repair,omitempty"`    // digest
 	Accepted   string `json:"accepted,omitempty"`
 	Adopted    bool   `json:"adopted,omitempty"`
+	Cancel     string `json:"cancel,omitempty"`
 	Suspended  bool   `json:"suspended,omitempty"`
 	Deleting   bool   `json:"deleting,omitempty"`
 }
@@ -20,7 +21,7 @@ func RequestsOf(o Observation, generation int64) Requests {
 	s := o.Spec
 	r := Requests{
 		Generation: generation, Approved: s.Approved, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked,
-		Accepted: s.AcceptState, Adopted: s.AdoptState, Suspended: s.Suspended, Deleting: o.Deleting,
+		Accepted: s.AcceptState, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
 	}
 	if s.Repair != nil {
 		r.Repair = Digest(s.Repair)
@@ -38,6 +39,7 @@ const (
 	AskedToSuspend         Request = "Suspend"
 	AskedToResume          Request = "Resume"
 	AskedToReplan          Request = "Replan"
+	AskedToCancel          Request = "Cancel"
 	AskedToIgnoreUntracked Request = "IgnoreUntracked"
 	AskedToRepair          Request = "Repair"
 	AskedToAcceptState     Request = "AcceptState"
@@ -64,6 +66,7 @@ func (r Requests) Since(before *Requests) []Request {
 		{r.Suspended && !was.Suspended, AskedToSuspend},
 		{!r.Suspended && was.Suspended, AskedToResume},
 		{r.Replan != was.Replan && r.Replan != "" && before != nil, AskedToReplan},
+		{r.Cancel != was.Cancel && r.Cancel != "", AskedToCancel},
 		{r.Ignored != was.Ignored && r.Ignored != "", AskedToIgnoreUntracked},
 		{r.Repair != was.Repair && r.Repair != "", AskedToRepair},
 		{r.Accepted != was.Accepted && r.Accepted != "", AskedToAcceptState},

@@ -82,6 +82,11 @@ func runRules() []rule {
 			},
 		},
 		{
+			"a run is cancelled on request",
+			cancels,
+			cancelling,
+		},
+		{
 			"a running drift check does not change the status",
 			func(o Observation) bool {
 				return o.running() && o.Run.Kind == CheckRun && afterCheck(o).waits()

@@ -27,6 +27,11 @@ func deletionRules() []rule {
 			},
 		},
 		{
+			"a cancelled destroy is not repeated by itself",
+			func(o Observation) bool { return o.Deleting && calledOff(o) },
+			cancelled,
+		},
+		{
 			"a destroy breaks a state lock that may be broken",
 			func(o Observation) bool { return o.Deleting && breaksLock(o) },
 			func(o Observation) Decision { return unlocking(o, Destroy{Unlock: o.Status.Lock.ID}) },

@@ -5,6 +5,11 @@ import "strings"
 func failureRules() []rule {
 	return []rule{
 		{
+			"a cancelled run is not repeated by itself",
+			calledOff,
+			cancelled,
+		},
+		{
 			"a state lock that may be broken is broken",
 			breaksLock,
 			func(o Observation) Decision {

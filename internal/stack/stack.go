@@ -32,6 +32,7 @@ type Spec struct {
 	Force           bool // apply whatever is planned, in every mode; plan again at each interval
 	Suspended       bool
 	Rejected        string // the name of a plan that a person rejected; only said, since a plan that is not approved is not applied
+	Cancel          string // the run that a person wants to be cancelled
 	RejectedBy      string // that person, if known; only said
 	RejectedFor     string // why, in that person's words; only said
 	Approved        string // the name of a plan, or its digest; empty if none

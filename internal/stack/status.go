@@ -84,6 +84,8 @@ type Answers struct {
 	Preview       *Plan  `json:"preview,omitempty"`   // what a destroy would destroy; nil if nothing
 	NoPreview     string `json:"noPreview,omitempty"` // why the preview could not be made
 
+	Cancelled *Cancellation `json:"cancelled,omitempty"` // of the run that goes on, or of the last one
+
 	BreakGlass  *BreakGlass    `json:"glass,omitempty"`  // the break-glass session, or the last one
 	LastCommand *CommandResult `json:"byHand,omitempty"` // the last command of such a session
 }
@@ -215,6 +217,7 @@ func (m Status) Record(r Run) Status {
 	if r.KnownState != (StateID{}) {
 		m.KnownState = r.KnownState
 	}
+	m.Cancelled = m.Cancelled.ended(r)
 	switch r.Kind {
 	case PreviewRun:
 		return m.previewed(r)

@@ -253,7 +253,7 @@ func TestRetainedIsSaid(t *testing.T) {
 func TestEveryWaitHasAnEnd(t *testing.T) {
 	// Nothing but a person or a change of something that is watched helps here.
 	somebody := map[Reason]bool{
-		Suspended: true, SpecInvalid: true, AwaitingApproval: true, PlanRejected: true, PlanOnlyHeld: true, StateIncomplete: true,
+		Suspended: true, SpecInvalid: true, AwaitingApproval: true, PlanRejected: true, RunCancelled: true, PlanOnlyHeld: true, StateIncomplete: true,
 		RetryLimitReached: true, Destroyed: true, NothingLeft: true,
 		// The end of a run wakes the stack, and each run has a deadline.
 		Planning: true, Checking: true, Applying: true, Destroying: true, Previewing: true, CheckingHealth: true,
@@ -378,5 +378,47 @@ func TestCorrectedDeletion(t *testing.T) {
 	o.Status.Pending = &Plan{Name: "p", Digest: "d", PlanInputs: applied, Destroy: true}
 	if a, ok := Decide(o).Action.(Start); !ok || !a.Destroy {
 		t.Errorf("Decide() of a correction that needs an approval = %+v, want another plan", Decide(o))
+	}
+}
+
+// A run that a user cancelled is interrupted, says how long its engine may take, and is
+// not begun again by itself.
+func TestCancel(t *testing.T) {
+	for _, kind := range []RunKind{PlanRun, ApplyRun, DestroyRun} {
+		o := calmly(Spec{Mode: Auto, DestroyLast: true, Cancel: "r1"}, Status{Resources: Resources{Created: true}, Plans: Plans{Planned: calmBasis}})
+		o.Deleting = kind == DestroyRun
+		o.Run = &Run{ID: "r1", Kind: kind, Cause: Cause{PlanInputs: calmBasis}}
+		if d := Decide(o); d.Action != (Cancel{"r1"}) || d.Reason != Cancelling {
+			t.Errorf("%s: Decide() = %+v, want the run to be cancelled", kind, d)
+		}
+		o.Status.Cancelled = o.Status.Cancelled.Asked("r1", "ann", calm, time.Minute).Asked("r1", "bob", calm.Add(time.Second), time.Minute)
+		if d := Decide(o); !strings.Contains(d.Message, "by ann") || !strings.Contains(d.Message, calm.Add(time.Minute).UTC().Format(time.RFC3339)) {
+			t.Errorf("%s: the message is %q, want the first interrupt and the end of its grace", kind, d.Message)
+		}
+		run := *o.Run
+		run.Done, run.Outcome, run.At, o.Run = true, Interrupted, calm.Add(time.Second), nil
+		o.Status, o.Now = o.Status.Record(run), calm.Add(24*time.Hour)
+		if d := Decide(o); d.Reason != RunCancelled || d.Ready != Held || d.Action != (Wait{}) || !strings.Contains(d.Message, "terrier replan") {
+			t.Errorf("%s: Decide() = %+v, want it not to be repeated", kind, d)
+		}
+		asked := o
+		asked.Replan = "t1"
+		if d := Decide(asked); d.waits() || d.Answers != "t1" {
+			t.Errorf("%s: Decide() of a request = %+v, want a run", kind, d)
+		}
+		if kind == DestroyRun {
+			continue
+		}
+		changed := o
+		changed.PlanInputs.Source = "s9"
+		if d := Decide(changed); d.Reason != Planning {
+			t.Errorf("%s: Decide() of a change = %+v, want a plan", kind, d)
+		}
+	}
+	o := calmly(Spec{Mode: Auto, Cancel: "r1"}, Status{})
+	o.Status.Cancelled = o.Status.Cancelled.Asked("r1", "", calm, time.Minute)
+	o.Status = o.Status.Record(Run{ID: "r1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis}, At: calm})
+	if d := Decide(o); o.Status.Cancelled != nil || d.Reason == RunCancelled {
+		t.Errorf("Decide() after a run that succeeded all the same = %+v", d)
 	}
 }

@@ -51,6 +51,13 @@ func (a commandAPI) routes() []route {
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Resume(c.ctx(), c.key())
 			}),
+		acts(a.gate, oneStack+"/cancel", patch, op("cancelRun", "Cancels the given run: interrupts its engine once, which then may end its operations and write the state.", fault.Conflict),
+			func(c call, p command.Person, b command.SeenRun) (query.Stack, error) {
+				if b.Run == "" {
+					return query.Stack{}, errField("run")
+				}
+				return p.Stacks.Cancel(c.ctx(), c.key(), b.Run)
+			}),
 		acts(a.gate, oneStack+"/unlock", patch, op("breakLock", "Breaks the lock with the given ID on the state.", fault.Conflict),
 			func(c call, p command.Person, b command.NamedLock) (none, error) {
 				if b.ID == "" {

@@ -57,6 +57,7 @@ var _ = addDoors(map[string]string{
 	"POST /api/v1/namespaces/:namespace/stacks/:name/replan":            "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/suspend":           "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/resume":            "patch terraforms apps/net",
+	"POST /api/v1/namespaces/:namespace/stacks/:name/cancel":            "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/unlock":            "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/preview-destroy":   "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/break-glass":       "patch terraforms apps/net",

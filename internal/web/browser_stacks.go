@@ -49,6 +49,7 @@ func (p pageRows) stackRoutes() []route {
 			c.Redirect(http.StatusSeeOther, strings.TrimSuffix(c.Request.URL.Path, "glass")+"break-glass")
 		}},
 		p.action(one+"/unlock", guarded, change, pages.Unlock),
+		p.action(one+"/cancel", guarded, change, pages.Cancel),
 		p.action(one+"/preview-destroy", guarded, change, pages.PreviewDestroy),
 		p.action(one+"/repair", guarded, change, pages.Repair),
 		p.upload(one+"/states/push", guarded, right("update", access.ResourceState), pages.PushState),

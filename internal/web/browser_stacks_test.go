@@ -17,6 +17,7 @@ var _ = addDoors(map[string]string{
 	"POST /stacks/:namespace/:name/replan":              "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/suspend":             "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/resume":              "patch terraforms apps/net",
+	"POST /stacks/:namespace/:name/cancel":              "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/unlock":              "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/preview-destroy":     "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/repair":              "patch terraforms apps/net",

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -345,4 +346,43 @@ func made(t *testing.T, w *testkit.World, names ...string) {
 	if !slices.Equal(got, slices.Sorted(slices.Values(names))) {
 		t.Errorf("the world holds %v, want %v", got, names)
 	}
+}
+
+// An apply that a user cancels is interrupted once: what it created is in the state, the
+// rest is not begun, and Terrier does not repeat it by itself.
+func TestCancelledApply(t *testing.T) {
+	c := cluster(t)
+	p := platform(t)
+	w := p.World(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hang", Times: 1})
+	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h\nretryInterval: 1s", things(w, "x", "a", "b")))
+	w.Await(t.Context(), begun("create", "b"))
+	c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if s.Status.Terrier == nil || s.Status.Terrier.Run == nil || s.Status.Terrier.Run.Kind != "apply" {
+			return errNot("the run in the status")
+		}
+		return nil
+	})
+	if said := c.TryTerrier(t, "cancel", "stack"); said.Code == 0 {
+		t.Errorf("cancel without an answer exits with 0 and says %q%q", said.Stdout, said.Stderr)
+	}
+	c.Terrier(t, "cancel", "stack", "-y")
+	s := c.AwaitReason(t, "stack", "RunCancelled")
+	if !strings.Contains(message(s), "terrier replan") || began(w, "create", "b") != 1 {
+		t.Errorf("the message is %q, and b was begun %d times", message(s), began(w, "create", "b"))
+	}
+	if said := c.TryTerrier(t, "cancel", "stack", "-y"); said.Code != 5 || !strings.Contains(said.Stderr, "no run") {
+		t.Errorf("cancel without a run exits with %d and says %q", said.Code, said.Stderr)
+	}
+	var what []audit.What
+	for _, e := range auditLog(t, p, c.Namespace) {
+		what = append(what, e.What)
+	}
+	if !slices.Contains(what, audit.CancelAsked) || !slices.Contains(what, audit.ApplyFailed) {
+		t.Errorf("the audit log has %v, want who cancelled, and what became of the apply", what)
+	}
+	c.Terrier(t, "replan", "stack")
+	c.AwaitReady(t, "stack")
+	made(t, w, "a", "b")
+	verify(t, c, w, "stack")
 }

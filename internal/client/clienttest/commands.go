@@ -122,6 +122,20 @@ func unlocks(t *testing.T, w *World, s Subject) {
 	}
 }
 
+func cancels(t *testing.T, w *World, s Subject) {
+	_, err := s.Stacks.Cancel(t.Context(), w.key("net"), "apply-1")
+	want(t, "no run", err, fault.Conflict, query.ReasonNoRun)
+	w.status(t, stack.Status{}, func(s *v1alpha2.TerraformStatus) { s.Terrier.Run = &v1alpha2.RunStatus{ID: "apply-2", Kind: "apply"} })
+	_, err = s.Stacks.Cancel(t.Context(), w.key("net"), "apply-1")
+	want(t, "another run", err, fault.Conflict, query.ReasonRunChanged)
+	for range 2 {
+		got := must(s.Stacks.Cancel(t.Context(), w.key("net"), "apply-2"))(t)
+		if asked := w.object(t, "net").Annotations[dialect.Cancel]; asked != "apply-2" || got.Run == nil || got.Run.ID != asked {
+			t.Errorf("cancelled is %q, and the run is %+v", asked, got.Run)
+		}
+	}
+}
+
 // previews answers as the controller would while the question waits.
 func previews(t *testing.T, w *World, s Subject) {
 	id := w.id(t)

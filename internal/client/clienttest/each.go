@@ -28,6 +28,7 @@ func eachOfStack(t *testing.T, s Subject, key query.Key) map[string]error {
 	_, out["Replan()"] = s.Stacks.Replan(ctx, key)
 	out["Suspend()"] = s.Stacks.Suspend(ctx, key)
 	out["Resume()"] = s.Stacks.Resume(ctx, key)
+	_, out["Cancel()"] = s.Stacks.Cancel(ctx, key, "apply-1")
 	out["Unlock()"] = s.Stacks.Unlock(ctx, key, "lock-1")
 	_, out["BreakGlass()"] = s.Stacks.BreakGlass(ctx, key)
 	_, out["OrderCommand()"] = s.Stacks.OrderCommand(ctx, key, command.CommandOrder{ID: "one", Args: []string{"state", "list"}})

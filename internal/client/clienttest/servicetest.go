@@ -37,6 +37,7 @@ func Run(t *testing.T, subject func(t *testing.T, w *World, who Who) Subject) {
 		"a new plan is asked for":                    replans,
 		"a stack is suspended and resumed":           suspends,
 		"the lock in the way is broken":              unlocks,
+		"a run is cancelled":                         cancels,
 		"a destroy is previewed":                     previews,
 		"nothing is repaired where there is no gap":  repairs,
 		"states are read":                            readsStates,

@@ -54,6 +54,7 @@ var fields = map[audit.What][]string{
 	audit.DeletionsAllowed:  {annotation + tenantsv1.AnnotationAllowDeletions},
 	audit.RolloutResumed:    {annotation + tenantsv1.AnnotationRollout},
 	audit.ReplanAsked:       {annotation + "reconcile.fluxcd.io/requestedAt"},
+	audit.CancelAsked:       {annotation + "terrier.dev/cancel"},
 	audit.UntrackedIgnored:  {annotation + "terrier.dev/ignore-untracked", annotation + "terrier.dev/forget-gap"},
 	audit.RepairAsked:       {annotation + "terrier.dev/repair"},
 }

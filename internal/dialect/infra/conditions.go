@@ -89,6 +89,7 @@ var readiness = map[stack.Reason]ready{
 	stack.RetryLater:         {metav1.ConditionFalse, ""}, // by the step that failed
 	stack.RetryLimitReached:  {metav1.ConditionFalse, ""},
 	stack.DestroyFailed:      {metav1.ConditionFalse, ""},
+	stack.RunCancelled:       {metav1.ConditionFalse, string(stack.RunCancelled)},
 	stack.StateIncomplete:    {metav1.ConditionFalse, "StateIncomplete"},
 	stack.AwaitingApproval:   {metav1.ConditionUnknown, reasonChanges},
 	stack.PlanRejected:       {metav1.ConditionUnknown, string(stack.PlanRejected)},

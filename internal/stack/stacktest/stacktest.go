@@ -81,6 +81,12 @@ func Observation(t *rapid.T) stack.Observation {
 	if rarely("request") {
 		o.Replan = "t1"
 	}
+	if rarely("cancel") {
+		o.Spec.Cancel = "r"
+		if rapid.Bool().Draw(t, "cancelled") {
+			o.Status.Cancelled = &stack.Cancellation{Run: "r0", Ended: o.Now, Kind: stack.ApplyRun, For: o.PlanInputs, Outcome: stack.Interrupted}
+		}
+	}
 	if rarely("rejected") {
 		o.Spec.Rejected = "p1"
 	}

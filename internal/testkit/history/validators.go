@@ -176,7 +176,7 @@ func (r Run) removes() bool {
 // awaited are the situations that end by an event or a person, not by a check at a
 // time: the message of each names what is missing.
 var awaited = []stack.Reason{
-	stack.AwaitingApproval, stack.PlanRejected, stack.PlanOnlyHeld, stack.DriftFound, stack.StateIncomplete, stack.RetryLimitReached, stack.SpecInvalid,
+	stack.AwaitingApproval, stack.PlanRejected, stack.RunCancelled, stack.PlanOnlyHeld, stack.DriftFound, stack.StateIncomplete, stack.RetryLimitReached, stack.SpecInvalid,
 	stack.SourceNotReady, stack.SourceDenied, stack.ModuleInvalid, stack.InputsFailed, stack.DependencyNotReady, stack.DeletionBlocked,
 	stack.Suspended, stack.NotConverging, stack.StateTampered, stack.StateRegressed, stack.StateShared, stack.StateNotAdopted,
 	stack.ReviewRefused, stack.LockedByOther, stack.StartFailed,

@@ -51,6 +51,7 @@ func TestFormsCarryWhatIsNeeded(t *testing.T) {
 		"suspend":                {"/stacks/apps/cart", Stack, "/suspend", nil, Suspend, "suspend apps/cart", "/stacks/apps/cart"},
 		"resume":                 {"/stacks/net/old", Stack, "/resume", nil, Resume, "resume net/old", "/stacks/net/old"},
 		"unlock":                 {"/stacks/net/dns", Stack, "/unlock", nil, Unlock, "unlock net/dns 0a1b", "/stacks/net/dns"},
+		"cancel a run":           {"/stacks/net/edge", Stack, "/cancel", url.Values{"sure": {"yes"}}, Cancel, "cancel net/edge apply-9", "/stacks/net/edge"},
 		"preview destroy":        {"/stacks/apps/cart", Stack, "/preview-destroy", nil, PreviewDestroy, "preview apps/cart", "/stacks/apps/cart/plan?digest=sha256%3Afeed"},
 	} {
 		t.Run(name, func(t *testing.T) {

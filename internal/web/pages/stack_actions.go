@@ -140,6 +140,7 @@ var _ = says(map[Said]string{
 	"rejected":       "Rejected. The plan is not applied. A change of the module or its inputs makes another plan.",
 	"suspended":      "Suspended. An active run ends first.",
 	"resumed":        "Resumed.",
+	"cancelling":     "The run is being cancelled. The status says how long its engine may take to end and to write the state.",
 	"unlocking":      "The lock will be broken, and the stack will be reconciled.",
 	"previewing":     "A preview of the destroy is being planned. The list below shows its run. Nothing is destroyed.",
 	"nothing":        "There is nothing to destroy.",
@@ -222,6 +223,35 @@ func Resume(v *Visit) (Done, error) {
 // Unlock breaks the lock that the form showed, and no other.
 func Unlock(v *Visit) (Done, error) {
 	return Done{To: backTo(v), Said: "unlocking"}, v.Person.Stacks.Unlock(v.Context, v.Key(), v.Form.Get("lock"))
+}
+
+// cancelForm cancels the run of a stack, once a checkbox is selected.
+type cancelForm struct {
+	To   string // the address that it posts to
+	Run  query.Running
+	Why  string // why the visitor cannot cancel the run
+	Said string // until when a run that was cancelled already may go on
+}
+
+// cancelOf is the form for the run of s, nil if there is none.
+func cancelOf(s query.Stack, may string) *cancelForm {
+	if s.Run == nil {
+		return nil
+	}
+	f := &cancelForm{To: stackPath(s.Key(), "cancel"), Run: *s.Run, Why: may}
+	if c := s.Cancelled; c != nil && c.Run == s.Run.ID {
+		f.Said = fmt.Sprintf("The run %s was cancelled at %s. Its engine has until %s to end and to write the state.", c.Run, c.At.UTC().Format(time.RFC3339), c.Until.UTC().Format(time.RFC3339))
+	}
+	return f
+}
+
+// Cancel cancels the run that the form showed, and no other.
+func Cancel(v *Visit) (Done, error) {
+	if v.Form.Get("sure") == "" {
+		return Done{}, fault.New(fault.Invalid, "CancelUnconfirmed", errors.New("the checkbox that confirms the cancellation is not selected"))
+	}
+	_, err := v.Person.Stacks.Cancel(v.Context, v.Key(), v.Form.Get("run"))
+	return Done{To: backTo(v), Said: "cancelling"}, err
 }
 
 // browserWaits is how long a browser waits for the controller, for instance for a

@@ -17,7 +17,8 @@ type stackHead struct {
 	Tenant  string
 	Tabs    ui.Tabs
 	Buttons []ui.Button
-	Decide  *Decide // the pending plan
+	Cancel  *cancelForm // the run that goes on
+	Decide  *Decide     // the pending plan
 	Notes   []headNote
 	Back    string // the address of the stack
 }
@@ -100,6 +101,7 @@ func headFor(v *Visit, s query.Stack, current string) stackHead {
 	}
 	may := mayChange(v, s.Key())
 	h.Buttons = append(stackButtons(s, may), breakGlassButton(v, s, may))
+	h.Cancel = cancelOf(s, may)
 	if s.Pending != "" {
 		d := decideOf(s, may, "")
 		h.Decide = &d

@@ -213,6 +213,10 @@ func (h *hands) Unlock(_ context.Context, k query.Key, id string) error {
 	return h.do("unlock %s %s", k, id)
 }
 
+func (h *hands) Cancel(_ context.Context, k query.Key, run string) (query.Stack, error) {
+	return query.Stack{}, h.do("cancel %s %s", k, run)
+}
+
 func (h *hands) PreviewDestroy(ctx context.Context, k query.Key) (query.PlanDocument, error) {
 	return query.PlanDocument{PlanInfo: query.PlanInfo{Digest: "sha256:feed"}}, h.do("preview %s", k)
 }
