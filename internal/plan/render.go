@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -208,8 +209,54 @@ func (p *printer) diff(d Diff, label, indent string) {
 		p.line(indent, p.paint(red, "- "), label, before, suffix)
 	case d.Sensitive && !d.Unknown:
 		p.line(indent, p.paint(yellow, "~ "), label, Mask, suffix)
+	case p.manyLines(d):
+		p.line(indent, p.paint(yellow, "~ "), strings.TrimSuffix(label, " "), suffix)
+		p.texts(d.Before.(string), d.After.(string), indent+"    ")
 	default:
 		p.line(indent, p.paint(yellow, "~ "), label, before, " → ", after, suffix)
+	}
+}
+
+// manyLines reports whether a change is from one text to another, of which one has
+// several lines: on one line, what differs would be lost among what does not.
+func (p *printer) manyLines(d Diff) bool {
+	before, ok := d.Before.(string)
+	after, also := d.After.(string)
+	return ok && also && !d.Unknown && !d.Sensitive && (strings.Contains(before, "\n") || strings.Contains(after, "\n"))
+}
+
+const (
+	linesAround = 2       // of what stays, before and after each change
+	linesMost   = 40      // of one change; Wide has no bound
+	linesWork   = 1 << 20 // bounds the comparison of two texts
+)
+
+// texts prints the lines in which two texts differ, and some around them.
+func (p *printer) texts(before, after, indent string) {
+	lines := CompareLines(strings.Split(before, "\n"), strings.Split(after, "\n"), func(b, a int) bool { return b*a > linesWork })
+	near := func(i int) bool {
+		return slices.ContainsFunc(lines[max(0, i-linesAround):min(len(lines), i+linesAround+1)], func(l Line) bool { return l.Sign != ' ' })
+	}
+	colours := map[byte]string{'+': green, '-': red, ' ': faint}
+	shown, skipped := 0, false
+	for i, l := range lines {
+		if !near(i) {
+			skipped = true
+			continue
+		}
+		if shown == linesMost && !p.Wide {
+			p.line(indent, p.paint(faint, "… more lines differ: -o wide shows all"))
+			return
+		}
+		if skipped {
+			p.line(indent, p.paint(faint, "…"))
+		}
+		skipped = false
+		shown++
+		p.line(indent, p.paint(colours[l.Sign], string(l.Sign)+" "+clean(shorten(l.Text, 200))))
+	}
+	if skipped {
+		p.line(indent, p.paint(faint, "…"))
 	}
 }
 

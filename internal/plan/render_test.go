@@ -59,3 +59,30 @@ func TestSummarize(t *testing.T) {
 		}
 	}
 }
+
+// Of a text of many lines a plan shows those that change, with some around them.
+func TestRenderShowsTheLinesThatChange(t *testing.T) {
+	var same []string
+	for i := range 50 {
+		same = append(same, "line "+string(rune('a'+i%26)))
+	}
+	text := func(changed string) string {
+		lines := append([]string{}, same...)
+		lines[30] = changed
+		return strings.Join(lines, "\n")
+	}
+	p := printer{}
+	p.diff(Diff{Path: "user_data", Before: text("port: 80"), After: text("port: \x1b[31m443")}, "user_data: ", "  ")
+	want := "  ~ user_data:\n" +
+		"      …\n" +
+		"        line c\n" +
+		"        line d\n" +
+		"      - port: 80\n" +
+		"      + port: \\x1b[31m443\n" +
+		"        line f\n" +
+		"        line g\n" +
+		"      …\n"
+	if diff := cmp.Diff(want, p.out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
