@@ -289,7 +289,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	p.figures = query.NewFigures(p.board, p.Now)
 	o := web.Options{
 		Kinds:  p.kinds,
-		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Version: p.Version,
+		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Graphs: query.NewWholeGraph(p.board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.Following,
 		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient, p.kinds),
 		Audit:    p.auditLog.Log, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),

@@ -76,6 +76,76 @@ func (b *Board) Graph(scope access.Scope, key Key, depth int) (Graph, error) {
 	return w.graph(b, needs), nil
 }
 
+// WholeGraph answers what all stacks need of each other.
+type WholeGraph struct{ board *Board }
+
+// NewWholeGraph returns the graph of all stacks of board.
+func NewWholeGraph(board *Board) WholeGraph { return WholeGraph{board} }
+
+// WholeNode is one stack, or all stacks of a namespace: then it has no name.
+type WholeNode struct {
+	GraphNode
+	Counts map[Status]int // of a namespace
+	Total  int            // likewise
+}
+
+// Whole returns the stacks of one namespace, and each other namespace as one node;
+// without a namespace, all of them as one node each. What is outside of scope is
+// left out. Nodes that there is no room for are counted in left.
+func (g WholeGraph) Whole(scope access.Scope, open string) (nodes []WholeNode, edges []GraphEdge, left int, err error) {
+	b := g.board
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.synced {
+		return nil, nil, 0, errNotReady
+	}
+	places := map[Key]int{}
+	at := func(k Key) (place int, seen bool) {
+		if k.Namespace != open {
+			k = Key{Namespace: k.Namespace}
+		}
+		place, seen = places[k]
+		return place, seen
+	}
+	for _, c := range b.order {
+		if !scope.Has(c.key.Namespace) {
+			continue
+		}
+		k := c.key
+		if k.Namespace != open {
+			k = Key{Namespace: k.Namespace}
+		}
+		i, known := places[k]
+		switch {
+		case !known && len(nodes) == graphNodes:
+			left++
+			continue
+		case !known:
+			i = len(nodes)
+			places[k] = i
+			nodes = append(nodes, WholeNode{GraphNode: GraphNode{Namespace: k.Namespace, Name: k.Name, Kind: k.Kind}, Counts: map[Status]int{}})
+		}
+		nodes[i].Total++
+		nodes[i].Counts[c.row.Status]++
+		if worst := nodes[i].Status; worst == "" || c.row.Status.rank() < worst.rank() {
+			nodes[i].Status = c.row.Status
+		}
+	}
+	needs, _ := b.edges()
+	known := map[GraphEdge]bool{}
+	for _, c := range b.order {
+		from, seen := at(c.key)
+		for _, n := range needs[c.key] {
+			to, reached := at(n.key)
+			if e := (GraphEdge{from, to, n.kind}); seen && reached && from != to && !known[e] {
+				known[e] = true
+				edges = append(edges, e)
+			}
+		}
+	}
+	return nodes, edges, left, nil
+}
+
 // need is one edge as it is seen from one of its ends.
 type need struct {
 	key  Key

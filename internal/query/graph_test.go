@@ -215,3 +215,38 @@ func TestGraphTellsNothingThatIsHidden(t *testing.T) {
 		}
 	})
 }
+
+// Each namespace is one node but for the one that is open, and needs between
+// namespaces are edges between these. What the visitor may not see is left out.
+func TestGraphOfAllStacks(t *testing.T) {
+	needs := func(namespace, name string, on ...v1alpha2.ObjectRef) *v1alpha2.Terraform {
+		o := placed(namespace, name, stack.Applied)
+		o.Spec.DependsOn = on
+		return o
+	}
+	vpc := v1alpha2.ObjectRef{Namespace: "net", Name: "vpc"}
+	b := syncedBoard(needs("net", "vpc"), needs("net", "dns", vpc), needs("apps", "cart", vpc), needs("apps", "shop", vpc), needs("hidden", "x", vpc))
+	scope := access.Scope{In: map[string]bool{"net": true, "apps": true}}
+	for open, want := range map[string][]string{
+		"":    {"apps (2)", "net (2)", "apps > net"},
+		"net": {"apps (2)", "net/dns (1)", "net/vpc (1)", "apps > net/vpc", "net/dns > net/vpc"},
+	} {
+		nodes, edges, left, err := NewWholeGraph(b).Whole(scope, open)
+		if err != nil || left != 0 {
+			t.Fatalf("%d left, %v", left, err)
+		}
+		name := func(i int) string { return strings.TrimSuffix(nodes[i].Namespace+"/"+nodes[i].Name, "/") }
+		var got, between []string
+		for i, n := range nodes {
+			got = append(got, fmt.Sprintf("%s (%d)", name(i), n.Total))
+		}
+		for _, e := range edges {
+			between = append(between, name(e.From)+" > "+name(e.To))
+		}
+		slices.Sort(got)
+		slices.Sort(between)
+		if diff := cmp.Diff(append(got, between...), want); diff != "" {
+			t.Errorf("with %q open (-got +want):\n%s", open, diff)
+		}
+	}
+}

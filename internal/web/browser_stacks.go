@@ -25,6 +25,7 @@ func (p pageRows) stackRoutes() []route {
 		p.action("/stacks", known, nil, pages.ToStacks),
 		p.page("/approvals", known, nil, pages.Approvals),
 		p.page("/drift", known, nil, pages.Drift),
+		p.page("/graph", known, nil, pages.Graph),
 		p.page(one, guarded, see, pages.Stack),
 		p.page(one+"/runs", guarded, log, pages.StackRuns),
 		p.page(one+"/resources", guarded, state, pages.StackResources),

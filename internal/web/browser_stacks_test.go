@@ -1,7 +1,7 @@
 package web
 
 var _ = addDoors(map[string]string{
-	"GET /stacks": "known", "POST /stacks": "known", "GET /approvals": "known", "GET /drift": "known",
+	"GET /stacks": "known", "POST /stacks": "known", "GET /approvals": "known", "GET /graph": "known", "GET /drift": "known",
 	"GET /stacks/:namespace/:name":                      "get terraforms apps/net",
 	"GET /stacks/:namespace/:name/runs":                 "get terraforms/log apps/net",
 	"GET /stacks/:namespace/:name/resources":            "get terraforms/state apps/net",

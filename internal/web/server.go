@@ -76,7 +76,7 @@ func backendOf(o Options) *pages.Backend {
 	return &pages.Backend{
 		Kinds:  o.Kinds,
 		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, AuditLog: o.AuditLog, Estate: o.Estate,
-		Queue: o.Queue, Figures: o.Figures, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.AuditCheck{}, API: document, Version: o.Version,
+		Queue: o.Queue, Figures: o.Figures, Graphs: o.Graphs, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.AuditCheck{}, API: document, Version: o.Version,
 	}
 }
 

@@ -58,6 +58,7 @@ type Options struct {
 	Details query.StackDetails // likewise
 	Sources query.SourceReader // likewise
 	Figures pages.Figures      // of runs over time; nil without them
+	Graphs  pages.Graphs       // likewise, of all stacks
 	Estate  query.TenantEstate // likewise
 	Queue   query.Queue        // of all namespaces; nil if this server starts no runs
 	Notices query.Notices      // sent notifications; nil if none are sent

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/graph"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -37,6 +38,7 @@ type graphNode struct {
 	Where      string
 	Full       string
 	Href       string
+	To         string // where its node leads; empty if nowhere
 	Pill       ui.Pill
 	Self       bool
 	Dashed     bool
@@ -93,6 +95,75 @@ func StackGraph(v *Visit) (Page, error) {
 	return page, nil
 }
 
+// Graphs are what all stacks need of each other.
+type Graphs interface {
+	Whole(scope access.Scope, open string) (nodes []query.WholeNode, edges []query.GraphEdge, left int, err error)
+}
+
+// wholeGraph is the page of all stacks.
+type wholeGraph struct {
+	graphPage
+	Picture graphPage // those that need each other
+	Open    string    // the namespace whose stacks are shown
+	Empty   *ui.Empty
+}
+
+// Graph shows what all stacks need of each other, by namespace: the stacks of one
+// namespace at a time are shown.
+func Graph(v *Visit) (Page, error) {
+	page := Page{Title: "Graph", Section: "stacks", Template: "graph_all", Live: Live{Stacks: true}}
+	p := wholeGraph{Open: v.Query.Get("namespace")}
+	if v.Backend.Graphs == nil {
+		p.Empty = &ui.Empty{Title: "No graph", Text: "This server does not watch the stacks."}
+		page.Data = p
+		return page, nil
+	}
+	nodes, edges, left, err := v.Backend.Graphs.Whole(v.Scope(), p.Open)
+	if err != nil {
+		return page, err
+	}
+	p.Left = left
+	for _, n := range nodes {
+		x := graphNode{Name: n.Name, Where: n.Namespace, Full: n.Key().String(), Pill: statusPill(n.Status), Href: stackPath(n.Key()), To: stackPath(n.Key(), tabGraph)}
+		if n.Name == "" {
+			x.Name, x.Where, x.Full = n.Namespace, query.Count(n.Total, "stack"), n.Namespace+": "+query.Count(n.Total, "stack")
+			x.Href = ui.With(v.Path, nil, "namespace", n.Namespace)
+			x.To = x.Href
+		}
+		p.Nodes = append(p.Nodes, x)
+	}
+	if len(nodes) == 0 {
+		p.Empty = noStacks("/stacks", false)
+	}
+	p.refer(edges)
+	p.picture(v.Backend, edges)
+	page.Data = p
+	return page, nil
+}
+
+// picture draws the nodes that have an edge: the others would only make it wide.
+func (p *wholeGraph) picture(h *Backend, edges []query.GraphEdge) {
+	if len(edges) == 0 {
+		return
+	}
+	places := make([]int, len(p.Nodes))
+	for i, n := range p.Nodes {
+		if len(n.Needs)+len(n.NeededBy) > 0 {
+			places[i] = len(p.Picture.Nodes)
+			p.Picture.Nodes = append(p.Picture.Nodes, n)
+		}
+	}
+	drawn := make([]query.GraphEdge, 0, len(edges))
+	for _, e := range edges {
+		drawn = append(drawn, query.GraphEdge{From: places[e.From], To: places[e.To], Kind: e.Kind})
+	}
+	p.Picture.draw(h, query.Graph{Edges: drawn})
+	for i := range p.Picture.Edges {
+		p.Picture.Edges[i].Self = false
+	}
+	p.Why = p.Picture.Why
+}
+
 func (p *graphPage) show(g query.Graph) {
 	p.Left, p.Alone = g.Left, len(g.Nodes) < 2
 	for i, n := range g.Nodes {
@@ -105,10 +176,16 @@ func (p *graphPage) show(g query.Graph) {
 			x.Pill, x.Dashed = ui.PillOf(ui.ToneBad, "Missing"), true
 		default:
 			x.Href = stackPath(n.Key())
+			x.To = stackPath(n.Key(), tabGraph)
 		}
 		p.Nodes = append(p.Nodes, x)
 	}
-	for _, e := range g.Edges {
+	p.refer(g.Edges)
+}
+
+// refer lists the edges beside the nodes.
+func (p *graphPage) refer(edges []query.GraphEdge) {
+	for _, e := range edges {
 		from, to := &p.Nodes[e.From], &p.Nodes[e.To]
 		from.Needs = withRef(from.Needs, graphRef{Name: to.Full, Href: to.Href, node: e.To}, e.Kind)
 		to.NeededBy = withRef(to.NeededBy, graphRef{Name: from.Full, Href: from.Href, node: e.From}, e.Kind)

@@ -180,3 +180,40 @@ func TestLabelsFitTheirNodes(t *testing.T) {
 		}
 	}
 }
+
+// folded is three namespaces, of which one is open.
+type folded struct{}
+
+func (folded) Whole(_ access.Scope, open string) ([]query.WholeNode, []query.GraphEdge, int, error) {
+	nodes := []query.WholeNode{
+		{GraphNode: query.GraphNode{Namespace: "alone", Status: query.StatusReady}, Total: 1},
+		{GraphNode: query.GraphNode{Namespace: "apps", Status: query.StatusFailed}, Total: 12},
+		{GraphNode: query.GraphNode{Namespace: "net", Status: query.StatusReady}, Total: 3},
+	}
+	if open == "net" {
+		nodes[2] = query.WholeNode{GraphNode: query.GraphNode{Namespace: "net", Name: "vpc", Status: query.StatusReady}, Total: 1}
+	}
+	return nodes, []query.GraphEdge{{From: 1, To: 2, Kind: query.EdgeDependsOn}}, 4, nil
+}
+
+// The graph of all stacks folds each namespace but one, and draws what needs each other.
+func TestTheGraphOfAllStacks(t *testing.T) {
+	for address, want := range map[string]string{"/graph": "/graph?namespace=net", "/graph?namespace=net": "/stacks/net/vpc/graph"} {
+		v := visitor(t, town(), address)
+		v.Backend.Graphs = folded{}
+		p, err := Graph(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := parse(t, v, p)
+		if len(d.all(func(n *html.Node) bool { return n.DataAtom == atom.A && attr(n, "href") == want })) == 0 {
+			t.Errorf("%s: no link leads to %s", address, want)
+		}
+		if got := len(p.Data.(wholeGraph).Picture.Nodes); got != 2 {
+			t.Errorf("%s: %d nodes are drawn, want those that need each other", address, got)
+		}
+		if text := d.text(); !strings.Contains(text, "apps: 12 stacks") || !strings.Contains(text, "4 more stacks are not shown") {
+			t.Errorf("%s: the page says %s", address, text)
+		}
+	}
+}

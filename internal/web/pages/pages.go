@@ -32,6 +32,7 @@ type Backend struct {
 	Estate   query.TenantEstate
 	Queue    query.Queue
 	Figures  Figures
+	Graphs   Graphs
 	Notices  query.Notices
 	Version  string
 
