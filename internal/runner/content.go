@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Content is bytes that a job names by their digest: a state, a saved plan, a
@@ -155,3 +156,5 @@ const (
 	maxJob     = 1 << 30 // bytes of the job without its contents: generated files, above all
 	maxContent = maxPlan // the largest content is a saved plan
 )
+
+func digest(data []byte) string { return stack.Sum(data) }

@@ -85,7 +85,7 @@ func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 		return result{}, errors.Join(err, p.Kill())
 	}
 	if l := p.Listener(); l != nil {
-		defer r.state.server.serve(l)()
+		defer r.state.server.Serve(l)()
 	}
 	file.follow(p)
 	stopped, exit, err := r.await(ctx, c.step, p)
@@ -169,7 +169,7 @@ func (r *engineProcesses) listening() func(net.Addr) []string {
 	if r.state.server == nil {
 		return nil
 	}
-	return func(addr net.Addr) []string { return r.state.server.environ(addr.String()) }
+	return func(addr net.Addr) []string { return r.state.server.Environ(addr.String()) }
 }
 
 // stop says why an engine was asked to stop.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/managed"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -15,12 +17,12 @@ func (p *Processes) find(key, id string) (*Report, error) {
 	dir := p.run(key, id)
 	// First the proof of life, then the report: the other way round a run could
 	// end in between and look dead.
-	alive, err := isLocked(filepath.Join(dir, fileLock))
+	alive, err := disk.IsLocked(filepath.Join(dir, fileLock))
 	if err != nil {
 		return nil, err
 	}
 	var r Report
-	if err := readJSON(filepath.Join(dir, fileReport), &r); err != nil {
+	if err := disk.ReadJSON(filepath.Join(dir, fileReport), &r); err != nil {
 		return nil, err
 	}
 	switch {
@@ -41,7 +43,7 @@ func (p *Processes) completeKilled(r Report) (*Report, error) {
 	if err := os.MkdirAll(p.stack(r.Key()), 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := tryLock(filepath.Join(p.stack(r.Key()), fileLock))
+	lock, err := disk.TryLock(filepath.Join(p.stack(r.Key()), fileLock))
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +61,13 @@ func (p *Processes) completeKilled(r Report) (*Report, error) {
 		return nil, err
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
-		if file, err := parseState(data); err == nil {
-			r.State, r.Resources = file.id(data), file.managed()
+		if file, err := managed.Parse(data); err == nil {
+			r.State, r.Resources = file.ID(data), file.Managed()
 		}
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, FileRescue)); err == nil {
-		if file, err := parseState(data); err == nil {
-			id := file.id(data)
+		if file, err := managed.Parse(data); err == nil {
+			id := file.ID(data)
 			r.Rescued = &id
 		}
 	}

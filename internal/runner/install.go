@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -81,7 +82,7 @@ func (r *preparation) useRegistries(providers []string) (bool, error) {
 	}
 	defer tree.Close()
 	r.job.Files[at].Content = content
-	if err := writeFresh(tree, path.Join(r.work.root, CLIConfig), content, 0o600); err != nil {
+	if err := disk.WriteFresh(tree, path.Join(r.work.root, CLIConfig), content, 0o600); err != nil {
 		return false, fmt.Errorf("writing the CLI configuration: %w", err)
 	}
 	return true, sandbox.ChownWork(r.work.path(dirWork))

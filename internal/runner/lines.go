@@ -3,6 +3,8 @@ package runner
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/terrier-iac/terrier/internal/runner/managed"
 )
 
 // maxLine is the longest line that is looked at. A document that the engine
@@ -50,8 +52,8 @@ func (w *lineWriter) add(p []byte) {
 	if len(w.buf) == 0 && w.dropped == 0 {
 		w.limit = maxLine
 	}
-	if len(w.buf)+len(p) > w.limit && w.limit < maxState && w.long != nil && len(w.buf) > 0 && w.long(w.buf) {
-		w.limit = maxState
+	if len(w.buf)+len(p) > w.limit && w.limit < managed.MaxBytes && w.long != nil && len(w.buf) > 0 && w.long(w.buf) {
+		w.limit = managed.MaxBytes
 	}
 	take := max(min(len(p), w.limit-len(w.buf)), 0)
 	w.buf = append(w.buf, p[:take]...)

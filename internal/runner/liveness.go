@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
 // A supervisor is known by its process ID, which the kernel may give to another
@@ -26,7 +28,7 @@ func handle(pid int, lock string) (*os.File, error) {
 		return nil, fmt.Errorf("opening process %d: %w", pid, err)
 	}
 	f := os.NewFile(uintptr(fd), "supervisor")
-	alive, err := isLocked(lock)
+	alive, err := disk.IsLocked(lock)
 	if err != nil || !alive {
 		f.Close()
 		return nil, err
@@ -67,7 +69,7 @@ func pollDeath(ctx context.Context, lock string) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		if alive, err := isLocked(lock); err != nil || !alive {
+		if alive, err := disk.IsLocked(lock); err != nil || !alive {
 			return err
 		}
 		select {

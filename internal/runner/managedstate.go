@@ -8,6 +8,9 @@ import (
 	"path"
 	"path/filepath"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/managed"
 )
 
 // A managed stack in another workspace than the default one runs on the
@@ -25,9 +28,9 @@ const (
 // managedState is the part of a run that serves a state which Terrier keeps.
 type managedState struct {
 	*run
-	store   *stateStore  // nil unless the state is managed
-	server  *stateServer // in the default workspace
-	locally bool         // in another workspace: the engine's local backend on a seeded file
+	store   *managed.Store  // nil unless the state is managed
+	server  *managed.Server // in the default workspace
+	locally bool            // in another workspace: the engine's local backend on a seeded file
 }
 
 // serve chooses how the engine reaches a managed state. The http backend knows
@@ -39,21 +42,21 @@ func (r *managedState) serve() error {
 		return nil
 	}
 	var err error
-	r.server, err = newStateServer(r.store)
+	r.server, err = managed.NewServer(r.store)
 	return err
 }
 
 // stored is called for every version of the state that is safe on disk.
-func (r *managedState) stored(id StateID, file *stateFile) {
+func (r *managedState) stored(id StateID, file *managed.File) {
 	// A report that cannot be written now is written at the next change of
 	// phase; the state itself is safe, and the engine waits for that answer.
-	_ = r.reportFile.update(func(rep *Report) { rep.State, rep.Resources = id, file.managed() })
+	_ = r.reportFile.update(func(rep *Report) { rep.State, rep.Resources = id, file.Managed() })
 }
 
 // rescue keeps a state that the engine could store nowhere. If it is one that
 // we serve, the failure may be over by now.
 func (r *managedState) rescue(data []byte) error {
-	if r.store != nil && r.store.accept(data) == nil {
+	if r.store != nil && r.store.Accept(data) == nil {
 		return nil
 	}
 	id, err := keepRescued(r.dir, data, r.reportFile.reserve)
@@ -71,16 +74,16 @@ func localFile(workspace string) string {
 
 // seed puts the state where the local backend looks for it.
 func (r *managedState) seed(s *placement) error {
-	data, file := r.store.current()
+	data, file := r.store.Current()
 	if data == nil {
 		if !r.job.Kind.Writes() {
 			return nil
 		}
 		var err error
-		if data, err = emptyState(); err != nil {
+		if data, err = managed.Empty(); err != nil {
 			return err
 		}
-		if file, err = parseState(data); err != nil {
+		if file, err = managed.Parse(data); err != nil {
 			return err
 		}
 	}
@@ -93,7 +96,7 @@ func (r *managedState) seed(s *placement) error {
 		return err
 	}
 	defer root.Close()
-	return writeFresh(root, localFile(r.job.Workspace), data, 0o600)
+	return disk.WriteFresh(root, localFile(r.job.Workspace), data, 0o600)
 }
 
 // watchLocal says when to look at the local state.
@@ -112,9 +115,9 @@ func (r *managedState) acceptLocal() {
 		return
 	}
 	if data, err := localState(r.work, r.job.Workspace); err == nil {
-		_, file := r.store.current()
-		if next, err := parseState(data); err == nil && (file == nil || next.Serial > file.Serial) {
-			r.recorder.keepError(r.store.accept(data))
+		_, file := r.store.Current()
+		if next, err := managed.Parse(data); err == nil && (file == nil || next.Serial > file.Serial) {
+			r.recorder.keepError(r.store.Accept(data))
 		}
 	}
 }
@@ -125,7 +128,7 @@ func localState(w *workDir, workspace string) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close()
-	return readHostile(root, localFile(workspace), maxState)
+	return disk.ReadHostile(root, localFile(workspace), managed.MaxBytes)
 }
 
 // collect keeps a state that the engine could not store. Only an engine that
@@ -152,7 +155,7 @@ func erroredState(w *workDir, module string) ([]byte, error) {
 		return nil, err
 	}
 	defer tree.Close()
-	data, err := readHostile(tree, path.Join(path.Clean("./"+module), "errored.tfstate"), maxState)
+	data, err := disk.ReadHostile(tree, path.Join(path.Clean("./"+module), "errored.tfstate"), managed.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -163,15 +166,15 @@ func erroredState(w *workDir, module string) ([]byte, error) {
 }
 
 // keepRescued stores a rescued state in the run's directory.
-func keepRescued(dir string, data []byte, space *reserve) (StateID, error) {
+func keepRescued(dir string, data []byte, space *disk.Reserve) (StateID, error) {
 	id := StateID{Digest: digest(data)}
-	if file, err := parseState(data); err == nil {
-		id = file.id(data)
+	if file, err := managed.Parse(data); err == nil {
+		id = file.ID(data)
 	}
 	path := filepath.Join(dir, FileRescue)
-	err := writeDurably(path, data)
-	if space != nil && isNoSpace(err) {
-		err = space.writeState(path, data)
+	err := disk.Write(path, data)
+	if space != nil && disk.IsNoSpace(err) {
+		err = space.WriteState(path, data)
 	}
 	return id, err
 }
@@ -189,7 +192,7 @@ func recoverState(w *workDir, runs string) error {
 		return nil // forgotten: its results were recorded
 	}
 	var traces []trace
-	if err := readJSON(filepath.Join(dir, fileTrace), &traces); err != nil {
+	if err := disk.ReadJSON(filepath.Join(dir, fileTrace), &traces); err != nil {
 		return err
 	}
 	for _, t := range traces {
@@ -220,18 +223,18 @@ func recoverState(w *workDir, runs string) error {
 
 // recoverLocal takes data over if it follows what the run had.
 func recoverLocal(dir string, s placement, data []byte) error {
-	next, err := parseState(data)
+	next, err := managed.Parse(data)
 	if err != nil {
 		return nil // half written
 	}
-	last := &stateFile{Lineage: s.Lineage, Serial: s.Serial}
+	last := &managed.File{Lineage: s.Lineage, Serial: s.Serial}
 	if kept, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
-		if last, err = parseState(kept); err != nil {
+		if last, err = managed.Parse(kept); err != nil {
 			return err
 		}
 	}
 	if next.Lineage != last.Lineage || next.Serial <= last.Serial {
 		return nil
 	}
-	return writeDurably(filepath.Join(dir, FileState), data)
+	return disk.Write(filepath.Join(dir, FileState), data)
 }

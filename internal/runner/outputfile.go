@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -71,7 +72,7 @@ func (r *engineProcesses) newOutputFile(c command, to io.Writer) (*outputFile, e
 	if _, err := rand.Read(key[:]); err != nil {
 		return nil, err
 	}
-	if err := writeJSON(filepath.Join(r.dir, filePrints), r.hide.Prints(key[:])); err != nil {
+	if err := disk.WriteJSON(filepath.Join(r.dir, filePrints), r.hide.Prints(key[:])); err != nil {
 		return nil, fmt.Errorf("making the output file: %w", err)
 	}
 	s, err := openOutputFile(r.dir, to, r.recorder.keepError)
@@ -234,7 +235,7 @@ func (r *planSteps) recordBefore() error {
 	if r.state.store == nil || r.job.Kind != stack.ApplyRun {
 		return nil
 	}
-	data, _ := r.state.store.current()
+	data, _ := r.state.store.Current()
 	lines, err := plan.BeforeApply(data, r.now())
 	if err != nil {
 		return err

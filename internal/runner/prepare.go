@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -180,7 +181,7 @@ func (r *preparation) keepLockFile() error {
 		return err
 	}
 	if data != nil {
-		if err := writeSynced(filepath.Join(r.dir, FileLockHCL), data); err != nil {
+		if err := disk.WriteSynced(filepath.Join(r.dir, FileLockHCL), data); err != nil {
 			return err
 		}
 	}
@@ -188,7 +189,7 @@ func (r *preparation) keepLockFile() error {
 	if r.key == "" {
 		return nil
 	}
-	return writeJSON(r.work.path(fileInitRecord), initRecord{Key: r.key, LockHash: hash})
+	return disk.WriteJSON(r.work.path(fileInitRecord), initRecord{Key: r.key, LockHash: hash})
 }
 
 // unlock breaks the lock that the job names. If that fails the lock is gone or

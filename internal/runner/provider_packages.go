@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
 // provider is a provider whose package was found to be the one that the lock
@@ -87,7 +88,7 @@ func (r *providerProcesses) reusable() ([]provider, error) {
 		return nil, err
 	}
 	var m initRecord
-	if err := readJSON(r.work.path(fileInitRecord), &m); err != nil {
+	if err := disk.ReadJSON(r.work.path(fileInitRecord), &m); err != nil {
 		return nil, err
 	}
 	var good []provider
@@ -109,7 +110,7 @@ func (r *providerProcesses) reusable() ([]provider, error) {
 	}
 	if changed && m.Key != "" {
 		m.Providers = good
-		return good, writeJSON(r.work.path(fileInitRecord), m)
+		return good, disk.WriteJSON(r.work.path(fileInitRecord), m)
 	}
 	return good, nil
 }
@@ -192,7 +193,7 @@ func (p *workDir) configurations(tree *os.Root) (engine.Configured, error) {
 		return nil, err
 	}
 	var list struct{ Modules []struct{ Dir string } }
-	data, err := readHostile(tree, path.Join(p.root, ".terraform/modules/modules.json"), 16<<20)
+	data, err := disk.ReadHostile(tree, path.Join(p.root, ".terraform/modules/modules.json"), 16<<20)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -234,7 +235,7 @@ func (r refusals) holds(l engine.Locked, now time.Time) bool {
 
 func (p *workDir) refusals() (refusals, error) {
 	r := refusals{}
-	return r, readJSON(p.path(fileRefusals), &r)
+	return r, disk.ReadJSON(p.path(fileRefusals), &r)
 }
 
 // refuse remembers that the engine has to start a provider.
@@ -249,5 +250,5 @@ func (p *workDir) refuse(l engine.Locked, f refusal) error {
 		}
 	}
 	all[l.Address+" "+l.Version] = f
-	return writeJSON(p.path(fileRefusals), all)
+	return disk.WriteJSON(p.path(fileRefusals), all)
 }

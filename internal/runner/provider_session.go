@@ -86,8 +86,8 @@ func (r *providerProcesses) start(ctx context.Context) error {
 	}
 	r.session = &providerSession{sandbox: session, stopServing: func() {}}
 	if r.state.server != nil {
-		r.session.environ = r.state.server.environ(session.Listener().Addr().String())
-		r.session.stopServing = r.state.server.serve(session.Listener())
+		r.session.environ = r.state.server.Environ(session.Listener().Addr().String())
+		r.session.stopServing = r.state.server.Serve(session.Listener())
 	}
 	served, err := r.startEach(ctx, providers)
 	if err != nil {

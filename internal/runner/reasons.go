@@ -2,7 +2,6 @@ package runner
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -19,7 +19,7 @@ import (
 // Reasons in a Report for failures that neither the engine nor a user caused.
 const (
 	OutOfMemory = "OutOfMemory" // the run reached the limit of its memory
-	NoSpace     = "NoSpace"     // there was no space on a disk, or in a file
+	NoSpace     = disk.NoSpace  // there was no space on a disk, or in a file
 	Stuck       = "Stuck"       // a step reached its deadline; the message says at what
 )
 
@@ -109,11 +109,6 @@ func (e *ending) explainLimits(exit sandbox.Exit, h stepOutput) {
 	case e.outcome == stack.Killed && exit.MaxRSS > 0:
 		e.message += fmt.Sprintf("; its largest process had used %s", mebibytes(exit.MaxRSS))
 	}
-}
-
-// isNoSpace reports whether an error of ours is that there is no space.
-func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 func contains(text string, any ...string) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -55,7 +56,7 @@ type stepOutput struct {
 	last        string                   // message of the last event
 }
 
-func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byte) error, space *reserve) (*recorder, error) {
+func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byte) error, space *disk.Reserve) (*recorder, error) {
 	if limit <= 0 {
 		limit = defaultLogBytes
 	}
@@ -71,7 +72,7 @@ func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byt
 		log.Close()
 		return nil, err
 	}
-	if err := errors.Join(space.holdBeyond(events, leastEvents), space.holdBeyond(log, leastLog)); err != nil {
+	if err := errors.Join(space.HoldBeyond(events, disk.LeastEvents), space.HoldBeyond(log, disk.LeastLog)); err != nil {
 		return nil, errors.Join(err, log.Close(), events.Close())
 	}
 	return &recorder{

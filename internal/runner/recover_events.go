@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
 // recoverEvents keeps what an engine printed and its dead supervisor did not
@@ -32,7 +33,7 @@ func recoverEvents(dir string) error {
 	}
 	defer out.Close()
 	l := &eventRecovery{dir: dir, known: map[string]bool{}, left: maxOperations}
-	if err := readJSON(filepath.Join(dir, filePrints), &l.hide); err != nil {
+	if err := disk.ReadJSON(filepath.Join(dir, filePrints), &l.hide); err != nil {
 		return err
 	}
 	for _, from := range []struct {

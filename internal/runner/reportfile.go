@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
 // reportFile is a run's report on disk.
@@ -13,7 +15,7 @@ type reportFile struct {
 	dir string
 	now func() time.Time
 
-	reserve *reserve
+	reserve *disk.Reserve
 
 	mu     sync.Mutex
 	report Report
@@ -28,7 +30,7 @@ func (j *reportFile) update(change func(*Report)) error {
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
-	return j.reserve.writeReport(filepath.Join(j.dir, fileReport), data)
+	return j.reserve.WriteReport(filepath.Join(j.dir, fileReport), data)
 }
 
 // enter writes down that the run is in phase p.

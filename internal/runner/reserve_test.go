@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/managed"
 	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
 )
 
@@ -64,18 +66,18 @@ func TestReservedRoomStaysReserved(t *testing.T) {
 	}
 	const kib = 1 << 10
 	first := version(1, 900*kib)
-	if err := writeDurably(filepath.Join(dir, FileState), first); err != nil {
+	if err := disk.Write(filepath.Join(dir, FileState), first); err != nil {
 		t.Fatal(err)
 	}
-	space, err := newReserve(dir, len(first))
+	space, err := disk.NewReserve(dir, len(first))
 	if err != nil || space == nil {
-		t.Fatalf("newReserve() = %v, %v", space, err)
+		t.Fatalf("disk.NewReserve() = %v, %v", space, err)
 	}
 	j := &reportFile{dir: dir, reserve: space, report: Report{ID: "apply-1"}}
 	if err := j.update(func(*Report) {}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := newStateStore(dir, first, true, func(id StateID, _ *stateFile) {
+	s, err := managed.NewStore(filepath.Join(dir, FileState), first, true, func(id StateID, _ *managed.File) {
 		if err := j.update(func(r *Report) { r.State, r.Message = id, strings.Repeat("m", int(id.Serial%3)*3*kib) }); err != nil {
 			t.Errorf("the report of serial %d: %v", id.Serial, err)
 		}
@@ -83,7 +85,7 @@ func TestReservedRoomStaysReserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reserve = space
+	s.Reserve = space
 	rec, err := newRecorder(dir, 0, plan.NewRedactor(nil), nil, space)
 	if err != nil {
 		t.Fatal(err)
@@ -92,14 +94,14 @@ func TestReservedRoomStaysReserved(t *testing.T) {
 
 	for i, size := range []int{900, 1000, 1100, 600, 1000, 1200, 100, 1000, 1100, 1200, 900, 1200} {
 		data := version(2+i, size*kib)
-		if err := s.accept(data); err != nil {
+		if err := s.Accept(data); err != nil {
 			t.Fatalf("serial %d of %d KiB: %v", 2+i, size, err)
 		}
 		if got, err := os.ReadFile(filepath.Join(dir, FileState)); err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("serial %d of %d KiB is not what is there: %d bytes, %v", 2+i, size, len(got), err)
 		}
 		var kept Report
-		if err := readJSON(filepath.Join(dir, fileReport), &kept); err != nil || kept.State != j.current().State {
+		if err := disk.ReadJSON(filepath.Join(dir, fileReport), &kept); err != nil || kept.State != j.current().State {
 			t.Fatalf("after serial %d the report is of %d, %v", 2+i, kept.State.Serial, err)
 		}
 		rec.logf("serial %d is kept %s", 2+i, strings.Repeat(".", 10*kib))
@@ -110,8 +112,8 @@ func TestReservedRoomStaysReserved(t *testing.T) {
 	if log, err := os.ReadFile(filepath.Join(dir, FileLog)); err != nil || bytes.Count(log, []byte("is kept")) != 12 {
 		t.Errorf("the log has %d lines, %v", bytes.Count(log, []byte("is kept")), err)
 	}
-	space.free()
-	if left, err := filepath.Glob(filepath.Join(dir, fileReserve+"*")); err != nil || len(left) > 0 {
+	space.Free()
+	if left, err := filepath.Glob(filepath.Join(dir, disk.ReserveFiles+"*")); err != nil || len(left) > 0 {
 		t.Errorf("%q is left, %v", left, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -66,7 +67,7 @@ func (r *preparation) skipInit() error {
 		return err
 	}
 	defer tree.Close()
-	if err := writeFresh(tree, path.Join(r.work.root, engine.BackendFile), data, 0o644); err != nil {
+	if err := disk.WriteFresh(tree, path.Join(r.work.root, engine.BackendFile), data, 0o644); err != nil {
 		return fmt.Errorf("preparing the backend: %w", err)
 	}
 	if err := r.rightBackend(); err != nil {
@@ -85,7 +86,7 @@ func (r *preparation) findBackendKey() string {
 	if r.ready || r.key == "" || r.state.server == nil || o.BackendFile != "" || len(o.Backend) > 0 || r.job.LockFile.Digest != "" {
 		return ""
 	}
-	if _, state := r.state.store.current(); state != nil && !state.builtIn() {
+	if _, state := r.state.store.Current(); state != nil && !state.BuiltIn() {
 		return ""
 	}
 	tree, err := r.work.open(dirTree)
@@ -147,7 +148,7 @@ func (r *preparation) knownBackend() ([]byte, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	data, err := readHostile(dir, r.backendName(), maxBackend)
+	data, err := disk.ReadHostile(dir, r.backendName(), maxBackend)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func (r *preparation) rememberBackend() {
 		return
 	}
 	defer tree.Close()
-	data, err := readHostile(tree, path.Join(r.work.root, engine.BackendFile), maxBackend)
+	data, err := disk.ReadHostile(tree, path.Join(r.work.root, engine.BackendFile), maxBackend)
 	if err != nil {
 		return
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/managed"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -36,8 +38,8 @@ func (r *planSteps) checkStale(context.Context) error {
 		return nil
 	}
 	var now StateID
-	if data, file := r.state.store.current(); file != nil {
-		now = file.id(data)
+	if data, file := r.state.store.Current(); file != nil {
+		now = file.ID(data)
 	}
 	if now.Lineage == r.job.Lineage && now.Serial == r.job.Serial {
 		return nil
@@ -134,7 +136,7 @@ func (r *planSteps) show(ctx context.Context) error {
 	} {
 		// No reader opens them before the last report, which syncs the
 		// directory.
-		if err := writeSynced(filepath.Join(r.dir, name), data); err != nil {
+		if err := disk.WriteSynced(filepath.Join(r.dir, name), data); err != nil {
 			return fmt.Errorf("keeping the plan: %w", err)
 		}
 	}
@@ -152,7 +154,7 @@ func (r *planSteps) savedPlan() ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close()
-	saved, err := readHostile(root, planName, maxPlan)
+	saved, err := disk.ReadHostile(root, planName, maxPlan)
 	if err != nil {
 		return nil, fmt.Errorf("reading the saved plan: %w", err)
 	}
@@ -168,7 +170,7 @@ func (r *planSteps) text(ctx context.Context) error {
 	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowText(r.shownPath()), out: out}); err != nil {
 		return err
 	}
-	return writeDurably(filepath.Join(r.dir, FilePlanTxt), r.hide.Redact(out.Bytes()))
+	return disk.Write(filepath.Join(r.dir, FilePlanTxt), r.hide.Redact(out.Bytes()))
 }
 
 // placePlan puts the saved plan where apply finds it.
@@ -178,7 +180,7 @@ func (r *planSteps) placePlan(context.Context) error {
 		return err
 	}
 	defer root.Close()
-	if err := writeFresh(root, planName, r.job.Plan.Bytes(), 0o600); err != nil {
+	if err := disk.WriteFresh(root, planName, r.job.Plan.Bytes(), 0o600); err != nil {
 		return err
 	}
 	return sandbox.ChownWork(r.work.path(dirWork, dirScratch))
@@ -214,19 +216,19 @@ func (r *planSteps) apply(ctx context.Context) error {
 // else from the engine. They hold secrets and so go past the recorder.
 func (r *planSteps) outputs(ctx context.Context) error {
 	if r.job.Managed {
-		if _, file := r.state.store.current(); file == nil {
+		if _, file := r.state.store.Current(); file == nil {
 			return nil
-		} else if data, err := file.outputs(); err != nil || data != nil {
-			return errors.Join(err, writeSynced(filepath.Join(r.dir, FileOutputs), data))
+		} else if data, err := file.OutputsDocument(); err != nil || data != nil {
+			return errors.Join(err, disk.WriteSynced(filepath.Join(r.dir, FileOutputs), data))
 		}
 	} else if !r.job.Options.Outputs {
 		return r.writeInventory(ctx)
 	}
-	out := &capped{most: maxState}
+	out := &capped{most: managed.MaxBytes}
 	if _, err := r.engine.execute(ctx, command{step: "output", args: engine.Outputs(), out: out}); err != nil {
 		return err
 	}
-	if err := writeSynced(filepath.Join(r.dir, FileOutputs), out.Bytes()); err != nil {
+	if err := disk.WriteSynced(filepath.Join(r.dir, FileOutputs), out.Bytes()); err != nil {
 		return err
 	}
 	return r.writeInventory(ctx)
@@ -238,7 +240,7 @@ func (r *planSteps) writeInventory(ctx context.Context) error {
 	if !r.job.Options.Inventory {
 		return nil
 	}
-	out := &capped{most: maxState}
+	out := &capped{most: managed.MaxBytes}
 	_, err := r.engine.execute(ctx, command{step: "inventory", args: engine.StatePull(), out: out})
 	if err == nil && out.over {
 		err = fmt.Errorf("the state is larger than %d bytes", out.most)
@@ -251,7 +253,7 @@ func (r *planSteps) writeInventory(ctx context.Context) error {
 		r.recorder.logf("There is no inventory of this run: %v.", err)
 		return nil
 	}
-	return writeJSON(filepath.Join(r.dir, FileInventory), inv)
+	return disk.WriteJSON(filepath.Join(r.dir, FileInventory), inv)
 }
 
 // capped is a buffer that stops growing.

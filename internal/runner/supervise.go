@@ -12,6 +12,8 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/managed"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -97,7 +99,7 @@ func acquire(job Job, s Supervisor) (r *run, err error) {
 	// run's directory is not made here, so a run that was forgotten before it
 	// came this far ends here.
 	for _, path := range []string{r.work.path(fileLock), filepath.Join(r.dir, fileLock)} {
-		f, err := tryLock(path)
+		f, err := disk.TryLock(path)
 		if err != nil {
 			return r, fmt.Errorf("taking the locks of run %s: %w", job.ID, err)
 		}
@@ -135,7 +137,7 @@ func (r *run) runToEnd(ctx context.Context) (Report, error) {
 		rep.Fault, rep.Reason, rep.Permanent = end.fault, end.reason, end.permanent
 		rep.Message = fault.Shorten(r.hide.String(end.message), maxText)
 	})
-	r.reportFile.reserve.free()
+	r.reportFile.reserve.Free()
 	return r.reportFile.current(), errors.Join(err, werr)
 }
 
@@ -192,14 +194,14 @@ func (r *run) begin() error {
 	}
 	mask := slices.Concat(r.job.Mask, r.host.secrets())
 	if r.job.Managed {
-		store, err := newStateStore(r.dir, r.job.State.Bytes(), r.job.Kind.Writes(), r.state.stored)
+		store, err := managed.NewStore(filepath.Join(r.dir, FileState), r.job.State.Bytes(), r.job.Kind.Writes(), r.state.stored)
 		if err != nil {
 			return err
 		}
 		r.state.store = store
-		if data, file := store.current(); file != nil {
-			mask = append(mask, file.secrets()...)
-			r.reportFile.set(func(rep *Report) { rep.State, rep.Resources = file.id(data), file.managed() })
+		if data, file := store.Current(); file != nil {
+			mask = append(mask, file.Secrets()...)
+			r.reportFile.set(func(rep *Report) { rep.State, rep.Resources = file.ID(data), file.Managed() })
 		}
 		if err := r.state.serve(); err != nil {
 			return err
@@ -223,13 +225,13 @@ func (r *run) reserveSpace() error {
 	if !r.job.Kind.Writes() {
 		return nil
 	}
-	space, err := newReserve(r.dir, int(r.job.State.Size))
+	space, err := disk.NewReserve(r.dir, int(r.job.State.Size))
 	if err != nil {
 		return err
 	}
 	r.reportFile.reserve = space
 	if r.state.store != nil {
-		r.state.store.reserve = space
+		r.state.store.Reserve = space
 	}
 	return nil
 }
@@ -303,7 +305,7 @@ func endingOf(err error) ending {
 		return e
 	}
 	e := ending{outcome: stack.Failed, message: err.Error(), fault: fault.Of(err), reason: fault.Reason(err, "")}
-	if isNoSpace(err) {
+	if disk.IsNoSpace(err) {
 		e.reason, e.message = NoSpace, "there is no space left: "+e.message
 	}
 	return e

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
 // A run may outlive the program that started it: after an upgrade the old
@@ -36,7 +37,7 @@ func (o order) understood() error {
 func updateReport(dir string, r Report) error {
 	path := filepath.Join(dir, fileReport)
 	all := map[string]json.RawMessage{}
-	if err := readJSON(path, &all); err != nil {
+	if err := disk.ReadJSON(path, &all); err != nil {
 		return err
 	}
 	ours, err := json.Marshal(r)
@@ -48,13 +49,13 @@ func updateReport(dir string, r Report) error {
 		return err
 	}
 	maps.Copy(all, known)
-	return writeJSON(path, all)
+	return disk.WriteJSON(path, all)
 }
 
 // releaseReserve frees the space that a dead run has held, for what is written
 // of it now.
 func releaseReserve(dir string) error {
-	err := os.Remove(filepath.Join(dir, fileReserve))
+	err := os.Remove(filepath.Join(dir, disk.ReserveFiles))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

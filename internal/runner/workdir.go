@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -91,7 +92,7 @@ func (p *workDir) open(name string) (*os.Root, error) { return os.OpenRoot(p.pat
 // init left it.
 func (p *workDir) matches(key string) (lockHash string, ok bool) {
 	var m initRecord
-	if key == "" || readJSON(p.path(fileInitRecord), &m) != nil || m.Key != key {
+	if key == "" || disk.ReadJSON(p.path(fileInitRecord), &m) != nil || m.Key != key {
 		return "", false
 	}
 	tree, err := p.open(dirTree)
@@ -108,7 +109,7 @@ func (p *workDir) matches(key string) (lockHash string, ok bool) {
 
 // lockFile reads the dependency lock file; its hash is empty if there is none.
 func (p *workDir) lockFile(tree *os.Root) (data []byte, hash string, err error) {
-	data, err = readHostile(tree, path.Join(p.root, ".terraform.lock.hcl"), 16<<20)
+	data, err = disk.ReadHostile(tree, path.Join(p.root, ".terraform.lock.hcl"), 16<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", nil
 	}
@@ -181,7 +182,7 @@ func (p *workDir) clean(fresh string, lockFile []byte, tree Tree) error {
 	if lockFile == nil {
 		return nil
 	}
-	return writeFresh(root, path.Join(p.root, ".terraform.lock.hcl"), lockFile, 0o644)
+	return disk.WriteFresh(root, path.Join(p.root, ".terraform.lock.hcl"), lockFile, 0o644)
 }
 
 func unpack(file, dir string) error {
@@ -218,11 +219,11 @@ func (p *workDir) place(s placement, files []workdir.File) error {
 			return fmt.Errorf("putting %s aside: %w", name, err)
 		}
 	}
-	if err := writeJSON(p.path(filePlacement), s); err != nil {
+	if err := disk.WriteJSON(p.path(filePlacement), s); err != nil {
 		return err
 	}
 	for i, f := range files {
-		if err := writeFresh(tree, s.Files[i], f.Content, fs.FileMode(f.Mode)&fs.ModePerm); err != nil {
+		if err := disk.WriteFresh(tree, s.Files[i], f.Content, fs.FileMode(f.Mode)&fs.ModePerm); err != nil {
 			return fmt.Errorf("writing %s: %w", f.Path, err)
 		}
 	}
@@ -253,7 +254,7 @@ func (p *workDir) placeHome(files []workdir.File) error {
 		if err := home.MkdirAll(path.Dir(f.Path), 0o700); err != nil {
 			return err
 		}
-		if err := writeFresh(home, f.Path, f.Content, fs.FileMode(f.Mode)&fs.ModePerm); err != nil {
+		if err := disk.WriteFresh(home, f.Path, f.Content, fs.FileMode(f.Mode)&fs.ModePerm); err != nil {
 			return fmt.Errorf("writing %s at home: %w", f.Path, err)
 		}
 	}
@@ -270,14 +271,14 @@ func (p *workDir) keepOriginal(tree *os.Root, n int, name string) error {
 	if err != nil {
 		return err
 	}
-	data, err := readHostile(tree, name, 64<<20)
+	data, err := disk.ReadHostile(tree, name, 64<<20)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(p.path(dirOriginals), 0o700); err != nil {
 		return err
 	}
-	return writeSynced(p.path(dirOriginals, strconv.Itoa(n)), data)
+	return disk.WriteSynced(p.path(dirOriginals, strconv.Itoa(n)), data)
 }
 
 // wipe takes out everything that belongs to one run and brings back what its
@@ -313,7 +314,7 @@ func (p *workDir) wipe() error {
 // placement returns what the last run has put in; empty if that has been wiped.
 func (p *workDir) placement() (placement, error) {
 	var s placement
-	err := readJSON(p.path(filePlacement), &s)
+	err := disk.ReadJSON(p.path(filePlacement), &s)
 	return s, err
 }
 
@@ -328,7 +329,7 @@ func (p *workDir) restoreOriginal(tree *os.Root, n int, name string) error {
 	if err != nil {
 		return err
 	}
-	return writeFresh(tree, name, data, 0o644)
+	return disk.WriteFresh(tree, name, data, 0o644)
 }
 
 // backend returns the type of the backend that init configured.
@@ -338,7 +339,7 @@ func (p *workDir) backend() (string, error) {
 		return "", err
 	}
 	defer tree.Close()
-	data, err := readHostile(tree, path.Join(p.root, ".terraform", "terraform.tfstate"), 1<<20)
+	data, err := disk.ReadHostile(tree, path.Join(p.root, ".terraform", "terraform.tfstate"), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -266,26 +267,26 @@ func TestTraceIsOfOneProcess(t *testing.T) {
 
 func TestPollingForDeath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), fileLock)
-	lock, err := tryLock(path)
+	lock, err := disk.TryLock(path)
 	if err != nil || lock == nil {
-		t.Fatalf("tryLock() = %v, %v", lock, err)
+		t.Fatalf("disk.TryLock() = %v, %v", lock, err)
 	}
-	if again, err := tryLock(path); again != nil || err != nil {
-		t.Errorf("tryLock() of a held lock = %v, %v; want neither a lock nor an error", again, err)
+	if again, err := disk.TryLock(path); again != nil || err != nil {
+		t.Errorf("disk.TryLock() of a held lock = %v, %v; want neither a lock nor an error", again, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := pollDeath(ctx, path); err != nil {
 		t.Errorf("pollDeath() with an ended context = %v", err)
 	}
-	if alive, err := isLocked(path); !alive || err != nil {
+	if alive, err := disk.IsLocked(path); !alive || err != nil {
 		t.Errorf("held() = %v, %v; want a live holder", alive, err)
 	}
 	lock.Close()
 	if err := pollDeath(t.Context(), path); err != nil {
 		t.Errorf("pollDeath() of a dead holder = %v", err)
 	}
-	if alive, err := isLocked(path); alive || err != nil {
+	if alive, err := disk.IsLocked(path); alive || err != nil {
 		t.Errorf("held() after the end = %v, %v; want none", alive, err)
 	}
 }

@@ -43,14 +43,19 @@ func ReadState(state []byte) (StateFacts, error) {
 	if s.Lineage == "" {
 		return StateFacts{}, errors.New("it has no lineage")
 	}
-	sum := sha256.Sum256(state)
-	f := StateFacts{StateID: StateID{Lineage: s.Lineage, Serial: s.Serial, Digest: "sha256:" + hex.EncodeToString(sum[:])}, Bytes: len(state), Sealed: s.Encrypted != nil}
+	f := StateFacts{StateID: StateID{Lineage: s.Lineage, Serial: s.Serial, Digest: Sum(state)}, Bytes: len(state), Sealed: s.Encrypted != nil}
 	for _, r := range s.Resources {
 		if r.Mode == "managed" {
 			f.Resources += len(r.Instances)
 		}
 	}
 	return f, nil
+}
+
+// Sum names bytes by their digest.
+func Sum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // Judge says what is wrong with a state that is found where k was the last that

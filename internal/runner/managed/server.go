@@ -1,4 +1,4 @@
-package runner
+package managed
 
 import (
 	"crypto/rand"
@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// stateServer serves a stateStore to the engine of the same run, in the
+// Server serves a Store to the engine of the same run, in the
 // protocol of its http backend. It listens inside the run's sandbox and asks for
 // credentials that exist only as long as the run: in a sandbox with the host's
 // network other runs can reach the port.
-type stateServer struct {
-	store    *stateStore
+type Server struct {
+	store    *Store
 	user     string
 	password string
 
@@ -28,17 +28,17 @@ type stateServer struct {
 	id   string
 }
 
-func newStateServer(store *stateStore) (*stateServer, error) {
+func NewServer(store *Store) (*Server, error) {
 	var b [48]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return nil, err
 	}
-	return &stateServer{store: store, user: hex.EncodeToString(b[:16]), password: hex.EncodeToString(b[16:])}, nil
+	return &Server{store: store, user: hex.EncodeToString(b[:16]), password: hex.EncodeToString(b[16:])}, nil
 }
 
-// environ tells the engine where the backend at addr is. Retries are few: the
+// Environ tells the engine where the backend at addr is. Retries are few: the
 // server is in the next process, and what it refuses once it refuses again.
-func (s *stateServer) environ(addr string) []string {
+func (s *Server) Environ(addr string) []string {
 	url := "http://" + addr + "/state"
 	return []string{
 		"TF_HTTP_ADDRESS=" + url,
@@ -52,8 +52,8 @@ func (s *stateServer) environ(addr string) []string {
 	}
 }
 
-// serve answers on l until the returned function is called.
-func (s *stateServer) serve(l net.Listener) (stop func()) {
+// Serve answers on l until the returned function is called.
+func (s *Server) Serve(l net.Listener) (stop func()) {
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute}
 	done := make(chan struct{})
 	go func() {
@@ -66,7 +66,7 @@ func (s *stateServer) serve(l net.Listener) (stop func()) {
 	}
 }
 
-func (s *stateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, password, _ := r.BasicAuth()
 	if !same(user, s.user) || !same(password, s.password) {
 		http.Error(w, "these are not the credentials of this run", http.StatusUnauthorized)
@@ -87,8 +87,8 @@ func (s *stateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *stateServer) get(w http.ResponseWriter) {
-	data, _ := s.store.current()
+func (s *Server) get(w http.ResponseWriter) {
+	data, _ := s.store.Current()
 	if data == nil {
 		http.Error(w, "no state yet", http.StatusNotFound)
 		return
@@ -97,8 +97,8 @@ func (s *stateServer) get(w http.ResponseWriter) {
 	_, _ = w.Write(data)
 }
 
-func (s *stateServer) post(w http.ResponseWriter, r *http.Request) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxState))
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBytes))
 	if err != nil {
 		http.Error(w, "unreadable body", http.StatusBadRequest)
 		return
@@ -109,15 +109,15 @@ func (s *stateServer) post(w http.ResponseWriter, r *http.Request) {
 		answerLocked(w, s.lock)
 		return
 	}
-	switch err := s.store.accept(data); {
-	case errors.Is(err, errStateRefused):
+	switch err := s.store.Accept(data); {
+	case errors.Is(err, ErrRefused):
 		http.Error(w, err.Error(), http.StatusConflict)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }
 
-func (s *stateServer) take(w http.ResponseWriter, r *http.Request) {
+func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 	info, id := lockInfo(w, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *stateServer) take(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *stateServer) release(w http.ResponseWriter, r *http.Request) {
+func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 	_, id := lockInfo(w, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,8 @@
-package runner
+// Package disk writes files so that a crash loses none, reads files that an engine may
+// have put there, and holds space for what a run must be able to write at its end.
+//
+// Start reading at Write; Reserve is the space.
+package disk
 
 import (
 	"encoding/json"
@@ -8,20 +12,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
 )
 
-// tryLock takes the exclusive lock on the file at path, making the file if
+// TryLock takes the exclusive lock on the file at path, making the file if
 // need be but no directory. It returns nil without an error if another process
 // holds the lock. Closing the file, or dying, releases it.
 //
 // It is a lock of the open file description, like flock's, but one that can be
 // queried without being taken: a process that queries never blocks one that
 // locks.
-func tryLock(path string) (*os.File, error) {
+func TryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -37,8 +42,8 @@ func tryLock(path string) (*os.File, error) {
 	return nil, fmt.Errorf("locking %s: %w", path, err)
 }
 
-// isLocked reports whether some process holds the lock on the file at path.
-func isLocked(path string) (bool, error) {
+// IsLocked reports whether some process holds the lock on the file at path.
+func IsLocked(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -54,10 +59,10 @@ func isLocked(path string) (bool, error) {
 	return lock.Type != unix.F_UNLCK, nil
 }
 
-// writeDurably replaces the file at path with data, so that after a crash at
+// Write replaces the file at path with data, so that after a crash at
 // any moment either the old or the new content is there, and after the return
 // the new one.
-func writeDurably(path string, data []byte) error {
+func Write(path string, data []byte) error {
 	defer failpoint.Act("run.file", filepath.Base(path))()
 	tmp := path + ".tmp"
 	err := writeOut(tmp, data)
@@ -71,8 +76,8 @@ func writeDurably(path string, data []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// writeSynced writes a file that no reader opens before it is complete.
-func writeSynced(path string, data []byte) error {
+// WriteSynced writes a file that no reader opens before it is complete.
+func WriteSynced(path string, data []byte) error {
 	defer failpoint.Act("run.file", filepath.Base(path))()
 	return writeOut(path, data)
 }
@@ -98,17 +103,18 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-func writeJSON(path string, v any) error {
+// WriteJSON writes v as JSON, as Write does.
+func WriteJSON(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", filepath.Base(path), err)
 	}
-	return writeDurably(path, data)
+	return Write(path, data)
 }
 
-// readJSON reads the file at path into v; a file that is not there leaves v as
+// ReadJSON reads the file at path into v; a file that is not there leaves v as
 // it is.
-func readJSON(path string, v any) error {
+func ReadJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -122,9 +128,9 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// readHostile reads a file that a run may have put there: never through a link
+// ReadHostile reads a file that a run may have put there: never through a link
 // out of root, never a pipe or a device, never more than most bytes.
-func readHostile(root *os.Root, name string, most int64) ([]byte, error) {
+func ReadHostile(root *os.Root, name string, most int64) ([]byte, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -147,9 +153,9 @@ func readHostile(root *os.Root, name string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// writeFresh writes a file below root, replacing whatever is there, so that a
+// WriteFresh writes a file below root, replacing whatever is there, so that a
 // link or a pipe that a run left at that name is not written through.
-func writeFresh(root *os.Root, name string, data []byte, mode fs.FileMode) error {
+func WriteFresh(root *os.Root, name string, data []byte, mode fs.FileMode) error {
 	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
@@ -162,4 +168,12 @@ func writeFresh(root *os.Root, name string, data []byte, mode fs.FileMode) error
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Chmod(mode), f.Close())
+}
+
+// NoSpace is the reason of the fault that there is no space.
+const NoSpace = "NoSpace"
+
+// IsNoSpace reports whether an error of ours is that there is no space.
+func IsNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

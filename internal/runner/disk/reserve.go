@@ -1,4 +1,4 @@
-package runner
+package disk
 
 import (
 	"cmp"
@@ -17,15 +17,18 @@ import (
 )
 
 const (
-	fileReserve = "reserve-" // in RUN: files that have space
+	// ReserveFiles begins the names of the files that have space, in RUN.
+	ReserveFiles = "reserve-"
+	// LeastEvents and LeastLog are what is held beyond the ends of these files.
+	LeastEvents = 1 << 20
+	LeastLog    = 512 << 10
+
 	leastLarge  = 1280 << 10 // of the largest space for a state, beside twice the one there was
 	leastSmall  = 384 << 10  // of two more, beside once
 	leastReport = 256 << 10  // of two for reports
-	leastEvents = 1 << 20
-	leastLog    = 512 << 10
 )
 
-// reserve is space on the disk that a run which writes holds from its start, so
+// Reserve is space on the disk that a run which writes holds from its start, so
 // that on a disk that has filled up meanwhile it can still write down what it
 // did. None of it is given back before it is used, or others would take it:
 //
@@ -33,19 +36,19 @@ const (
 //	                places with the one that is there; that is space from then on
 //	events, log     have theirs beyond their ends
 //
-// A nil reserve holds nothing.
-type reserve struct {
+// A nil Reserve holds nothing.
+type Reserve struct {
 	state, report slots
 	once          sync.Once
 }
 
-// newReserve takes the space for a state that was this large. A run that cannot
+// NewReserve takes the space for a state that was this large. A run that cannot
 // have it has not begun anything yet, and ends.
-func newReserve(dir string, state int) (*reserve, error) {
+func NewReserve(dir string, state int) (*Reserve, error) {
 	n := int64(state)
-	r := &reserve{}
+	r := &Reserve{}
 	for i, size := range []int64{leastLarge + 2*n, leastSmall + n, leastSmall + n, leastReport, leastReport} {
-		s := &slot{path: filepath.Join(dir, fmt.Sprint(fileReserve, i)), size: size}
+		s := &slot{path: filepath.Join(dir, fmt.Sprint(ReserveFiles, i)), size: size}
 		err := s.hold()
 		if i < 3 {
 			r.state = append(r.state, s)
@@ -54,10 +57,10 @@ func newReserve(dir string, state int) (*reserve, error) {
 		}
 		switch {
 		case errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS):
-			r.free()
+			r.Free()
 			return nil, nil
 		case err != nil:
-			r.free()
+			r.Free()
 			return nil, noSpace(err)
 		}
 	}
@@ -68,8 +71,8 @@ func noSpace(err error) error {
 	return fault.New(fault.Broken, NoSpace, fmt.Errorf("setting space for the state aside: %w", err))
 }
 
-// holdBeyond holds space beyond the end of a file that is appended to.
-func (r *reserve) holdBeyond(f *os.File, size int64) error {
+// HoldBeyond holds space beyond the end of a file that is appended to.
+func (r *Reserve) HoldBeyond(f *os.File, size int64) error {
 	if r == nil {
 		return nil
 	}
@@ -79,11 +82,11 @@ func (r *reserve) holdBeyond(f *os.File, size int64) error {
 	return nil
 }
 
-// writeReport replaces the report, in the space that is held if there is no
+// WriteReport replaces the report, in the space that is held if there is no
 // other.
-func (r *reserve) writeReport(path string, data []byte) error {
-	err := writeDurably(path, data)
-	if r == nil || !isNoSpace(err) {
+func (r *Reserve) WriteReport(path string, data []byte) error {
+	err := Write(path, data)
+	if r == nil || !IsNoSpace(err) {
 		return err
 	}
 	s := r.report.fit(int64(len(data)))
@@ -95,13 +98,13 @@ func (r *reserve) writeReport(path string, data []byte) error {
 	return s.replace(path, data)
 }
 
-// writeState replaces a state in the space that is held.
-func (r *reserve) writeState(path string, data []byte) error {
+// WriteState replaces a state in the space that is held.
+func (r *Reserve) WriteState(path string, data []byte) error {
 	return r.state.fit(int64(len(data))).replace(path, data)
 }
 
-// free gives the space back.
-func (r *reserve) free() {
+// Free gives the space back.
+func (r *Reserve) Free() {
 	if r == nil {
 		return
 	}
@@ -153,7 +156,7 @@ func (s *slot) hold() error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, s.size)
 }
 
-// replace is writeDurably without asking for space: data is written over what
+// replace is Write without asking for space: data is written over what
 // the slot holds, which never goes through the free space of the disk, and the
 // slot changes places with the file at path. What that one was is the slot from
 // then on, so no other process may know it by another name. A reader that has

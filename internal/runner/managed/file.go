@@ -1,23 +1,26 @@
-package runner
+// Package managed holds the state of a managed stack while a run goes on, and serves
+// it to the engine.
+//
+// Start reading at Store; Server is the backend of the engine.
+package managed
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// maxState bounds a state: far above what any store takes, far below what
+// MaxBytes bounds a state: far above what any store takes, far below what
 // would hurt.
-const maxState = 256 << 20
+const MaxBytes = 256 << 20
 
-// stateFile is the part of a state document that is looked at. An encrypted
+// File is the part of a state document that is looked at. An encrypted
 // state shows its identity and hides the rest.
-type stateFile struct {
+type File struct {
 	Version   int                    `json:"version"`
 	Serial    uint64                 `json:"serial"`
 	Lineage   string                 `json:"lineage"`
@@ -40,8 +43,8 @@ type stateOutput struct {
 	Value     json.RawMessage `json:"value"`
 }
 
-func parseState(data []byte) (*stateFile, error) {
-	s := &stateFile{}
+func Parse(data []byte) (*File, error) {
+	s := &File{}
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("reading state: %w", err)
 	}
@@ -51,13 +54,13 @@ func parseState(data []byte) (*stateFile, error) {
 	return s, nil
 }
 
-// id names this version of the state, whose bytes are data.
-func (s *stateFile) id(data []byte) StateID {
-	return StateID{Lineage: s.Lineage, Serial: s.Serial, Digest: digest(data)}
+// ID names this version of the state, whose bytes are data.
+func (s *File) ID(data []byte) stack.StateID {
+	return stack.StateID{Lineage: s.Lineage, Serial: s.Serial, Digest: stack.Sum(data)}
 }
 
-// managed counts the managed resource instances.
-func (s *stateFile) managed() int {
+// Managed counts the managed resource instances.
+func (s *File) Managed() int {
 	n := 0
 	for _, r := range s.Resources {
 		if r.Mode == "managed" {
@@ -67,9 +70,9 @@ func (s *stateFile) managed() int {
 	return n
 }
 
-// builtIn reports whether all that the state holds is known to belong to the
+// BuiltIn reports whether all that the state holds is known to belong to the
 // provider that is built into engines.
-func (s *stateFile) builtIn() bool {
+func (s *File) BuiltIn() bool {
 	if s.Version != 4 || s.Encrypted != nil {
 		return false
 	}
@@ -81,8 +84,8 @@ func (s *stateFile) builtIn() bool {
 	return true
 }
 
-// outputs returns the outputs as a document, or nil if the state hides them.
-func (s *stateFile) outputs() ([]byte, error) {
+// OutputsDocument returns the outputs as a document, or nil if the state hides them.
+func (s *File) OutputsDocument() ([]byte, error) {
 	if s.Encrypted != nil {
 		return nil, nil
 	}
@@ -97,8 +100,8 @@ func (s *stateFile) outputs() ([]byte, error) {
 	return json.Marshal(s.Outputs)
 }
 
-// secrets returns every text that the state marks as sensitive.
-func (s *stateFile) secrets() []string {
+// Secrets returns every text that the state marks as sensitive.
+func (s *File) Secrets() []string {
 	var found []string
 	for _, o := range s.Outputs {
 		if o.Sensitive {
@@ -152,9 +155,9 @@ func follow(value, path json.RawMessage) json.RawMessage {
 	return value
 }
 
-// emptyState is the state of a stack that has none, for engines that lose
+// Empty is the state of a stack that has none, for engines that lose
 // track when their local file starts out missing.
-func emptyState() ([]byte, error) {
+func Empty() ([]byte, error) {
 	lineage, err := uuid()
 	if err != nil {
 		return nil, err
@@ -172,9 +175,4 @@ func uuid() (string, error) {
 	}
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), nil
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
