@@ -74,7 +74,7 @@ func (d *Document) change(r wireResource) Change {
 	c := Change{
 		Address: r.Address, Module: r.Module, Mode: r.Mode, Type: r.Type, Name: r.Name, Key: r.Key,
 		Provider: r.Provider, Deposed: r.Deposed, Action: r.action(), Reason: r.Reason,
-		CreateFirst: len(r.Delta.Actions) == 2 && r.Delta.Actions[0] == Create,
+		CreateFirst: r.action() == Replace && r.Delta.Actions[0] == Create,
 		Config:      d.hide.String(r.Delta.Generated),
 	}
 	if r.Previous != r.Address {
@@ -89,7 +89,7 @@ func (d *Document) change(r wireResource) Change {
 	unknown := decode(r.Delta.Unknown)
 	w.walk(nil, before, after, unknown)
 	c.Diffs = w.out
-	if c.Action == Update || c.Action == Replace {
+	if c.Action == Update || c.Action == Replace || c.Action == ForgetCreate {
 		c.Unchanged = w.unchanged(before, after, unknown)
 	}
 	return c

@@ -150,6 +150,9 @@ func (d *Document) Changes() stack.Changes {
 			}
 		case Forget:
 			c.Forget++
+		case ForgetCreate:
+			c.Add++
+			c.Forget++
 		}
 	}
 	for _, o := range d.wire.Outputs {
@@ -178,11 +181,13 @@ func (r wireResource) action() Action {
 
 // action is the one word for a list of the document's actions.
 func action(list []Action) Action {
-	switch len(list) {
-	case 0:
+	switch {
+	case len(list) == 0:
 		return NoOp
-	case 1:
+	case len(list) == 1:
 		return list[0]
+	case slices.Contains(list, Forget):
+		return ForgetCreate
 	default:
 		return Replace
 	}

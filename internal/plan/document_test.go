@@ -281,3 +281,16 @@ func FuzzParseDocument(f *testing.F) {
 		}
 	})
 }
+
+// A replacement that leaves the old resource where it is destroys nothing.
+func TestForgetAndCreateIsNoReplacement(t *testing.T) {
+	for _, order := range []string{`"forget","create"`, `"create","forget"`} {
+		d := parse(t, []byte(`{"format_version":"1.2","resource_changes":[{"address":"a.b","mode":"managed","type":"a","name":"b","change":{"actions":[`+order+`],"before":{"x":1},"after":{"x":2}}}]}`))
+		if got, want := d.Changes(), (stack.Changes{Add: 1, Forget: 1}); got != want {
+			t.Errorf("%s: Changes() = %+v, want %+v", order, got, want)
+		}
+		if items := d.Items(); len(items) != 1 || items[0].Action != ForgetCreate {
+			t.Errorf("%s: Items() = %+v, want it to be forgotten and created", order, items)
+		}
+	}
+}

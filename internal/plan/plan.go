@@ -31,8 +31,13 @@ const (
 	Replace Action = "replace"
 	Delete  Action = "delete"
 	Forget  Action = "forget"
-	Move    Action = "move"
-	Import  Action = "import"
+
+	// ForgetCreate leaves a resource where it is, takes it out of the state, and creates
+	// another one in its place: a replacement with lifecycle { destroy = false }.
+	ForgetCreate Action = "forget-create"
+
+	Move   Action = "move"
+	Import Action = "import"
 )
 
 // Mask is what stands in the place of a value that must not be seen.

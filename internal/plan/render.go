@@ -32,6 +32,7 @@ type group struct {
 var groups = []group{
 	{Delete, "Destroy", "Deleted", "-", red},
 	{Replace, "Replace", "Replaced", "-/+", red},
+	{ForgetCreate, "Forget and create", "Forgotten and created", ".+", yellow},
 	{Update, "Update", "Changed", "~", yellow},
 	{Create, "Create", "Created", "+", green},
 	{Import, "Import", "Imported", "<-", green},

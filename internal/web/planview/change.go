@@ -87,8 +87,11 @@ func changeOf(c plan.Change, a Kind, open bool, prefix, link string) Change {
 	if why := c.Because(); why != "" {
 		x.Notes = append(x.Notes, because[c.Action]+" because "+why)
 	}
-	if c.Action == plan.Forget {
+	switch c.Action {
+	case plan.Forget:
 		x.Notes = append(x.Notes, "the resource itself is kept")
+	case plan.ForgetCreate:
+		x.Notes = append(x.Notes, "the resource itself is kept, and no state has it any more; another one is created")
 	}
 	if c.Previous != "" {
 		x.Notes = append(x.Notes, "moved from "+ui.Visible(c.Previous))
@@ -102,5 +105,5 @@ func changeOf(c plan.Change, a Kind, open bool, prefix, link string) Change {
 // because begins the sentence that says why.
 var because = map[plan.Action]string{
 	plan.Delete: "destroyed", plan.Replace: "replaced", plan.Update: "updated", plan.Create: "created", plan.Read: "read during the apply",
-	plan.Forget: "forgotten", plan.Move: "moved", plan.Import: "imported",
+	plan.Forget: "forgotten", plan.ForgetCreate: "forgotten and created", plan.Move: "moved", plan.Import: "imported",
 }

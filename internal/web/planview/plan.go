@@ -30,6 +30,7 @@ type Kind struct {
 var Kinds = []Kind{
 	{plan.Delete, "Destroy", "Deleted", "-", ui.ToneBad, true},
 	{plan.Replace, "Replace", "Replaced", "±", ui.ToneBad, true},
+	{plan.ForgetCreate, "Forget and create", "Forgotten and created", "·+", ui.ToneWarn, true},
 	{plan.Update, "Update", "Changed", "~", ui.ToneWarn, true},
 	{plan.Create, "Create", "Created", "+", ui.ToneOK, false},
 	{plan.Import, "Import", "Imported", "↓", ui.ToneBusy, true},
