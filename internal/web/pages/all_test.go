@@ -118,6 +118,28 @@ func TestPartsThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A page shows secret values only when the visitor asks for them, and after the audit
+// log has it.
+func TestSecretsAreShownAfterTheyAreAudited(t *testing.T) {
+	for address, want := range map[string]bool{"/stacks/apps/hostile/resources": false, "/stacks/apps/hostile/resources?secrets=show": true} {
+		e, audited := town(), 0
+		v := visitor(t, e, address)
+		v.Revealed = func(string) error { audited++; return nil }
+		if _, err := StackResources(v); err != nil {
+			t.Fatal(err)
+		}
+		if e.revealed != want || (audited == 1) != want {
+			t.Errorf("%s: revealed %v, audited %d times, want %v", address, e.revealed, audited, want)
+		}
+	}
+	e := town()
+	v := visitor(t, e, "/stacks/apps/hostile/resources?secrets=show")
+	v.Revealed = func(string) error { return errors.New("the audit log cannot be written") }
+	if _, err := StackResources(v); err == nil || e.revealed {
+		t.Errorf("without an audit log: %v, revealed %v, want neither", err, e.revealed)
+	}
+}
+
 func TestWhatIsNotThereIsSaid(t *testing.T) {
 	for name, tt := range map[string]struct {
 		address string

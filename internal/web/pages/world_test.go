@@ -46,6 +46,7 @@ type estate struct {
 	document          []byte // of every plan
 	err               error  // of what takes a right of its own
 	asked             query.BoardQuery
+	revealed          bool // a page asked for the secret values of the state
 }
 
 func (e *estate) Page(scope access.Scope, q query.BoardQuery) (query.BoardPage, error) {
@@ -139,7 +140,8 @@ func (e *estate) Run(_ context.Context, _ query.Key, run string) (query.Report, 
 
 func (e *estate) Runs(context.Context, query.Key) ([]query.Report, error) { return e.reports, nil }
 
-func (e *estate) StateOf(context.Context, query.Key, string, bool) (plan.StateView, error) {
+func (e *estate) StateOf(_ context.Context, _ query.Key, _ string, reveal bool) (plan.StateView, error) {
+	e.revealed = reveal
 	return e.state, e.err
 }
 
