@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -18,9 +19,13 @@ type Objects struct{ Client client.Reader }
 // which of its keys hold no secret: all of a ConfigMap.
 func (o Objects) Read(ctx context.Context, ref stack.Ref) (data map[string][]byte, public []string, err error) {
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-	if ref.Kind == "ConfigMap" {
+	switch ref.Kind {
+	case "ConfigMap":
 		data, err = readConfigMap(ctx, o.Client, key)
 		return data, slices.Collect(maps.Keys(data)), err
+	case "Secret":
+		return ReadSecret(ctx, o.Client, key)
+	default:
+		return nil, nil, fmt.Errorf("reading %s: %s is neither a Secret nor a ConfigMap", key, ref.Kind)
 	}
-	return ReadSecret(ctx, o.Client, key)
 }

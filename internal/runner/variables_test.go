@@ -52,7 +52,7 @@ func TestInitKnowsTheVariables(t *testing.T) {
 	s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "")
 	s.Archive(pack(t, files))
 	s.Job.Files = s.Job.Files[1:]
-	if d := s.Finish(s.Start(stack.PlanRun)); d.Outcome != stack.Failed || d.Step != "init" || !d.Permanent || !strings.HasPrefix(d.Message, "The variable which has no value.") {
+	if d := s.Finish(s.Start(stack.PlanRun)); d.Outcome != stack.Failed || d.Step != "init" || !d.Permanent || !strings.HasPrefix(d.Message, "2 errors. (1) The variable which has no value.") {
 		t.Errorf("without the variable: %s at %s, permanent %v: %s; want a failure that no retry repairs", d.Outcome, d.Step, d.Permanent, d.Message)
 	}
 }
