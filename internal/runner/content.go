@@ -35,9 +35,9 @@ func (c Content) Bytes() []byte { return c.data }
 // Equal reports whether both name the same bytes.
 func (c Content) Equal(o Content) bool { return c.Digest == o.Digest }
 
-// contents are what the job names by digest and a transport carries, in the
+// Contents are what the job names by digest and a transport carries, in the
 // order in which the local one does.
-func (j *Job) contents() []*Content { return []*Content{&j.State, &j.Plan, &j.LockFile} }
+func (j *Job) Contents() []*Content { return []*Content{&j.State, &j.Plan, &j.LockFile} }
 
 // Contents finds on this machine what jobs name by digest or by name.
 type Contents interface {
@@ -68,26 +68,27 @@ type Host struct {
 	Platform
 }
 
-// resolve finds what a job names.
-func (c Config) resolve(ctx context.Context, job Job) (h Host, err error) {
-	if c.Contents == nil {
-		return h, nil // only jobs that name nothing; what is missing the supervisor finds out
+// Find finds what a job names. Without contents it finds nothing, which is enough for a
+// job that names nothing; what is missing the supervisor finds out.
+func Find(ctx context.Context, in Contents, job Job) (h Host, err error) {
+	if in == nil {
+		return h, nil
 	}
-	if h.Platform, err = c.Contents.Platform(); err != nil {
+	if h.Platform, err = in.Platform(); err != nil {
 		return h, err
 	}
 	missing := func(what string, err error) error {
 		return fault.New(fault.Missing, ContentMissing, fmt.Errorf("the runner does not have %s: %w", what, err))
 	}
 	if job.Tree.Archive != "" {
-		path, err := c.Contents.Archive(ctx, job.Tree.Archive)
+		path, err := in.Archive(ctx, job.Tree.Archive)
 		if err != nil {
 			return h, missing("the archive "+job.Tree.Archive, err)
 		}
 		h.Archive = path
 	}
 	if job.Engine.Name != "" {
-		e, err := c.Contents.Engine(ctx, job.Engine.Asked)
+		e, err := in.Engine(ctx, job.Engine.Asked)
 		if err != nil {
 			return h, err
 		}
@@ -99,19 +100,20 @@ func (c Config) resolve(ctx context.Context, job Job) (h Host, err error) {
 	return h, nil
 }
 
-// order is what the local runner sends to a supervisor over its standard input:
-// this in JSON, then the bytes of the contents, one after another.
-type order struct {
+// Order is what a runner sends to a supervisor over its standard input: this in JSON,
+// then the bytes of the contents, one after another. It holds secrets in clear.
+type Order struct {
 	Version int  `json:"version"` // JobVersion of the runner
 	Job     Job  `json:"job"`
 	Host    Host `json:"host"`
 }
 
-func (o *order) write(w io.Writer) error {
+// Write sends the order.
+func (o *Order) Write(w io.Writer) error {
 	if err := json.NewEncoder(w).Encode(o); err != nil {
 		return fmt.Errorf("sending the job: %w", err)
 	}
-	for _, c := range o.Job.contents() {
+	for _, c := range o.Job.Contents() {
 		if _, err := w.Write(c.data); err != nil {
 			return fmt.Errorf("sending %s: %w", c.Digest, err)
 		}
@@ -119,9 +121,9 @@ func (o *order) write(w io.Writer) error {
 	return nil
 }
 
-// readOrder is the other side of write.
-func readOrder(r io.Reader) (order, error) {
-	var o order
+// ReadOrder is the other side of Write. It compares each digest.
+func ReadOrder(r io.Reader) (Order, error) {
+	var o Order
 	dec := json.NewDecoder(io.LimitReader(r, maxJob))
 	if err := dec.Decode(&o); err != nil {
 		return o, fmt.Errorf("reading the job: %w", err)
@@ -133,7 +135,7 @@ func readOrder(r io.Reader) (order, error) {
 	if _, err := io.ReadFull(rest, make([]byte, len("\n"))); err != nil {
 		return o, fmt.Errorf("reading the job: %w", err)
 	}
-	for _, c := range o.Job.contents() {
+	for _, c := range o.Job.Contents() {
 		if c.Digest == "" {
 			continue
 		}

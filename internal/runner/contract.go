@@ -14,9 +14,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// This file is the whole contract between a controller and a runner: the calls,
-// what a run is told, what it reports and which files it leaves. The package
-// runnertest proves it for any runner. Processes keeps it with a supervisor
+// This file is the contract between a controller and a runner: the calls, what a run
+// is told, what it reports and which files it leaves. Its parts elsewhere are Content
+// and Order, which a transport carries, with Contents, Host and Platform (content.go),
+// Check and Health (health.go), the reasons in a report (reasons.go) and the versions
+// (version.go). The package runnertest proves it. Processes keeps it with a supervisor
 // process for each run, on this machine.
 
 // Runner starts runs, finds them again and hands out what they left. A run
@@ -31,6 +33,7 @@ import (
 // Errors are faults:
 //
 //	Invalid   NameInvalid       a key, an ID or the name of a file is not allowed
+//	Invalid   BesideWrites      a run beside a stack is of a kind other than plan
 //	Conflict  StackBusy         another run has the key, or the run is still running
 //	Missing   FileMissing       the run left no such file
 //	Missing   ContentMissing    the runner does not have what the job names
@@ -90,7 +93,7 @@ const (
 	FileMissing      = "FileMissing"
 	ContentMissing   = "ContentMissing"
 	SupervisorTooOld = "SupervisorTooOld"
-	BesideWrites     = "BesideWrites" // Invalid: a run beside a stack is of a kind other than plan
+	BesideWrites     = "BesideWrites"
 )
 
 // Job is everything that one run needs. It names content by digest and holds no

@@ -57,7 +57,7 @@ func (p *Processes) completeKilled(r Report) (*Report, error) {
 		return nil, err
 	}
 	dir := p.run(r.Key(), r.ID)
-	if err := errors.Join(releaseReserve(dir), recoverEvents(dir)); err != nil {
+	if err := errors.Join(disk.ReleaseReserve(dir), recoverEvents(dir)); err != nil {
 		return nil, err
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {

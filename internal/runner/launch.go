@@ -47,21 +47,21 @@ func (p *Processes) launch(ctx context.Context, job Job, host Host) (pid int, er
 	}
 	jobOut.Close()
 	speak.Close()
-	if err := sendOrder(ctx, p.config.StartLimit, jobIn, &order{JobVersion, job, host}, word); err != nil {
+	if err := sendOrder(ctx, p.config.StartLimit, jobIn, &Order{JobVersion, job, host}, word); err != nil {
 		return 0, errors.Join(err, proc.Kill())
 	}
 	return proc.PID(), nil
 }
 
 // sendOrder hands the job over and reads the answer.
-func sendOrder(ctx context.Context, limit time.Duration, in *os.File, o *order, word *os.File) error {
+func sendOrder(ctx context.Context, limit time.Duration, in *os.File, o *Order, word *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	past := time.Unix(1, 0)
 	defer context.AfterFunc(ctx, func() { _, _ = in.SetDeadline(past), word.SetDeadline(past) })()
 	// A supervisor that cannot read the job says so; its answer is worth more
 	// than the broken pipe.
-	werr := o.write(in)
+	werr := o.Write(in)
 	in.Close()
 	answer, err := io.ReadAll(io.LimitReader(word, 64<<10))
 	if err != nil {

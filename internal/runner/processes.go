@@ -88,7 +88,7 @@ func New(c Config) (*Processes, error) {
 // another run of the stack has not been forgotten, Start is a Conflict: what
 // that run did, its state above all, has not been recorded yet.
 func (p *Processes) Start(ctx context.Context, job Job) error {
-	if err := job.check(); err != nil {
+	if err := job.Check(); err != nil {
 		return err
 	}
 	defer p.lock(job.Key())()
@@ -107,7 +107,7 @@ func (p *Processes) Start(ctx context.Context, job Job) error {
 	if job.Sandbox.Level == 0 {
 		job.Sandbox.Level = int(p.level().Level)
 	}
-	host, err := p.config.resolve(ctx, job)
+	host, err := Find(ctx, p.config.Contents, job)
 	if err != nil {
 		return fmt.Errorf("starting run %s: %w", job.ID, err)
 	}

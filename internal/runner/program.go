@@ -46,7 +46,7 @@ func Program(args []string, version string) error {
 		sendAnswer(os.Stdout, err)
 		_ = os.Stdout.Close() // the starter waits for the end of it
 	}
-	o, err := readOrder(os.Stdin)
+	o, err := ReadOrder(os.Stdin)
 	if err != nil {
 		ready(err)
 		return err

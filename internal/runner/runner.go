@@ -50,8 +50,8 @@ func checkKey(key string) error {
 	return err
 }
 
-// check refuses a job that no runner may start.
-func (j Job) check() error {
+// Check refuses a job that no runner may start.
+func (j Job) Check() error {
 	if err := errors.Join(checkName("ID", j.ID), checkName("stack", j.Stack)); err != nil || j.Beside == "" {
 		return err
 	}

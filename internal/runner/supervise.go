@@ -75,7 +75,7 @@ func (r *run) divide() {
 // acquire takes the locks of the run and of its stack and writes the first
 // report.
 func acquire(job Job, s Supervisor) (r *run, err error) {
-	if err := job.check(); err != nil {
+	if err := job.Check(); err != nil {
 		return nil, err
 	}
 	l := layout{s.Dir}

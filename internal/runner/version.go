@@ -2,10 +2,8 @@ package runner
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -24,7 +22,7 @@ const (
 // understood refuses an order of another version: the part of it that this
 // supervisor does not know may be what keeps the run safe. The run starts once
 // controller and supervisor are of the same release.
-func (o order) understood() error {
+func (o Order) understood() error {
 	if o.Version != JobVersion {
 		return fault.New(fault.Later, SupervisorTooOld, fmt.Errorf(
 			"the job has version %d, and this supervisor knows version %d", o.Version, JobVersion))
@@ -50,14 +48,4 @@ func updateReport(dir string, r Report) error {
 	}
 	maps.Copy(all, known)
 	return disk.WriteJSON(path, all)
-}
-
-// releaseReserve frees the space that a dead run has held, for what is written
-// of it now.
-func releaseReserve(dir string) error {
-	err := os.Remove(filepath.Join(dir, disk.ReserveFiles))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }

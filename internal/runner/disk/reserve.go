@@ -115,6 +115,18 @@ func (r *Reserve) Free() {
 	})
 }
 
+// ReleaseReserve frees the space that a dead run has held in its directory, for what is
+// written of it now.
+func ReleaseReserve(dir string) error {
+	held, err := filepath.Glob(filepath.Join(dir, ReserveFiles+"*"))
+	for _, path := range held {
+		if gone := os.Remove(path); !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
+}
+
 // slots are files that have space for others.
 type slots []*slot
 

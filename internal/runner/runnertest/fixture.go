@@ -1,5 +1,5 @@
-// Package runnertest holds the tests that every runner has to pass, whatever
-// it isolates runs with, and what such tests are built from. They drive a real
+// Package runnertest holds the tests that every runner has to pass, whatever it
+// isolates runs with, as long as it reads paths of the test machine (see Runner), and what such tests are built from. They drive a real
 // engine; the modules use nothing but what is built into it.
 //
 // Start reading at Run.

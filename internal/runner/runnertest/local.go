@@ -12,7 +12,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
-// Runner is a runner under test.
+// Runner is a runner under test. The suite lays archives, engines and providers down in
+// its Host, as paths of the machine that the test is on, and names an engine in a job by
+// its path. So a runner elsewhere passes the suite only if it can read these paths, for
+// instance as a directory of the node.
 type Runner interface {
 	runner.Runner
 	Host() *Host
