@@ -140,10 +140,7 @@ func (n objectRef) String() string { return dialect.KindOf(n.dialect) + "/" + n.
 // dialectOf is the dialect of a dependency: the one that ref names, or that of the
 // stack which depends on it.
 func (dp *dependencies) dialectOf(ref stack.Ref, own dialect.Dialect) dialect.Dialect {
-	if d := dp.dialects.Of(ref.Kind); d != nil {
-		return d
-	}
-	return own
+	return dp.dialects.Meant(ref.Kind, own)
 }
 
 func keyOf(ref stack.Ref, from client.Object) types.NamespacedName {

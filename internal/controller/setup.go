@@ -232,10 +232,7 @@ func (wt *watches) references(obj client.Object) input.Refs {
 func (wt *watches) dependenciesOf(obj client.Object) []objectRef {
 	var all []objectRef
 	for _, ref := range wt.references(obj).DependsOn {
-		d := wt.dialects.Of(ref.Kind)
-		if d == nil {
-			d = wt.dialects.For(obj)
-		}
+		d := wt.dialects.Meant(ref.Kind, wt.dialects.For(obj))
 		all = append(all, objectRef{d, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}})
 	}
 	return all

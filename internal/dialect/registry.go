@@ -68,6 +68,19 @@ func (r Registry) Of(kind string) Dialect {
 	return nil
 }
 
+// Meant returns the dialect of a kind that an object of another dialect names. A kind
+// without a group is that of the object itself, if it is called so: two dialects may have
+// kinds of one name.
+func (r Registry) Meant(kind string, by Dialect) Dialect {
+	if kind == "" || by.Kind().Kind == kind {
+		return by
+	}
+	if d := r.Of(kind); d != nil {
+		return d
+	}
+	return by
+}
+
 // For returns the dialect of an object, nil if it is of another kind.
 func (r Registry) For(obj client.Object) Dialect {
 	for _, d := range r.all {

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/dialecttest"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 )
 
@@ -31,4 +32,21 @@ func TestDialectsAreFoundByTheirKind(t *testing.T) {
 		}
 	}()
 	dialect.NewRegistry(infra.Dialect{}, infra.Dialect{})
+}
+
+// Two kinds are called Terraform: an object that names one without its group means its
+// own, whichever is registered first.
+func TestAKindWithoutAGroupIsTheObjectsOwn(t *testing.T) {
+	first, second := infra.Dialect{}, dialecttest.Second{}
+	for _, r := range []dialect.Registry{dialect.NewRegistry(first, second), dialect.NewRegistry(second, first)} {
+		for _, by := range []dialect.Dialect{first, second} {
+			for kind, want := range map[string]dialect.Dialect{
+				"": by, "Terraform": by, "Widget": by, dialect.KindOf(first): first, dialect.KindOf(second): second,
+			} {
+				if got := r.Meant(kind, by); got != want {
+					t.Errorf("%q by %s means %s, want %s", kind, dialect.KindOf(by), dialect.KindOf(got), dialect.KindOf(want))
+				}
+			}
+		}
+	}
 }

@@ -54,7 +54,7 @@ func (s *Stacks) Describe(ctx context.Context, key Key) (Detail, error) {
 	}
 	d := Detail{Stack: View(o), Conditions: conditions(o.View.Conditions), Rejected: o.View.Rejected}
 	for _, r := range input.References(o.Legible, key.Namespace).DependsOn {
-		d.DependsOn = append(d.DependsOn, keyOf(s.Kinds, r).String())
+		d.DependsOn = append(d.DependsOn, keyOf(s.Kinds, o.Dialect, r).String())
 	}
 	if m := o.Status; m.Failures > 0 {
 		d.Failure = &Failure{At: m.FailedAt, Kind: m.FailedKind, Step: m.FailedStep, Message: m.FailedWith}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -285,7 +286,7 @@ func tiesOf(kinds Kinds, o *Object) ties {
 	var t ties
 	refs := input.References(o.Legible, o.GetNamespace())
 	for _, r := range refs.DependsOn {
-		t.needs = append(t.needs, keyOf(kinds, r))
+		t.needs = append(t.needs, keyOf(kinds, o.Dialect, r))
 	}
 	if refs.Writes != nil {
 		t.writes = refs.Writes.Name
@@ -299,8 +300,8 @@ func tiesOf(kinds Kinds, o *Object) ties {
 }
 
 // keyOf names the stack that another one refers to.
-func keyOf(kinds Kinds, r stack.Ref) Key {
-	return Key{Namespace: r.Namespace, Name: r.Name, Kind: wordOf(kinds, r.Kind)}
+func keyOf(kinds Kinds, by dialect.Dialect, r stack.Ref) Key {
+	return Key{Namespace: r.Namespace, Name: r.Name, Kind: kinds.Word(kinds.Meant(r.Kind, by))}
 }
 
 // wordOf is the word of a kind that an object or a record names, with or without its
