@@ -16,7 +16,7 @@ type runs interface {
 }
 
 // openRuns opens the runner, which finds the runs of an earlier process. It is the
-// one place that knows how runs are isolated.
+// one place that chooses the runner.
 func (p *parts) openRuns() (runs, error) {
 	binary, err := p.supervisor()
 	if err != nil {

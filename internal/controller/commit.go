@@ -64,8 +64,10 @@ func (cm *committer) commit(ctx context.Context, p *pass) (ctrl.Result, error) {
 	return cm.next(p), nil
 }
 
-// commitment are the steps of a commit, in their order. Each can be repeated: a
-// program that ends between two of them finds the run, and begins again.
+// commitment are the steps of a commit, in their order. Each can be repeated.
+// A program that ends before the status is written finds the run, and begins again. One
+// that ends after that loses events, metrics and notifications of the run; the audit log
+// has it either way.
 func (cm *committer) commitment(p *pass) []func(context.Context, *pass) error {
 	if p.unreadable != nil {
 		return []func(context.Context, *pass) error{cm.turns.leaveQueue, cm.writeStatus}

@@ -1,7 +1,7 @@
 // Package controller reconciles stacks: it observes an object and all that belongs
 // to it, lets the core decide, carries out one action, and writes down what came of
-// it. The rules are in package stack. It does not know how a run is isolated, or
-// where bytes are kept.
+// it. The rules are in package stack. It does not isolate runs: it passes on what
+// the platform asks for. It does not know where bytes are kept.
 //
 // Start reading at Stacks.reconcile.
 package controller

@@ -39,7 +39,8 @@ type inputs struct {
 	input.Inputs
 }
 
-// jobs finds what a run is made from, and makes the job of it. It only reads.
+// jobs finds what a run is made from, and makes the job of it. It only reads, except that
+// the cache of artifacts may fetch one, and release gives credentials back.
 type jobs struct {
 	artifacts Artifacts
 	cache     client.Reader

@@ -27,10 +27,11 @@ type loader struct {
 	reviewers review.Reviewers
 }
 
-// load begins a pass: it reads the object, finds its entry and decodes both. It
-// writes nothing. There is no pass if there is nothing to be decided about the
-// object: it is gone, or it was released and the finalizer of another controller
-// holds it.
+// load begins a pass: it reads the object, finds its entry and decodes both. Outside
+// of this process it writes nothing, except the event that a status was lost. A pass with
+// an error is one whose object was read and whose records were not. There is no pass if
+// there is nothing to be decided about the object: it is gone, or it was released and the
+// finalizer of another controller holds it.
 func (ld *loader) load(ctx context.Context, of objectRef) (*pass, error) {
 	obj, cached, err := ld.readObject(ctx, of)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// observer finds what a decision depends on. It writes nothing outside the pass.
+// observer finds what a decision depends on. It writes nothing outside the pass, except
+// what it has read: the entry of the stack keeps that, so that it is not read again.
 type observer struct {
 	blobs        records.Blobs
 	cache        client.Reader
@@ -29,9 +30,8 @@ type observer struct {
 }
 
 // observe gathers what a decision depends on beside the object and its run, and no
-// more than it needs: a stack whose run goes on is not asked for its inputs. It
-// writes nothing outside the pass: whether a break-glass session is open follows
-// from the time, and is part of the observation.
+// more than it needs: a stack whose run goes on is not asked for its inputs. Whether
+// a break-glass session is open follows from the time, and is part of the observation.
 func (ob *observer) observe(ctx context.Context, p *pass) error {
 	if p.unreadable != nil {
 		return nil

@@ -1,10 +1,11 @@
 // Package input resolves what the runs of a stack are given: variables,
-// environment, files and settings of the backend. Each comes from a Source: a
-// Secret, a ConfigMap, outputs that another stack published, or a field of the
-// object itself. It reads through a Reader, writes nothing, and decides nothing:
+// environment, files and settings of the backend. They come from a Secret, a
+// ConfigMap, outputs that another stack published, or a field of the object itself. It reads through a Reader, writes nothing, and decides nothing:
 // what cannot be resolved is an error whose kind says what follows.
 //
-// To add a kind of sources: a file like object.go, and a line in Kinds.
+// To add a kind of sources: a file like object.go, and a line in Kinds. One that reads
+// more than Secrets and ConfigMaps adds to Reader what it needs; docs/architecture.md has
+// the places that make a Reader.
 //
 // Start reading at Resolver.Resolve.
 package input
@@ -29,8 +30,8 @@ func Kinds() []Kind {
 	}
 }
 
-// Kind is one kind of sources. Variables, environment and settings of the backend
-// can be taken from each.
+// Kind is one kind of sources. Variables (varsFrom) and settings of the backend
+// (backendConfigsFrom) can be taken from each.
 type Kind struct {
 	Name    string                 // by which objects name it
 	Open    func(stack.Ref) Source // the source of that name

@@ -106,7 +106,7 @@ func whileDeleted(st Status) Status {
 }
 
 // statusOutside is the status of a stack that Terrier has not reconciled
-// yet yet: of a new one, or of one that upstream's left.
+// yet: of a new one, or of one that upstream's left.
 func statusOutside(s Stack) Status {
 	switch {
 	case s.Pending != "":

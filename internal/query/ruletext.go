@@ -151,7 +151,7 @@ var rules = []RuleText{
 	},
 	{
 		"the reviewers are asked before a plan is applied", "ask the reviewers", []stack.Reason{stack.Reviewing},
-		"The stack has a reviewer: an enabled webhook in spec.webhooks, or one of the operator. Terrier asks again about the same plan only after a refusal or an error.",
+		"The stack has a reviewer: an enabled webhook in spec.webhooks. Terrier asks again about the same plan only after a refusal or an error.",
 	},
 	{
 		"an unhealthy stack is checked for drift as well", "check for drift, or plan", unhealthy,

@@ -13,7 +13,8 @@ import (
 )
 
 // Condition types and reasons of the API, as tofu-controller writes them, and two
-// of ours: FieldsIgnored and ModuleRepaired.
+// of ours: FieldsIgnored and ModuleRepaired. ConditionGlass, in breakglass.go, is ours as
+// well.
 const (
 	ConditionReady       = "Ready"
 	ConditionReconciling = "Reconciling"
