@@ -137,7 +137,7 @@ var broken = map[string]map[string]string{
 	},
 	"observing writes nothing": {
 		"internal/controller/observe.go":        "package controller\n\ntype Stacks struct{}\n\nfunc (c *Stacks) observe() { c.read(); once() }\n\nfunc (c *Stacks) observeRun() { c.store.Save() } // BAD\n",
-		"internal/controller/read.go":           "package controller\n\nfunc (c *Stacks) read() { c.blobs.Get(); c.put() }\n\nfunc (c *Stacks) put() { c.blobs.Put() } // BAD\n\nfunc once() { record.Lasting(id).Write(ctx, to, v) } // BAD\n",
+		"internal/controller/read.go":           "package controller\n\nfunc (c *Stacks) read() { c.blobs.Get(); c.put() }\n\nfunc (c *Stacks) put() { c.blobs.Put() } // BAD\n\nfunc once() { record.Checkpoint(id).Write(ctx, to, v) } // BAD\n",
 		"internal/controller/act.go":            "package controller\n\nfunc (c *Stacks) act() { c.runner.Start(); c.read() }\n",
 		"internal/controller/states/inspect.go": "package states\n\nfunc (in *Inspector) inspect() { in.Store.Save() } // BAD\n",
 		"internal/controller/states/states.go":  "package states\n\nfunc (kp *Keeper) save() { kp.Store.Save() }\n",

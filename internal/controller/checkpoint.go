@@ -20,7 +20,7 @@ func (ld *loader) restoreStatus(ctx context.Context, p *pass) error {
 	if !p.o.Status.Blank() {
 		return nil
 	}
-	l, err := record.Lasting(p.id).Read(ctx, ld.blobs)
+	l, err := record.Checkpoint(p.id).Read(ctx, ld.blobs)
 	if fault.Of(err) == fault.Missing {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (cm *committer) saveCheckpoint(ctx context.Context, p *pass) error {
 	if l.Same(p.st.Status.Checkpoint()) {
 		return nil
 	}
-	if err := record.Lasting(p.id).Write(ctx, cm.blobs, l); err != nil {
+	if err := record.Checkpoint(p.id).Write(ctx, cm.blobs, l); err != nil {
 		return fmt.Errorf("keeping what must survive the status: %w", err)
 	}
 	return nil

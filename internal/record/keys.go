@@ -103,8 +103,8 @@ func Decisions(uid string) Of[[]stack.Decided] { return At[[]stack.Decided](deci
 // Secrets is the key of the prints of secret values that runs were given.
 func Secrets(uid string) string { return secrets.key(uid) }
 
-// Lasting is what must outlast the status.
-func Lasting(uid string) Of[stack.Checkpoint] { return At[stack.Checkpoint](lasting.key(uid)) }
+// Checkpoint is what must outlast the status.
+func Checkpoint(uid string) Of[stack.Checkpoint] { return At[stack.Checkpoint](lasting.key(uid)) }
 
 // Audited is the key of the requests of users that are in the audit log.
 func Audited(uid string) string { return audited.key(uid) }

@@ -33,7 +33,7 @@ var keys = map[string]string{
 	record.StateVersion("u", "00000000000000000001-abc"): "stacks/u/states/00000000000000000001-abc",
 	record.Decisions("u").Key:                            "stacks/u/decisions.json",
 	record.Secrets("u"):                                  "stacks/u/secrets",
-	record.Lasting("u").Key:                              "stacks/u/lasting",
+	record.Checkpoint("u").Key:                           "stacks/u/lasting",
 	record.Audited("u"):                                  "stacks/u/told",
 	record.Checked("u").Key:                              "stacks/u/checked",
 	record.Retained("u", record.RetainedFile):            "retained/u/record.json",
@@ -154,7 +154,7 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("Read(), %v (-want +got)\n%s", err, diff)
 	}
-	if _, err := record.Lasting("u").Read(t.Context(), s); fault.Of(err) != fault.Missing {
+	if _, err := record.Checkpoint("u").Read(t.Context(), s); fault.Of(err) != fault.Missing {
 		t.Errorf("Read() = %v, want that it is missing", err)
 	}
 	s[r.Key] = "["

@@ -39,7 +39,7 @@ func TestPlansInBetweenDoNotForgetFailedApplies(t *testing.T) {
 }
 
 // An approval is spent once something was done: the digest of a plan covers
-// Status.Wrote, and a plan that looks the same afterwards is another one.
+// Status.LastWrite, and a plan that looks the same afterwards is another one.
 func TestTheLastRunThatWroteIsRemembered(t *testing.T) {
 	gap := []UntrackedResource{{Address: "a.b"}}
 	for name, tt := range map[string]struct {
