@@ -85,6 +85,6 @@ func (se *settler) moved(p *pass, r *runner.Report, n note) (bool, error) {
 	if n.Cause.Command == nil {
 		return false, nil
 	}
-	hand, err := engine.ParseBreakGlass(n.Cause.Command.Args)
-	return err == nil && hand.Writes && len(r.Steps) > 0, nil // a state that we do not keep may have changed
+	command, err := engine.ParseBreakGlass(n.Cause.Command.Args)
+	return err == nil && command.Writes && len(r.Steps) > 0, nil // a state that we do not keep may have changed
 }

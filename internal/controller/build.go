@@ -19,15 +19,15 @@ import (
 
 // buildJob makes all of the job that does not depend on the kind of run.
 func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
-	prog := p.st.Configuration
+	c := p.st.Configuration
 	e, err := jb.engine(ctx, p.st.Configuration.Engine)
 	if err != nil {
 		return blockedBy(err, stack.EngineMissing)
 	}
-	if err := checkOptions(prog); err != nil {
+	if err := checkOptions(c); err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}
-	backend, ref, kind := states.Backend(prog, p.obj.GetNamespace())
+	backend, ref, kind := states.Backend(c, p.obj.GetNamespace())
 	if ref != nil {
 		if err := ref.Check(); err != nil {
 			return blockedBy(err, stack.SpecInvalid)
@@ -41,9 +41,9 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	if err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}
-	network, err := jb.network(prog)
+	network, err := jb.network(c)
 	if err == nil {
-		err = jb.reviewable(prog)
+		err = jb.reviewable(c)
 	}
 	if err != nil {
 		return blockedBy(err, stack.SpecInvalid)
@@ -55,28 +55,28 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	if err := jb.unshadowed(p, guard); err != nil {
 		return blockedBy(err, stack.InputsFailed)
 	}
-	p.note = note{State: ref, Backend: backendDigest(prog, p.in.Files.Settings)}
+	p.note = note{State: ref, Backend: backendDigest(c, p.in.Files.Settings)}
 	p.job = &runner.Job{
 		Stack: p.id, Name: p.obj.GetNamespace() + "/" + p.obj.GetName(), Created: p.o.Now,
-		Engine: engineOf(prog, e),
-		Tree:   runner.Tree{Archive: p.archive(), Digest: p.o.PlanInputs.Source, Path: prog.Path, Exclude: guard.Exclude},
+		Engine: engineOf(c, e),
+		Tree:   runner.Tree{Archive: p.archive(), Digest: p.o.PlanInputs.Source, Path: c.Path, Exclude: guard.Exclude},
 		Files:  files,
 		Env:    p.in.Resolved.Environment,
 		Mask:   p.in.Mask,
 		Home:   p.in.Files.Home,
 
-		Managed: ref != nil, Workspace: prog.Workspace,
+		Managed: ref != nil, Workspace: c.Workspace,
 		Options: runner.Options{
 			InitKey:     jb.initKey(p, backendFile, network),
 			BackendType: kind,
-			Upgrade:     prog.Upgrade, Destroy: prog.Destroy, Targets: prog.Targets, VarFiles: prog.VarFiles, Parallelism: prog.Parallelism,
-			NoLock: prog.NoPlanLock, LockTimeout: prog.LockTimeout,
-			ReadableText: prog.Readable == stack.ReadableHuman,
-			Outputs:      ref == nil && (prog.Outputs != nil || len(prog.Checks) > 0),
-			Inventory:    ref == nil && prog.Inventory,
+			Upgrade:     c.Upgrade, Destroy: c.Destroy, Targets: c.Targets, VarFiles: c.VarFiles, Parallelism: c.Parallelism,
+			NoLock: c.NoPlanLock, LockTimeout: c.LockTimeout,
+			ReadableText: c.Readable == stack.ReadableHuman,
+			Outputs:      ref == nil && (c.Outputs != nil || len(c.Checks) > 0),
+			Inventory:    ref == nil && c.Inventory,
 			NoReattach:   jb.config.NoReattach,
 		},
-		Limits: jb.limits(prog), Sandbox: jb.sandbox(network),
+		Limits: jb.limits(c), Sandbox: jb.sandbox(network),
 	}
 	if p.in.Files.Settings != nil {
 		p.job.Options.BackendFile = runner.BackendFile
@@ -122,14 +122,14 @@ const longestGrace = 24 * time.Hour
 // limits are the platform's, or what the stack asks for where that is stricter.
 // Its grace may only be longer: users have to repair by themselves what an apply
 // that was cut off has left.
-func (jb *jobs) limits(p stack.Configuration) runner.Limits {
+func (jb *jobs) limits(c stack.Configuration) runner.Limits {
 	l := jb.config.Limits
-	if p.Memory > 0 && (l.Memory == 0 || p.Memory < l.Memory) {
-		l.Memory = p.Memory
+	if c.Memory > 0 && (l.Memory == 0 || c.Memory < l.Memory) {
+		l.Memory = c.Memory
 	}
-	l.CPUs = p.CPUs
-	if p.Grace > cmp.Or(l.Grace, runner.DefaultGrace) {
-		l.Grace = min(p.Grace, longestGrace)
+	l.CPUs = c.CPUs
+	if c.Grace > cmp.Or(l.Grace, runner.DefaultGrace) {
+		l.Grace = min(c.Grace, longestGrace)
 	}
 	return l
 }
@@ -138,34 +138,34 @@ func (jb *jobs) limits(p stack.Configuration) runner.Limits {
 const parallelismMost = 1024
 
 // checkOptions reports which field holds a value that the engine does not take.
-func checkOptions(p stack.Configuration) error {
-	for i, t := range p.Targets {
+func checkOptions(c stack.Configuration) error {
+	for i, t := range c.Targets {
 		if err := engine.CheckTarget(t); err != nil {
 			return fault.New(fault.Invalid, "", fmt.Errorf("spec.targets[%d]: %w", i, err))
 		}
 	}
-	for i, f := range p.VarFiles {
+	for i, f := range c.VarFiles {
 		if err := engine.CheckVarFile(f); err != nil {
 			return fault.New(fault.Invalid, "", fmt.Errorf("spec.tfVarsFiles[%d]: %w", i, err))
 		}
 	}
-	if p.Parallelism > parallelismMost {
-		return fault.New(fault.Invalid, "", fmt.Errorf("spec.parallelism: %d is more than %d", p.Parallelism, parallelismMost))
+	if c.Parallelism > parallelismMost {
+		return fault.New(fault.Invalid, "", fmt.Errorf("spec.parallelism: %d is more than %d", c.Parallelism, parallelismMost))
 	}
 	return nil
 }
 
 // network is that of the platform, or what the stack asks for instead.
-func (jb *jobs) network(p stack.Configuration) (string, error) {
+func (jb *jobs) network(c stack.Configuration) (string, error) {
 	switch {
-	case p.Network == "" || p.Network == jb.config.Network, p.Network == "none":
-		return cmp.Or(p.Network, jb.config.Network), nil
-	case p.Network == "host" && jb.config.HostNetwork:
-		return p.Network, nil
-	case p.Network == "host":
+	case c.Network == "" || c.Network == jb.config.Network, c.Network == "none":
+		return cmp.Or(c.Network, jb.config.Network), nil
+	case c.Network == "host" && jb.config.HostNetwork:
+		return c.Network, nil
+	case c.Network == "host":
 		return "", fault.New(fault.Denied, "", errors.New("terrier.dev/network: this platform does not let runs use the host's network"))
 	default:
-		return "", fault.New(fault.Invalid, "", fmt.Errorf("terrier.dev/network: %q is neither none nor host", p.Network))
+		return "", fault.New(fault.Invalid, "", fmt.Errorf("terrier.dev/network: %q is neither none nor host", c.Network))
 	}
 }
 
@@ -183,8 +183,8 @@ func (p *pass) archive() string {
 }
 
 // engineOf names an engine in a job.
-func engineOf(p stack.Configuration, e engine.Engine) runner.Engine {
-	return runner.Engine{Asked: p.Engine, Name: e.Name, Version: e.Version}
+func engineOf(c stack.Configuration, e engine.Engine) runner.Engine {
+	return runner.Engine{Asked: c.Engine, Name: e.Name, Version: e.Version}
 }
 
 // files are the generated files of every run.

@@ -135,7 +135,7 @@ type objectRef struct {
 }
 
 // String is what indexes hold of it.
-func (n objectRef) String() string { return dialect.KindOf(n.dialect) + "/" + n.key.String() }
+func (ref objectRef) String() string { return dialect.KindOf(ref.dialect) + "/" + ref.key.String() }
 
 // dialectOf is the dialect of a dependency: the one that ref names, or that of the
 // stack which depends on it.

@@ -216,8 +216,8 @@ func (jb *jobs) installation() string {
 }
 
 // backendDigest names where a state is: credentials are not part of it.
-func backendDigest(prog stack.Configuration, settings map[string]string) string {
-	parts := []any{prog.Backend, prog.Workspace}
+func backendDigest(c stack.Configuration, settings map[string]string) string {
+	parts := []any{c.Backend, c.Workspace}
 	if settings != nil {
 		parts = append(parts, module.LastingSettings(settings))
 	}

@@ -79,8 +79,8 @@ func (c *Stacks) ask(ctx context.Context, q review.Question) review.Reply {
 
 // reviewable refuses a stack whose webhooks would see more than the platform
 // shows.
-func (jb *jobs) reviewable(p stack.Configuration) error {
-	if p.Unmasked && len(p.Webhooks) > 0 && !jb.reviewers.Webhooks.Unmasked {
+func (jb *jobs) reviewable(c stack.Configuration) error {
+	if c.Unmasked && len(c.Webhooks) > 0 && !jb.reviewers.Webhooks.Unmasked {
 		return fault.New(fault.Denied, "", errors.New("terrier.dev/webhook-plan: this platform shows webhooks no secrets (its operator can allow it with --allow-unmasked-plans); remove the annotation to have them asked about the masked plan"))
 	}
 	return nil

@@ -25,8 +25,8 @@ import (
 const newcomerPriority = wakePriority / 2
 
 // scheduleKey is how the schedule names a stack.
-func (n objectRef) scheduleKey() schedule.Key {
-	return schedule.Key{Kind: dialect.KindOf(n.dialect), Namespace: n.key.Namespace, Name: n.key.Name}
+func (ref objectRef) scheduleKey() schedule.Key {
+	return schedule.Key{Kind: dialect.KindOf(ref.dialect), Namespace: ref.key.Namespace, Name: ref.key.Name}
 }
 
 // listenToSchedule has the schedule wake the stacks whose turn has come.

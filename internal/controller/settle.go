@@ -87,9 +87,9 @@ func (p *pass) fold(r stack.Run) { p.o.Status = p.o.Status.Record(r) }
 // this machine is lost.
 func (se *settler) goesOn(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) {
 	p.o.Run = run
-	request := se.turns.candidate(ctx, p, run.Kind, run.Cause)
-	request.Began = r.Started
-	se.queue.Running(p.id, request)
+	candidate := se.turns.candidate(ctx, p, run.Kind, run.Cause)
+	candidate.Began = r.Started
+	se.queue.Running(p.id, candidate)
 	if !run.Kind.Writes() {
 		return
 	}

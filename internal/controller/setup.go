@@ -63,20 +63,20 @@ type wakeQueues struct {
 }
 
 // serve has the stacks of a kind added to a queue from now on.
-func (r *wakeQueues) serve(kind string, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.queues == nil {
-		r.queues = map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{}
+func (wq *wakeQueues) serve(kind string, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if wq.queues == nil {
+		wq.queues = map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{}
 	}
-	r.queues[kind] = q
+	wq.queues[kind] = q
 }
 
-func (r *wakeQueues) add(of objectRef) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (wq *wakeQueues) add(of objectRef) {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
 	request := reconcile.Request{NamespacedName: of.key}
-	switch q := r.queues[dialect.KindOf(of.dialect)].(type) {
+	switch q := wq.queues[dialect.KindOf(of.dialect)].(type) {
 	case nil: // every stack is reconciled in the beginning
 	case priorityqueue.PriorityQueue[reconcile.Request]:
 		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(wakePriority)}, request)

@@ -109,9 +109,9 @@ func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 func (r *engineProcesses) start(ctx context.Context, c sandbox.Command) (*sandbox.Process, error) {
 	defer failpoint.Act("process.start", c.Args[0])()
 	if r.providers.session != nil {
-		inRoom := c
-		inRoom.Env = append(c.Env[:len(c.Env):len(c.Env)], r.providers.session.environ...)
-		p, err := r.providers.session.sandbox.Start(inRoom)
+		inSession := c
+		inSession.Env = append(c.Env[:len(c.Env):len(c.Env)], r.providers.session.environ...)
+		p, err := r.providers.session.sandbox.Start(inSession)
 		if err == nil {
 			return p, nil
 		}
@@ -307,9 +307,9 @@ func failureText(d plan.Diagnostic) string {
 }
 
 // message is the one sentence that says why a command failed.
-func (h stepOutput) message(step string, exit sandbox.Exit) string {
+func (out stepOutput) message(step string, exit sandbox.Exit) string {
 	var failures []string
-	for _, d := range h.diagnostics {
+	for _, d := range out.diagnostics {
 		if text := failureText(d); d.Severity == "error" && !slices.Contains(failures, text) {
 			failures = append(failures, text)
 		}
@@ -317,7 +317,7 @@ func (h stepOutput) message(step string, exit sandbox.Exit) string {
 	if len(failures) > 0 {
 		return together(failures)
 	}
-	if text := strings.TrimSpace(string(h.text.buf)); text != "" {
+	if text := strings.TrimSpace(string(out.text.buf)); text != "" {
 		return text
 	}
 	return step + " " + exit.String()

@@ -34,25 +34,25 @@ var gerunds = map[plan.Action]string{
 }
 
 // follow keeps track of the operations that are under way.
-func (h *stepOutput) follow(e plan.Event) {
-	if h.underway == nil {
-		h.underway = map[string]operation{}
+func (out *stepOutput) follow(e plan.Event) {
+	if out.underway == nil {
+		out.underway = map[string]operation{}
 	}
-	h.last = cmp.Or(plan.HeadOf(e).Message, h.last)
+	out.last = cmp.Or(plan.HeadOf(e).Message, out.last)
 	switch e := e.(type) {
 	case plan.Applied:
-		h.step(e.Stage, e.Resource.Address, cmp.Or(gerunds[e.Action], string(e.Action)), e.At)
+		out.step(e.Stage, e.Resource.Address, cmp.Or(gerunds[e.Action], string(e.Action)), e.At)
 	case plan.Refreshed:
-		h.step(e.Stage, e.Resource.Address, "reading", e.At)
+		out.step(e.Stage, e.Resource.Address, "reading", e.At)
 	}
 }
 
-func (h *stepOutput) step(s plan.Stage, addr, doing string, at time.Time) {
+func (out *stepOutput) step(s plan.Stage, addr, doing string, at time.Time) {
 	switch s {
 	case plan.Started:
-		h.underway[addr] = operation{doing: doing, since: at}
+		out.underway[addr] = operation{doing: doing, since: at}
 	case plan.Completed, plan.Errored:
-		delete(h.underway, addr)
+		delete(out.underway, addr)
 	case plan.Progressed:
 	}
 }

@@ -22,31 +22,31 @@ type reportFile struct {
 }
 
 // update changes the report and writes it down.
-func (j *reportFile) update(change func(*Report)) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	change(&j.report)
-	data, err := json.Marshal(j.report)
+func (f *reportFile) update(change func(*Report)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.report)
+	data, err := json.Marshal(f.report)
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
-	return j.reserve.WriteReport(filepath.Join(j.dir, fileReport), data)
+	return f.reserve.WriteReport(filepath.Join(f.dir, fileReport), data)
 }
 
 // enter writes down that the run is in phase p.
-func (j *reportFile) enter(p Phase) error {
-	return j.update(func(r *Report) { r.Phase, r.Since = p, j.now() })
+func (f *reportFile) enter(p Phase) error {
+	return f.update(func(r *Report) { r.Phase, r.Since = p, f.now() })
 }
 
 // set changes the report without writing it: the next update will.
-func (j *reportFile) set(change func(*Report)) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	change(&j.report)
+func (f *reportFile) set(change func(*Report)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.report)
 }
 
-func (j *reportFile) current() Report {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.report
+func (f *reportFile) current() Report {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.report
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Queue admits runs within the limits of the runner. A request that may start
+// Queue admits runs within the limits of the runner. A candidate that may start
 // has a slot reserved at once, and its object is woken to take the slot; until
 // then the slot counts as taken:
 //
@@ -187,7 +187,7 @@ func (q *Queue) Waited(id string) time.Duration {
 	return 0
 }
 
-// reserve reserves slots for the requests whose turn it is, as long as there is
+// reserve reserves slots for the candidates whose turn it is, as long as there is
 // room, and wakes their objects, except the one that is asking now.
 func (q *Queue) reserve(asking string) {
 	for {

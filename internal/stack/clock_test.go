@@ -21,7 +21,7 @@ func TestClockJumps(t *testing.T) {
 			Status{Plans: Plans{PlannedAt: jump("planned"), SourceChangedAt: jump("moved")}, Resources: Resources{AppliedAt: jump("applied")}, Failure: Failure{Failures: 1, FailedAt: jump("failed"), FailedFor: calmBasis}})
 		o.Spec.Interval, o.Spec.RetryEvery, o.CheckedAt = every, retry, jump("checked")
 		for what, got := range map[string]struct{ wait, kind time.Duration }{
-			"the next look": {o.untilCheck(), every}, "the next attempt": {o.untilRetry(), retry}, "the next plan": {o.untilSettled(), settlesIn},
+			"the next look": {o.untilCheck(), every}, "the next attempt": {o.untilRetry(), retry}, "the next plan": {o.untilDebounced(), debounce},
 		} {
 			if got.wait < 0 || got.wait > 2*got.kind {
 				t.Fatalf("%s comes after %v, want at most twice %v", what, got.wait, got.kind)

@@ -73,11 +73,11 @@ func planningRules() []rule {
 		{
 			"a source that keeps changing is planned once it settles",
 			func(o Observation) bool {
-				return o.Status.Planned.Source != o.PlanInputs.Source && o.untilSettled() > 0
+				return o.Status.Planned.Source != o.PlanInputs.Source && o.untilDebounced() > 0
 			},
 			func(o Observation) Decision {
-				return Decision{Action: Wait{o.untilSettled()}, Ready: Reconciling, Reason: SourceDebounced,
-					Message: fmt.Sprintf("The source changed again within %s of the last plan: the newest revision is planned after that", settlesIn)}
+				return Decision{Action: Wait{o.untilDebounced()}, Ready: Reconciling, Reason: SourceDebounced,
+					Message: fmt.Sprintf("The source changed again within %s of the last plan: the newest revision is planned after that", debounce)}
 			},
 		},
 		{

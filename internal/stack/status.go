@@ -109,12 +109,12 @@ type Untracked struct {
 }
 
 // Less are the untracked resources that are still missing, nil if none are.
-func (g Untracked) Less(missing []UntrackedResource) *Untracked {
+func (u Untracked) Less(missing []UntrackedResource) *Untracked {
 	if len(missing) == 0 {
 		return nil
 	}
-	g.Objects = missing
-	return &g
+	u.Objects = missing
+	return &u
 }
 
 // UntrackedResource is one of them.

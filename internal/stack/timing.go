@@ -59,16 +59,16 @@ func (s Spec) firstCheck() time.Duration {
 	return s.Interval - time.Duration(s.Spread%steps)*(s.Interval/2/steps)
 }
 
-// settlesIn is how long after a plan for another source the next one is put off, so
+// debounce is how long after a plan for another source the next one is put off, so
 // that thirty commits in ten seconds are two plans.
-const settlesIn = 10 * time.Second
+const debounce = 10 * time.Second
 
-// untilSettled is how long a plan for another source is put off.
-func (o Observation) untilSettled() time.Duration {
+// untilDebounced is how long a plan for another source is put off.
+func (o Observation) untilDebounced() time.Duration {
 	if o.requested() || o.Status.SourceChangedAt.IsZero() {
 		return 0
 	}
-	return o.clock().left(o.Status.SourceChangedAt, settlesIn)
+	return o.clock().left(o.Status.SourceChangedAt, debounce)
 }
 
 // untilRetry is how much of the wait after a failure is left.

@@ -144,7 +144,7 @@ func TestCommitsAreCoalesced(t *testing.T) {
 	if d := Decide(o); d.Reason != SourceDebounced || d.Action == (Wait{}) {
 		t.Errorf("Decide() = %+v, want a bounded wait", d)
 	}
-	o.Now = o.Now.Add(settlesIn)
+	o.Now = o.Now.Add(debounce)
 	decide()
 	if plans > 2 || o.Status.Planned.Source != "commit29" {
 		t.Errorf("%d plans, the last of %s; want two, the last of commit29", plans, o.Status.Planned.Source)

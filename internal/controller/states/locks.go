@@ -38,7 +38,7 @@ func (lk *Locker) Take(ctx context.Context, of Subject, ref kube.StateRef, job *
 	if !job.Kind.Writes() && job.Options.NoLock {
 		return nil
 	}
-	err := lk.claim(ctx, of, ref, job)
+	err := lk.tryTake(ctx, of, ref, job)
 	held, ok := errors.AsType[*kube.LockedError](err)
 	if !ok {
 		return err
@@ -53,12 +53,12 @@ func (lk *Locker) Take(ctx context.Context, of Subject, ref kube.StateRef, job *
 	if !job.Kind.Writes() {
 		return nil
 	}
-	return lk.claim(ctx, of, ref, job)
+	return lk.tryTake(ctx, of, ref, job)
 }
 
-// claim takes the lock of a state for a run that writes. For one that reads it
+// tryTake takes the lock of a state for a run that writes. For one that reads it
 // only checks it. Either returns the other holder.
-func (lk *Locker) claim(ctx context.Context, of Subject, ref kube.StateRef, job *runner.Job) error {
+func (lk *Locker) tryTake(ctx context.Context, of Subject, ref kube.StateRef, job *runner.Job) error {
 	if job.Kind.Writes() {
 		return lk.Store.Lock(ctx, ref, kube.LockInfo{
 			ID: job.ID, Operation: string(job.Kind), Info: "run " + job.ID, Who: "terrier " + job.Name, Version: job.Engine.Version, Holder: lk.holder(of.ID, job.ID),

@@ -19,7 +19,7 @@ import (
 // values are those of Place.
 const Index = "terrier.state"
 
-// Backend translates a program's backend. A managed one has the reference of
+// Backend translates the backend of a stack. A managed one has the reference of
 // its state.
 func Backend(c stack.Configuration, namespace string) (module.Backend, *kube.StateRef, string) {
 	b := c.Backend
@@ -53,8 +53,8 @@ func Workspace(c stack.Configuration) string {
 	return c.Workspace
 }
 
-// Place names where a program keeps its state, the same for two that spell it in
-// two ways. It is empty where two programs that say the same may still mean two
+// Place names where a stack keeps its state, the same for two that spell it in
+// two ways. It is empty where two stacks that say the same may still mean two
 // places.
 func Place(c stack.Configuration, namespace string) string {
 	b, workspace := c.Backend, Workspace(c)
@@ -98,7 +98,7 @@ func established(st dialect.Stack) bool {
 	return a != nil && a.PlanInputs.Shape == st.Configuration.Shape()
 }
 
-// unshared refuses to use a place that another stack has a better claim to:
+// unshared refuses to use a place that another stack has before this one:
 // that of a state that was never written, or one in a backend of its own and whose
 // owner we cannot read.
 func (kp *Keeper) unshared(ctx context.Context, of Subject, kind stack.RunKind) error {
@@ -120,7 +120,7 @@ func (kp *Keeper) unshared(ctx context.Context, of Subject, kind stack.RunKind) 
 	return errors.Join(err, found)
 }
 
-// before reports whether other has the better claim: a stack that applied something
+// before reports whether other comes first: a stack that applied something
 // there comes before one that did not, and then the older one.
 func before(d dialect.Dialect, other client.Object, of Subject) bool {
 	st, err := d.Decode(other)

@@ -56,11 +56,11 @@ func checks(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 }
 
 // checksDigest identifies the health checks; empty if there are none.
-func checksDigest(p stack.Configuration) string {
-	if len(p.Checks) == 0 {
+func checksDigest(c stack.Configuration) string {
+	if len(c.Checks) == 0 {
 		return ""
 	}
-	return stack.Digest(p.Checks)
+	return stack.Digest(c.Checks)
 }
 
 // health sets the condition about the checks of obj.
