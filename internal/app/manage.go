@@ -169,7 +169,14 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.auditLog.Log, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
 	}
-	if err := errors.Join(mgr.Add(pruning(p.cache, p.Now, p.log)), mgr.Add(manager.RunnableFunc(p.auditLog.follow)), mgr.Add(manager.RunnableFunc(p.bindings.Follow)), keepBoard(mgr, p.kinds, p.board, p.records, p.log), mgr.Add(keepFigures(p.figures, p.board, p.blobs, p.log)), p.alerts.run(mgr)); err != nil {
+	if err := errors.Join(
+		mgr.Add(pruning(p.cache, p.Now, p.log)),
+		mgr.Add(manager.RunnableFunc(p.auditLog.follow)),
+		mgr.Add(manager.RunnableFunc(p.bindings.Follow)),
+		keepBoard(mgr, p.kinds, p.board, p.records, p.log),
+		mgr.Add(keepFigures(p.figures, p.board, p.blobs, p.log)),
+		p.alerts.run(mgr),
+	); err != nil {
 		return err
 	}
 	if err := p.meters.Measure(mgr, metrics.Sources{Board: p.board, Backlog: p.queue.Backlog, Dir: p.dir, MaxRuns: p.Config.MaxRuns, Now: p.Now}); err != nil {

@@ -13,9 +13,9 @@ import (
 
 const podField = "runnerPodTemplate.spec."
 
-// settings are the environment variables that a stack asks for, in the order in
+// environment are the environment variables that a stack asks for, in the order in
 // which they count: whole objects, then single ones.
-func (s *resolution) settings(ctx context.Context) ([]workdir.Setting, error) {
+func (s *resolution) environment(ctx context.Context) ([]workdir.Setting, error) {
 	var all []workdir.Setting
 	for i, from := range s.Configuration.EnvFrom {
 		some, err := s.settingsFrom(ctx, from)

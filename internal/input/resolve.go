@@ -90,24 +90,24 @@ func (s *resolution) resolve(ctx context.Context, m Module, out *Inputs) error {
 	if err = s.complete(m, in, out); err != nil {
 		return err
 	}
-	settings, err := s.settings(ctx)
+	environment, err := s.environment(ctx)
 	if err != nil {
 		return err
 	}
-	settings = append(credentials(out.Resolved.Environment), settings...)
-	if out.Resolved.Environment, err = workdir.Environ(settings, s.Settable...); err != nil {
+	environment = append(credentials(out.Resolved.Environment), environment...)
+	if out.Resolved.Environment, err = workdir.Environ(environment, s.Settable...); err != nil {
 		return err
 	}
-	parts := []any{out.Resolved.Vars, workdir.Lasting(settings), out.Files.lasting()}
+	parts := []any{out.Resolved.Vars, workdir.Lasting(environment), out.Files.lasting()}
 	if len(s.versions) > 0 {
 		parts = append(parts, s.versions)
 	}
 	out.Digest, out.Until = Digest(s.Key, parts), s.until
-	out.Credentials = Digest(s.Key, []any{settings, out.Files.CLI, out.Files.Settings})
+	out.Credentials = Digest(s.Key, []any{environment, out.Files.CLI, out.Files.Settings})
 	return nil
 }
 
-// credentials are settings that came out of Secrets, in order.
+// credentials are variables of the environment that came out of Secrets, in order.
 func credentials(env map[string]string) []workdir.Setting {
 	var all []workdir.Setting
 	for _, name := range slices.Sorted(maps.Keys(env)) {

@@ -21,7 +21,7 @@ import (
 
 // execute runs one engine command. It returns an ending if the run cannot go on.
 func (r *engineProcesses) execute(ctx context.Context, c command) (result, error) {
-	before := len(r.reportFile.current().Diagnostics)
+	before := len(r.reportFile.content().Diagnostics)
 	res, err := r.once(ctx, c)
 	e, failed := errors.AsType[ending](err)
 	if !failed || r.providers.session == nil {

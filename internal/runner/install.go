@@ -26,7 +26,7 @@ import (
 
 // install runs init.
 func (r *preparation) install(ctx context.Context, c command) error {
-	before := len(r.reportFile.current().Diagnostics)
+	before := len(r.reportFile.content().Diagnostics)
 	r.moved = nil
 	for {
 		res, err := r.engine.execute(ctx, c)

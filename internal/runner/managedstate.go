@@ -74,7 +74,7 @@ func localFile(workspace string) string {
 
 // seed puts the state where the local backend looks for it.
 func (r *managedState) seed(s *placement) error {
-	data, file := r.store.Current()
+	data, file := r.store.Newest()
 	if data == nil {
 		if !r.job.Kind.Writes() {
 			return nil
@@ -115,7 +115,7 @@ func (r *managedState) acceptLocal() {
 		return
 	}
 	if data, err := localState(r.work, r.job.Workspace); err == nil {
-		_, file := r.store.Current()
+		_, file := r.store.Newest()
 		if next, err := managed.Parse(data); err == nil && (file == nil || next.Serial > file.Serial) {
 			r.recorder.keepError(r.store.Accept(data))
 		}

@@ -235,7 +235,7 @@ func (r *planSteps) recordBefore() error {
 	if r.state.store == nil || r.job.Kind != stack.ApplyRun {
 		return nil
 	}
-	data, _ := r.state.store.Current()
+	data, _ := r.state.store.Newest()
 	lines, err := plan.BeforeApply(data, r.now())
 	if err != nil {
 		return err

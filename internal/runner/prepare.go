@@ -87,7 +87,7 @@ func (r *preparation) initKey() string {
 
 // initialised reports whether the directory needs no init.
 func (r *preparation) initialised() bool {
-	rep := r.reportFile.current()
+	rep := r.reportFile.content()
 	return rep.InitSkipped || rep.NoInit
 }
 

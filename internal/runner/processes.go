@@ -130,7 +130,7 @@ func (p *Processes) Current(key string) (*Report, error) {
 	return p.current(key)
 }
 
-// current is Current for a caller that holds the lock of the key.
+// content is Current for a caller that holds the lock of the key.
 func (p *Processes) current(key string) (*Report, error) {
 	entries, err := os.ReadDir(p.runsOf(key))
 	if errors.Is(err, fs.ErrNotExist) {

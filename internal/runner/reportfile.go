@@ -45,7 +45,7 @@ func (f *reportFile) set(change func(*Report)) {
 	change(&f.report)
 }
 
-func (f *reportFile) current() Report {
+func (f *reportFile) content() Report {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.report

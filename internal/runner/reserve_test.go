@@ -101,7 +101,7 @@ func TestReservedRoomStaysReserved(t *testing.T) {
 			t.Fatalf("serial %d of %d KiB is not what is there: %d bytes, %v", 2+i, size, len(got), err)
 		}
 		var kept Report
-		if err := disk.ReadJSON(filepath.Join(dir, fileReport), &kept); err != nil || kept.State != j.current().State {
+		if err := disk.ReadJSON(filepath.Join(dir, fileReport), &kept); err != nil || kept.State != j.content().State {
 			t.Fatalf("after serial %d the report is of %d, %v", 2+i, kept.State.Serial, err)
 		}
 		rec.logf("serial %d is kept %s", 2+i, strings.Repeat(".", 10*kib))

@@ -86,7 +86,7 @@ func (r *preparation) findBackendKey() string {
 	if r.ready || r.key == "" || r.state.server == nil || o.BackendFile != "" || len(o.Backend) > 0 || r.job.LockFile.Digest != "" {
 		return ""
 	}
-	if _, state := r.state.store.Current(); state != nil && !state.BuiltIn() {
+	if _, state := r.state.store.Newest(); state != nil && !state.BuiltIn() {
 		return ""
 	}
 	tree, err := r.work.open(dirTree)
@@ -239,7 +239,7 @@ func (r *preparation) initAndRetry(ctx context.Context, res result, before int) 
 // markPrepared marks a directory as prepared in which the engine has planned
 // without init. Before that no run may take it for initialised.
 func (r *preparation) markPrepared() error {
-	if !r.reportFile.current().NoInit {
+	if !r.reportFile.content().NoInit {
 		return nil
 	}
 	return r.keepLockFile()

@@ -35,11 +35,11 @@ func TestRescue(t *testing.T) {
 			if err := r.rescue(tt.data); err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := store.Current(); !bytes.Equal(got, tt.state) {
+			if got, _ := store.Newest(); !bytes.Equal(got, tt.state) {
 				t.Errorf("the state is %s, want %s", got, tt.state)
 			}
 			kept, _ := os.ReadFile(filepath.Join(dir, FileRescue))
-			if reported := r.reportFile.current().Rescued != nil; reported != tt.reported || reported != bytes.Equal(kept, tt.data) {
+			if reported := r.reportFile.content().Rescued != nil; reported != tt.reported || reported != bytes.Equal(kept, tt.data) {
 				t.Errorf("rescued %q, reported %v, want reported %v", kept, reported, tt.reported)
 			}
 		})

@@ -38,7 +38,7 @@ func (r *planSteps) checkStale(context.Context) error {
 		return nil
 	}
 	var now StateID
-	if data, file := r.state.store.Current(); file != nil {
+	if data, file := r.state.store.Newest(); file != nil {
 		now = file.ID(data)
 	}
 	if now.Lineage == r.job.Lineage && now.Serial == r.job.Serial {
@@ -65,7 +65,7 @@ func (r *planSteps) plan(ctx context.Context) error {
 		return err
 	}
 	c := command{step: "plan", args: args, events: true, good: []int{changed}}
-	before := len(r.reportFile.current().Diagnostics)
+	before := len(r.reportFile.content().Diagnostics)
 	res, err := r.engine.execute(ctx, c)
 	if r.directory.needsInit(res, err) {
 		if err := r.directory.initAndRetry(ctx, res, before); err != nil {
@@ -216,7 +216,7 @@ func (r *planSteps) apply(ctx context.Context) error {
 // else from the engine. They hold secrets and so go past the recorder.
 func (r *planSteps) outputs(ctx context.Context) error {
 	if r.job.Managed {
-		if _, file := r.state.store.Current(); file == nil {
+		if _, file := r.state.store.Newest(); file == nil {
 			return nil
 		} else if data, err := file.OutputsDocument(); err != nil || data != nil {
 			return errors.Join(err, disk.WriteSynced(filepath.Join(r.dir, FileOutputs), data))

@@ -138,7 +138,7 @@ func (r *run) runToEnd(ctx context.Context) (Report, error) {
 		rep.Message = fault.Shorten(r.hide.String(end.message), maxText)
 	})
 	r.reportFile.reserve.Free()
-	return r.reportFile.current(), errors.Join(err, werr)
+	return r.reportFile.content(), errors.Join(err, werr)
 }
 
 // steps runs the run's steps until one of them ends it.
@@ -199,7 +199,7 @@ func (r *run) begin() error {
 			return err
 		}
 		r.state.store = store
-		if data, file := store.Current(); file != nil {
+		if data, file := store.Newest(); file != nil {
 			mask = append(mask, file.Secrets()...)
 			r.reportFile.set(func(rep *Report) { rep.State, rep.Resources = file.ID(data), file.Managed() })
 		}

@@ -47,11 +47,14 @@ type Events interface {
 
 // Subject is the stack whose state is meant, as a pass has it.
 type Subject struct {
-	ID       string // the UID of the object
-	Dialect  dialect.Dialect
-	Object   client.Object
-	Asked    dialect.Stack      // what the object asks for, and its status when the pass began
-	Observed *stack.Observation // of the pass; its status is where the outcome of a step is noted
+	ID      string // the UID of the object
+	Dialect dialect.Dialect
+	Object  client.Object
+	Asked   dialect.Stack // what the object asks for, and its status when the pass began
+
+	// Observed is what the pass observes. Its status is where a step notes what it did,
+	// also after the decision: an accepted state, for instance. commit writes it.
+	Observed *stack.Observation
 }
 
 // Keeper loads the states of stacks for their runs, and stores what runs made of

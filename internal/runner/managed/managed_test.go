@@ -54,7 +54,7 @@ func TestStateStoreAccepts(t *testing.T) {
 			if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrRefused) {
 				t.Fatalf("Accept() = %v, want accepted: %v", err, tt.ok)
 			}
-			current, _ := s.Current()
+			current, _ := s.Newest()
 			want := tt.start
 			if tt.ok {
 				want = tt.next

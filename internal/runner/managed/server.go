@@ -88,7 +88,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) get(w http.ResponseWriter) {
-	data, _ := s.store.Current()
+	data, _ := s.store.Newest()
 	if data == nil {
 		http.Error(w, "no state yet", http.StatusNotFound)
 		return

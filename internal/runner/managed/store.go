@@ -49,8 +49,8 @@ func NewStore(path string, data []byte, writable bool, accepted func(stack.State
 	return s, nil
 }
 
-// Current returns the newest version.
-func (s *Store) Current() ([]byte, *File) {
+// Newest returns the newest version.
+func (s *Store) Newest() ([]byte, *File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.data, s.file
