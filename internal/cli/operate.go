@@ -189,22 +189,22 @@ Terrier does not repeat a cancelled run by itself. To go on, run "terrier replan
 			if err != nil {
 				return err
 			}
-			run := ""
-			if r := st.Run; r != nil {
-				run = r.ID
-				if c := st.Cancelled; c != nil && c.Run == r.ID {
-					p.say("The run %s was cancelled at %s. Its engine has until %s to end and to write the state.\n", r.ID, p.at(c.At), p.at(c.Until))
-					return nil
-				}
-				ok, err := p.agreed(yes, "Cancel the %s %s of %s? What it has done by now is done.", r.Kind, r.ID, key)
-				if err != nil || !ok {
-					return err
-				}
+			r := st.Run
+			if r == nil {
+				return command.NoRun(key)
 			}
-			if _, err := s.Cancel(cmd.Context(), key, run); err != nil {
+			if c := st.Cancelled; c != nil && c.Run == r.ID {
+				p.say("The run %s was cancelled at %s. Its engine has until %s to end and to write the state.\n", r.ID, p.at(c.At), p.at(c.Until))
+				return nil
+			}
+			ok, err := p.agreed(yes, "Cancel the %s %s of %s? What it has done by now is done.", r.Kind, r.ID, key)
+			if err != nil || !ok {
 				return err
 			}
-			p.say("The run %s of %s is being cancelled. Watch it with: terrier logs %[2]s -f\n", run, key)
+			if _, err := s.Cancel(cmd.Context(), key, r.ID); err != nil {
+				return err
+			}
+			p.say("The run %s of %s is being cancelled. Watch it with: terrier logs %[2]s -f\n", r.ID, key)
 			return nil
 		},
 	}

@@ -229,6 +229,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "approve network"},
 		{args: "approve network"},
 		{args: "repair network --yes", code: 5},
+		{args: "cancel network", code: 5},
 		{args: "suspend network"},
 		{args: "replan network", code: 2},
 		{args: "resume --all"},

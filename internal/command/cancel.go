@@ -16,7 +16,7 @@ func (s *Stacks) Cancel(ctx context.Context, key query.Key, run string) (query.S
 	o, err := s.edit(ctx, key, func(o *query.Object) error {
 		switch now := query.View(o).Run; {
 		case now == nil:
-			return fault.New(fault.Conflict, query.ReasonNoRun, fmt.Errorf("the stack %s has no run that could be cancelled", key))
+			return NoRun(key)
 		case now.ID != run:
 			return fault.New(fault.Conflict, query.ReasonRunChanged, fmt.Errorf("the run %s of the stack %s has ended: %s is running", run, key, now.ID))
 		}
@@ -27,4 +27,9 @@ func (s *Stacks) Cancel(ctx context.Context, key query.Key, run string) (query.S
 		return query.Stack{}, err
 	}
 	return query.View(o), nil
+}
+
+// NoRun says that a stack has no run to cancel.
+func NoRun(key query.Key) error {
+	return fault.New(fault.Conflict, query.ReasonNoRun, fmt.Errorf("the stack %s has no run that could be cancelled", key))
 }
