@@ -114,7 +114,7 @@ func TestAPlanIsRejected(t *testing.T) {
 	w.visit("/approvals?namespace=" + c.Namespace)
 	w.fills("Comment", "not on a Friday")
 	w.presses("Reject")
-	w.sees("Rejected. The plan is not applied, and stays until another plan replaces it.")
+	w.sees("Rejected. The plan is not applied. A change of the module or its inputs makes another plan.")
 	s := c.Await(t, "waiting", func(s *stack) error {
 		if s.Annotations["terrier.dev/rejected"] == "" || s.Annotations["terrier.dev/comment"] != "not on a Friday" {
 			return errNotYet
