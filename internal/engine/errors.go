@@ -113,19 +113,25 @@ func Permanent(diags []plan.Diagnostic, static bool) bool {
 	return permanent
 }
 
-// Unset returns the variable for which the engine would have asked a person, since
-// it has no value; empty if d says something else.
+// Unset returns the variable of the root module that has no value, as init and plan
+// each say it; empty if d says something else.
 func Unset(d plan.Diagnostic) string {
-	name, ok := strings.CutPrefix(d.Summary, "Failed to request input from user for variable var.")
-	if !ok {
+	if name, ok := strings.CutPrefix(d.Summary, "Failed to request input from user for variable var."); ok {
+		return name
+	}
+	if d.Summary != "No value for required variable" {
 		return ""
 	}
-	return name
+	if found := unsetVariable().FindStringSubmatch(d.Detail); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 var (
-	remoteState  = lazy(`(?:module\.[^ :]+\.)?data\.terraform_remote_state\.[^\s:.]+`)
-	clusterState = lazy(`in-cluster configuration|KUBERNETES_MASTER|kubernetes configuration|/secrets/tfstate-`)
+	remoteState   = lazy(`(?:module\.[^ :]+\.)?data\.terraform_remote_state\.[^\s:.]+`)
+	unsetVariable = lazy(`^The root module input variable "([^"]+)" is not set`)
+	clusterState  = lazy(`in-cluster configuration|KUBERNETES_MASTER|kubernetes configuration|/secrets/tfstate-`)
 )
 
 // RemoteStateOfCluster returns the address of a data source that could not read a

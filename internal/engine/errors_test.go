@@ -61,3 +61,20 @@ func TestStalePlan(t *testing.T) {
 		}
 	}
 }
+
+func TestUnset(t *testing.T) {
+	for name, tt := range map[string]struct {
+		diag plan.Diagnostic
+		want string
+	}{
+		"a plan without it": {plan.Diagnostic{Summary: "No value for required variable",
+			Detail: "The root module input variable \"zone\" is not set, and has no default value. Use a -var or -var-file command line argument to provide a value for this variable."}, "zone"},
+		"an init that asks":      {plan.Diagnostic{Summary: "Failed to request input from user for variable var.zone"}, "zone"},
+		"an ephemeral one":       {plan.Diagnostic{Summary: "No value for required variable", Detail: "Variable \"zone\" is configured as ephemeral."}, ""},
+		"the words in a message": {plan.Diagnostic{Summary: "Invalid value", Detail: "The root module input variable \"zone\" is not set"}, ""},
+	} {
+		if got := Unset(tt.diag); got != tt.want {
+			t.Errorf("%s: Unset() = %q, want %q", name, got, tt.want)
+		}
+	}
+}

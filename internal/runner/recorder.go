@@ -234,8 +234,11 @@ func describe(d plan.Diagnostic) string {
 	if d.Address != "" {
 		fmt.Fprintf(&b, "  with %s\n", d.Address)
 	}
-	if d.File != "" {
+	switch {
+	case d.File != "" && d.Line > 0:
 		fmt.Fprintf(&b, "  on %s line %d:\n", d.File, d.Line)
+	case d.File != "":
+		fmt.Fprintf(&b, "  in %s\n", d.File)
 	}
 	if d.Snippet != "" {
 		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(d.Snippet, "\n", "\n    "))

@@ -55,6 +55,13 @@ func TestInitKnowsTheVariables(t *testing.T) {
 	if d := s.Finish(s.Start(stack.PlanRun)); d.Outcome != stack.Failed || d.Step != "init" || !d.Permanent || !strings.HasPrefix(d.Message, "2 errors. (1) The variable which has no value.") {
 		t.Errorf("without the variable: %s at %s, permanent %v: %s; want a failure that no retry repairs", d.Outcome, d.Step, d.Permanent, d.Message)
 	}
+
+	s = runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "")
+	s.Archive(pack(t, map[string]string{"main.tf": "variable \"zone\" {}\noutput \"zone\" {\n  value = var.zone\n}\n"}))
+	s.Job.Files = s.Job.Files[1:]
+	if d := s.Finish(s.Start(stack.PlanRun)); d.Step != "plan" || !d.Permanent || !strings.HasPrefix(d.Message, "The variable zone has no value. Set it with spec.vars") {
+		t.Errorf("a plan without the variable: at %s, permanent %v: %s; want the fields of the spec that set it", d.Step, d.Permanent, d.Message)
+	}
 }
 
 // The variables of the spec overrule those in files that the engine loads by
