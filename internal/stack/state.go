@@ -97,6 +97,7 @@ type StateVersion struct {
 	By        string    `json:"by"`               // a run, "person NAME", or ByOutside
 	At        time.Time `json:"at"`               // when it was kept
 	Before    string    `json:"before,omitempty"` // the destructive run that began with it
+	Secret    string    `json:"secret,omitempty"` // where it was stored, NAMESPACE/NAME
 }
 
 // ByOutside is the author of a version that neither a run nor a person wrote
@@ -124,6 +125,17 @@ func (s *StateVersions) With(v StateVersion) bool {
 	}
 	s.Versions = append(s.Versions, v)
 	return true
+}
+
+// Place returns the Secret that the version with a digest was stored in; empty if that
+// is not known.
+func (s *StateVersions) Place(digest string) string {
+	for _, v := range s.Versions {
+		if v.Digest == digest {
+			return v.Secret
+		}
+	}
+	return ""
 }
 
 // Trim drops what there is no room for: all but the newest versions, and of

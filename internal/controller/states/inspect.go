@@ -255,24 +255,43 @@ type applied struct {
 }
 
 // elsewhere is the error of a state that is missing because the spec names another
-// place for it than at the last apply; nil if that is not so, or not known.
+// place for it than before; nil if that is not so, or not known.
 func (kp *Keeper) elsewhere(ctx context.Context, of Subject, ref kube.StateRef, s found) error {
-	snapshot := of.Observed.Status.Snapshot
-	if s.facts.Digest != "" || snapshot == "" {
+	if s.facts.Digest != "" {
 		return nil
 	}
-	before, err := record.At[applied](snapshot).Read(ctx, kp.Records.Blobs)
-	if fault.Of(err) == fault.Missing {
-		return nil
-	}
+	was, err := kp.lastPlace(ctx, of, s.known)
 	if err != nil {
-		return fmt.Errorf("reading where the state was at the last apply: %w", err)
+		return fmt.Errorf("reading where the state was before: %w", err)
 	}
-	was := before.Note.State
-	if was == nil || was.String() == ref.String() {
+	if was == "" || was == ref.String() {
 		return nil
 	}
 	return fault.New(fault.Denied, string(s.reason), fmt.Errorf(
-		"the spec names another place for the state: at the last apply it was in the Secret %s (%s), and the Secret %s holds none. Nothing is run. To keep the old place, set backendConfig.secretSuffix and workspace back. To store the newest version in the new place, with its lock: terrier state rollback %s %d -n %s; the old Secret stays as it is",
+		"the spec names another place for the state: it was last stored in the Secret %s (%s), and the Secret %s holds none. Nothing is run. To keep the old place, set backendConfig.secretSuffix and workspace back. To store the newest version in the new place, with its lock: terrier state rollback %s %d -n %s; the old Secret stays as it is",
 		was, s.known, ref, of.Object.GetName(), s.known.Serial, of.Object.GetNamespace()))
+}
+
+// lastPlace returns the Secret that a version of the state was stored in, and that of
+// the last apply if its record has none; empty if neither is known.
+func (kp *Keeper) lastPlace(ctx context.Context, of Subject, known stack.StateID) (string, error) {
+	list, err := kp.Versions.list(ctx, of.ID)
+	if err != nil {
+		return "", err
+	}
+	if was := list.Place(known.Digest); was != "" {
+		return was, nil
+	}
+	snapshot := of.Observed.Status.Snapshot
+	if snapshot == "" {
+		return "", nil
+	}
+	before, err := record.At[applied](snapshot).Read(ctx, kp.Records.Blobs)
+	if fault.Of(err) == fault.Missing || err == nil && before.Note.State == nil {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return before.Note.State.String(), nil
 }

@@ -90,7 +90,7 @@ func (kp *Keeper) Start(ctx context.Context, of Subject, ref *kube.StateRef, run
 	if !destructive(kind, cause) {
 		return state, nil
 	}
-	return state, kp.Versions.keep(ctx, of.ID, state, stack.StateVersion{By: of.Observed.Status.LastWrite, At: of.Observed.Now, Before: run}, nil)
+	return state, kp.Versions.keep(ctx, of.ID, state, stack.StateVersion{By: of.Observed.Status.LastWrite, At: of.Observed.Now, Before: run, Secret: ref.String()}, nil)
 }
 
 // destructive reports whether a run may destroy something.
@@ -134,7 +134,7 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 		}
 	}
 	if s.facts.Digest != "" {
-		v := stack.StateVersion{By: author(s.Stored, s.continued || s.reason != "", of.Observed.Status.LastWrite), At: of.Observed.Now}
+		v := stack.StateVersion{By: author(s.Stored, s.continued || s.reason != "", of.Observed.Status.LastWrite), At: of.Observed.Now, Secret: ref.String()}
 		if err := kp.Versions.keep(ctx, of.ID, s.State, v, head); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref 
 	if ref != nil {
 		state, err := kp.Records.Left(of.ID, r.ID, runner.FileState)
 		if err == nil && len(state) > 0 {
-			run.KnownState, err = kp.keepRun(ctx, of, r.ID, state, unstored)
+			run.KnownState, err = kp.keepRun(ctx, of, *ref, r.ID, state, unstored)
 		}
 		if err != nil {
 			return fmt.Errorf("keeping the state after %s: %w", r.ID, err)
@@ -191,13 +191,13 @@ func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref 
 }
 
 // keepRun keeps the state of a run as the version that is expected from now on.
-func (kp *Keeper) keepRun(ctx context.Context, of Subject, id string, state []byte, unstored bool) (stack.StateID, error) {
+func (kp *Keeper) keepRun(ctx context.Context, of Subject, ref kube.StateRef, id string, state []byte, unstored bool) (stack.StateID, error) {
 	facts, err := stack.ReadState(state)
 	if err != nil {
 		return stack.StateID{}, err
 	}
 	facts.Unstored = unstored
-	v := stack.StateVersion{By: id, At: of.Observed.Now}
+	v := stack.StateVersion{By: id, At: of.Observed.Now, Secret: ref.String()}
 	if unstored {
 		v.Before = id // it stays until a person dealt with it
 	}
@@ -249,7 +249,7 @@ func (kp *Keeper) rescue(ctx context.Context, of Subject, r *runner.Report, ref 
 		}
 		if kp.Store.Save(ctx, *ref, kube.Owner{Name: of.Object.GetName(), UID: of.ID}, state) == nil {
 			kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateRescued", "The newest state could not be stored during the run, and was stored after it")
-			if run.KnownState, err = kp.keepRun(ctx, of, r.ID, state, false); err != nil {
+			if run.KnownState, err = kp.keepRun(ctx, of, *ref, r.ID, state, false); err != nil {
 				return err
 			}
 			return kp.Records.Put(ctx, record.State(of.ID), state)

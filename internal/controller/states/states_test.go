@@ -219,6 +219,19 @@ func TestAnotherPlaceIsNoLoss(t *testing.T) {
 	if got := load("old"); !strings.Contains(got, "is gone") {
 		t.Errorf("the same place: %q, want it gone", got)
 	}
+
+	// A rollback stored the state in a place of its own since the last apply.
+	six := thing("l", 6)
+	of.Observed.Status.KnownState = knownAs(six)
+	if err := c.Versions.keep(t.Context(), "uid", six, stack.StateVersion{By: "person ann", Secret: "apps/tfstate-default-new"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := load("third"); !strings.Contains(got, "was last stored in the Secret apps/tfstate-default-new (serial 6") {
+		t.Errorf("after a rollback: %q, want the place that it stored the state in", got)
+	}
+	if got := load("new"); !strings.Contains(got, "is gone") {
+		t.Errorf("the place of the rollback: %q, want it gone", got)
+	}
 }
 
 func TestAcceptanceIsOfOneMoment(t *testing.T) {
