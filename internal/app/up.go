@@ -70,13 +70,13 @@ func interruptible(parent context.Context, progress io.Writer) (context.Context,
 	go func() {
 		defer close(ended)
 		defer signal.Stop(signals)
-		for range 2 {
+		for received := range 2 { // the first one may have ended the parent already
 			select {
 			case <-done:
 				return
 			case <-signals:
 			}
-			if ctx.Err() != nil {
+			if received > 0 {
 				fmt.Fprintf(progress, "terrier: still stopping, for at most %s in all. The next Ctrl-C ends this program at once: "+
 					"the next start then recovers the store and repeats what was not written. Runs go on in any case.\n", stopWithin)
 				return

@@ -1,8 +1,11 @@
 package app
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +28,26 @@ func TestInterruptible(t *testing.T) {
 	n, err := progress.Read(text)
 	if got := string(text[:n]); err != nil || !strings.Contains(got, "still stopping, for at most 10s") || !strings.Contains(got, "The next Ctrl-C ends this program at once") {
 		t.Errorf("said %q, %v", got, err)
+	}
+}
+
+// The first Ctrl-C is no second one because it ended the context of the whole command
+// line as well.
+func TestInterruptibleOfAnInterruptedParent(t *testing.T) {
+	parent, cancel := context.WithCancel(t.Context())
+	cancel()
+	seen := make(chan os.Signal, 1)
+	signal.Notify(seen, syscall.SIGINT)
+	defer signal.Stop(seen)
+	var said strings.Builder
+	_, stop := interruptible(parent, &said)
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	<-seen
+	stop()
+	if said.Len() > 0 {
+		t.Errorf("the first signal says %q, want nothing", &said)
 	}
 }
 

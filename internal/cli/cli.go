@@ -27,6 +27,7 @@ import (
 func Main(env Env, extra ...*cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer context.AfterFunc(ctx, stop)() // the second signal ends the program
 	return run(ctx, env, extra...)
 }
 
