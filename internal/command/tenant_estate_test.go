@@ -3,6 +3,7 @@ package command_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -58,7 +59,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(query.GuardInfo{MaxDeletions: 10, MaxPercent: 10}, r.Guard); diff != "" {
+	if diff := cmp.Diff(query.GuardInfo{MaxDeletions: 10, MaxPercent: 10, Grace: time.Minute}, r.Guard); diff != "" {
 		t.Errorf("the guard of which nothing is said (-want +got):\n%s", diff)
 	}
 	if want := []query.Mapped{{Variable: "activate", Column: "active"}, {Variable: "hostOrUrl", Column: "url"}, {Variable: "plan", Column: "plan"}, {Variable: "uid", Column: "id"}}; !slices.Equal(r.Mapping, want) {
