@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -31,8 +32,8 @@ func (p operateCommands) replan() *cobra.Command {
 a stack that applies every plan, the new plan is applied, too.
 
 With --wait the command says on standard error what the stack waits for. It ends when
-the stack is settled, and prints its status. If a user has to act before the stack can
-plan, it ends at once with the message of the stack and exit code 2; if the timeout is
+the stack is settled, and prints its status. If a user has to act before the stack has
+a plan, it ends at once with the message of the stack and exit code 2; if the timeout is
 over, with exit code 6.`,
 		Example: `  terrier replan network
   terrier replan network --wait --timeout 10m`,
@@ -51,7 +52,7 @@ over, with exit code 6.`,
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			st, err := command.Answered(ctx, s, key, request, p.waiting)
-			if err != nil {
+			if err = cmp.Or(err, command.NotPlanned(st)); err != nil {
 				return err
 			}
 			p.settled(st)

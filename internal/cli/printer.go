@@ -119,10 +119,10 @@ func (p *printer) at(t time.Time) string {
 	return text + " (" + age(p.Now(), t) + " ago)"
 }
 
-// settled prints the status of a settled stack.
 // waiting says on standard error what a command waits for.
 func (p *printer) waiting(what string) { p.note("Waiting: %s\n", what) }
 
+// settled prints the status of a settled stack.
 func (p *printer) settled(st query.Stack) {
 	text := st.Message
 	if st.Plan != nil {

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -183,7 +185,10 @@ func only(v plan.StateView, address string) (plan.StateView, error) {
 			found = append(found, r)
 		}
 	}
-	if found == nil {
+	switch {
+	case v.Sealed:
+		return v, fault.New(fault.Missing, query.ReasonNoState, errors.New(sealedState))
+	case found == nil:
 		return v, query.NoAddress(address)
 	}
 	v.Resources, v.Outputs = found, nil

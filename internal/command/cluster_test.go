@@ -333,6 +333,14 @@ func TestAnsweredSaysWhatItWaitsFor(t *testing.T) {
 	if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "ModuleInvalid: main.tf line 3: no such thing") {
 		t.Errorf("Answered() of a stalled stack = %v, want the end of the wait", err)
 	}
+	c.status(func(s *v1alpha2.TerraformStatus) { s.LastHandledReconcileAt = request })
+	st, err := command.Answered(t.Context(), s, c.key(), request, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.NotPlanned(st); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "main.tf line 3: no such thing") {
+		t.Errorf("NotPlanned() of a stack that could not plan = %v, want why", err)
+	}
 }
 
 func TestSuspendAndResume(t *testing.T) {

@@ -44,7 +44,7 @@ func Answered(ctx context.Context, w Watcher, key query.Key, request string, tol
 		case covers(c.Handled, request) && c.Run == nil && !c.Reconciling:
 			return c.Stack, nil
 		case cannotAnswer(c.Stack):
-			err := fault.New(fault.Invalid, "Stalled", fmt.Errorf("the stack %s cannot answer the request: %s", key, progress(c.Stack)))
+			err := stalled(c.Stack, "cannot answer the request")
 			stuck = time.AfterFunc(stalledFor, func() { stop(err) })
 		}
 		if now := progress(c.Stack); now != last && err == nil {
@@ -56,6 +56,19 @@ func Answered(ctx context.Context, w Watcher, key query.Key, request string, tol
 		return query.Stack{}, cause
 	}
 	return query.Stack{}, unanswered(ctx, key, last)
+}
+
+// NotPlanned is the error of a stack whose answer to a request is that a user has to
+// act before it has a plan; nil if that is not its answer.
+func NotPlanned(s query.Stack) error {
+	if !s.Stalled || s.Plan != nil {
+		return nil
+	}
+	return stalled(s, "has no new plan")
+}
+
+func stalled(s query.Stack, what string) error {
+	return fault.New(fault.Invalid, "Stalled", fmt.Errorf("the stack %s %s: %s", s.Key(), what, progress(s)))
 }
 
 // cannotAnswer reports whether a stack waits for a user, and no request changes that.
