@@ -114,6 +114,9 @@ func (p stackCommands) known(s *sheet, d query.Detail) {
 	if d.Drift != nil {
 		s.row("Drift", d.Drift.Changes.String()+", detected "+p.at(d.Drift.At))
 	}
+	if f := d.FailingCheckBlocks; f != nil {
+		s.row("Check blocks", fmt.Sprintf("%d failing since %s", f.Count(), p.at(f.Since)))
+	}
 	if f := d.Failure; f != nil {
 		s.heading(fmt.Sprintf("Last failure (of %d)", d.Failures))
 		s.row("At", p.at(f.At))

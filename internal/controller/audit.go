@@ -175,7 +175,7 @@ func (p *pass) unrecorded(err error) {
 // of its sort. It has no name if the audit log has nothing of it.
 func auditEntry(t stack.Transition, is stack.Status) (e audit.Entry, once string) {
 	switch t.Change {
-	case stack.RunEnded, stack.LockHeld:
+	case stack.RunEnded, stack.LockHeld, stack.ChecksFailed, stack.ChecksPassed:
 		return e, ""
 	case stack.DriftResolved:
 		e = audit.Entry{What: audit.DriftResolved, Changes: t.Drift.Changes, Run: is.LastRun}

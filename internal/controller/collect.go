@@ -99,6 +99,26 @@ func (se *settler) checked(ctx context.Context, p *pass, r *runner.Report) error
 	return se.checks.noteDriftCheck(ctx, p.entry, r.Finished)
 }
 
+// hideCheckBlocks removes from the messages of check blocks the values that Secrets
+// held earlier: the run knew only those of now.
+func (se *settler) hideCheckBlocks(ctx context.Context, p *pass, run *stack.Run) error {
+	if run.Blocks == nil || len(run.Blocks.Failed) == 0 {
+		return nil
+	}
+	hidden, err := se.records.SecretPrints(ctx, p.id)
+	if err != nil {
+		return err
+	}
+	blocks := *run.Blocks
+	blocks.Failed = slices.Clone(blocks.Failed)
+	for i := range blocks.Failed {
+		b := &blocks.Failed[i]
+		b.Message = string(hidden.Lines([]byte(b.Message)))
+	}
+	run.Blocks = &blocks
+	return nil
+}
+
 // dropSnapshots removes the records of what earlier runs were made from.
 func (se *settler) dropSnapshots(ctx context.Context, p *pass, r *runner.Report, n note) error {
 	if r.Outcome != stack.Succeeded {

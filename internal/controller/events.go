@@ -58,6 +58,10 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 		tl.say(p, normal, "Recovered", fmt.Sprintf("The stack works again, after it failed %s", times(t.Failures)), runFacts(*t.Run))
 	case stack.DriftResolved:
 		tl.say(p, normal, "DriftResolved", resolutions[t.How], counted(t.Drift.Changes, map[string]string{"run": p.o.Status.LastRun}))
+	case stack.ChecksFailed:
+		tl.say(p, warning, "ChecksFailed", t.Blocks.String(), checkFacts(t.Run, t.Blocks.Count()))
+	case stack.ChecksPassed:
+		tl.say(p, normal, "ChecksPassed", "No check block fails any more", checkFacts(t.Run, 0))
 	case stack.PlanReviewed:
 		tl.tellVerdict(p, *t.Verdict, t.Plan)
 	case stack.LockHeld:
@@ -193,6 +197,16 @@ func runFacts(r stack.Run) map[string]string {
 	}
 	facts["plan"] = plan.Name
 	return counted(plan.Changes, facts)
+}
+
+// checkFacts are the facts of a run that evaluated check blocks, and how many fail.
+// They have no commit: a check block says nothing about it.
+func checkFacts(r *stack.Run, failing int) map[string]string {
+	facts := map[string]string{"failingChecks": strconv.Itoa(failing)}
+	if r != nil {
+		facts["run"], facts["kind"] = r.ID, string(r.Kind)
+	}
+	return facts
 }
 
 // commitFact is the commit in the contract of Flux's events.

@@ -75,7 +75,12 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 		"a lock that was told":             {was: stack.Status{StoredState: stack.StoredState{Lock: lock(at, 11*time.Minute)}}, is: &stack.Status{StoredState: stack.StoredState{Lock: lock(at, 20*time.Minute)}}},
 		"a lock as the engine writes it":   {is: &stack.Status{StoredState: stack.StoredState{Lock: lock("2026-03-01 12:00:00.123456789 +0000 UTC", time.Minute)}}},
 		"a lock that does not say how old": {is: &stack.Status{StoredState: stack.StoredState{Lock: lock("", 0)}}, told: []string{"LockHeld: "}},
-		"nothing happened":                 {was: failed, is: &failed},
+		"a check block fails": {run: &stack.Run{ID: "check-1", Kind: stack.CheckRun, Done: true, Outcome: stack.Succeeded, Blocks: &stack.CheckBlocks{Failed: []stack.FailedCheckBlock{{Address: "check.a", Message: "no"}}}},
+			told: []string{"ChecksFailed: 1 check block fails: check.a: no"}},
+		"a check block passes again": {was: stack.Status{Resources: stack.Resources{FailingCheckBlocks: &stack.FailingCheckBlocks{Failed: []stack.FailedCheckBlock{{Address: "check.a"}}}}},
+			run:  &stack.Run{ID: "check-1", Kind: stack.CheckRun, Done: true, Outcome: stack.Succeeded, Blocks: &stack.CheckBlocks{}},
+			told: []string{"ChecksPassed: No check block fails any more"}},
+		"nothing happened": {was: failed, is: &failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &people{}

@@ -121,6 +121,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		{"inventory", func(context.Context) error { return se.takeInventory(p, r) }},
 		{"snapshots", func(ctx context.Context) error { return se.dropSnapshots(ctx, p, r, n) }},
 		{"plan", func(ctx context.Context) error { return se.keepPlan(ctx, p, r, n, run) }},
+		{"check-blocks", func(ctx context.Context) error { return se.hideCheckBlocks(ctx, p, run) }},
 		{"drift-check", func(ctx context.Context) error { return se.checked(ctx, p, r) }},
 	}
 	for i, s := range steps {
@@ -137,6 +138,7 @@ func runOf(r *runner.Report, n note) stack.Run {
 	run := stack.Run{
 		ID: r.ID, Kind: r.Kind, Cause: n.Cause, Done: r.Phase == runner.Done, Outcome: r.Outcome,
 		Step: r.Step, Message: r.Message, Permanent: r.Permanent, State: r.State.Digest, Since: r.Started, At: r.Finished,
+		Blocks: r.CheckBlocks,
 		// A state that we do not keep may hold anything.
 		Exists: r.Resources > 0 || n.State == nil,
 	}

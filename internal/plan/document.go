@@ -31,6 +31,7 @@ type wireDocument struct {
 	Deferred      []json.RawMessage    `json:"deferred_changes"`
 	Invocations   []json.RawMessage    `json:"action_invocations"`
 	Outputs       map[string]wireDelta `json:"output_changes"`
+	CheckBlocks   []wireCheck          `json:"checks"`
 	Variables     map[string]struct {
 		Value json.RawMessage `json:"value"`
 	} `json:"variables"`

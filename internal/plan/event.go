@@ -45,6 +45,7 @@ type Log struct {
 type Diagnosed struct {
 	Head
 	Diagnostic Diagnostic
+	CheckBlock bool // a warning that a check block may have caused
 }
 
 // Planned is one change that the engine plans, and Drifted one that was made
@@ -164,7 +165,7 @@ func ParseEvent(line []byte) (Event, error) {
 	case "", "log", "output":
 		return Log{Head: h, State: e.State}, nil
 	case "diagnostic":
-		return Diagnosed{Head: h, Diagnostic: e.Diagnostic.diagnostic()}, nil
+		return Diagnosed{Head: h, Diagnostic: e.Diagnostic.diagnostic(), CheckBlock: e.Diagnostic.ofCheckBlock()}, nil
 	case "planned_change":
 		return e.planned(h), nil
 	case "resource_drift":

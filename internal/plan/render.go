@@ -60,6 +60,7 @@ func Render(w io.Writer, d *Document, o Options) error {
 		p.line(p.paint(bold, "Changed outside since the last run"))
 		p.groups(drift, true)
 	}
+	p.checkBlocks(d.CheckBlocks())
 	if d.Errored() {
 		p.line(p.paint(red, "Planning ended in an error: this is only a part of the plan."))
 	}
@@ -190,6 +191,21 @@ func (p *printer) outputs(list []OutputChange) {
 	p.line(p.paint(bold, fmt.Sprintf("Outputs (%d)", len(list))))
 	for _, o := range list {
 		p.diff(o.Diff, clean(o.Name)+": ", "  ")
+	}
+	p.line()
+}
+
+// checkBlocks are those that fail; they do not prevent an apply.
+func (p *printer) checkBlocks(c stack.CheckBlocks) {
+	if len(c.Failed) == 0 {
+		return
+	}
+	p.line(p.paint(bold, fmt.Sprintf("Failing check blocks (%d)", len(c.Failed)+c.More)))
+	for _, b := range c.Failed {
+		p.line("  ", p.paint(yellow, "! "+clean(b.Address)), "  ", clean(b.Message))
+	}
+	if c.More > 0 {
+		p.line(fmt.Sprintf("  … and %d more", c.More))
 	}
 	p.line()
 }

@@ -38,7 +38,8 @@ type wireDiagnostic struct {
 		} `json:"start"`
 	} `json:"range"`
 	Snippet *struct {
-		Code string `json:"code"`
+		Context string `json:"context"` // the block of the module that it is in
+		Code    string `json:"code"`
 	} `json:"snippet"`
 }
 

@@ -244,6 +244,9 @@ func facts(s Stack, m stack.Status) []string {
 	if g := m.Untracked; g != nil {
 		add("the run %s was interrupted, and %d resources that it created may be untracked", g.Run, len(g.Objects))
 	}
+	if f := s.FailingCheckBlocks; f != nil {
+		add("since %s, %s", f.Since.UTC().Format(time.RFC3339), f)
+	}
 	if l := s.Lock; l != nil {
 		add("the state is locked by %q since %q, lock %s", l.Who, l.Since, l.ID)
 	}

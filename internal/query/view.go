@@ -63,6 +63,8 @@ type Stack struct {
 	Lock           *stack.Lock         `json:"lock,omitempty"`
 	Untracked      *stack.Untracked    `json:"untracked,omitempty"` // resources that may exist
 
+	FailingCheckBlocks *stack.FailingCheckBlocks `json:"failingCheckBlocks,omitempty"` // of the module
+
 	BreakGlass     *stack.BreakGlass    `json:"breakGlass,omitempty"`     // the newest session; it is over once its end has passed
 	PendingCommand *stack.Command       `json:"pendingCommand,omitempty"` // in the session
 	LastCommand    *stack.CommandResult `json:"lastCommand,omitempty"`    // that ran in a session
@@ -180,6 +182,7 @@ func View(o *Object) Stack {
 // remember takes over what earlier reconciles wrote down.
 func (s *Stack) remember(m stack.Status) {
 	s.Plan, s.Applied, s.Lock, s.Untracked, s.LastCommand = PlanInfoOf(m.Pending), PlanInfoOf(m.Applied), m.Lock, m.Untracked, m.LastCommand
+	s.FailingCheckBlocks = m.FailingCheckBlocks
 	if m.Applied != nil {
 		s.AppliedAt = m.AppliedAt
 	}

@@ -282,9 +282,12 @@ type Report struct {
 	Resources   int               `json:"resources,omitempty"`   // managed resource instances in that state
 	Rescued     *StateID          `json:"rescued,omitempty"`     // a state that could not be stored and is kept as FileRescue
 	Health      []Health          `json:"health,omitempty"`      // how each check of the job went
-	Steps       []Step            `json:"steps,omitempty"`
-	InitSkipped bool              `json:"initSkipped,omitempty"` // the work directory was prepared already
-	NoInit      bool              `json:"noInit,omitempty"`      // the work directory was prepared without the engine, for there was nothing to install
+
+	CheckBlocks *stack.CheckBlocks `json:"checkBlocks,omitempty"` // results of the check blocks of the module; nil if unknown
+
+	Steps       []Step `json:"steps,omitempty"`
+	InitSkipped bool   `json:"initSkipped,omitempty"` // the work directory was prepared already
+	NoInit      bool   `json:"noInit,omitempty"`      // the work directory was prepared without the engine, for there was nothing to install
 
 	Providers map[ProviderSource]int64 `json:"providers,omitempty"` // bytes that init made sure of, by where they came from; none if it was skipped
 

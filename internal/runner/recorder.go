@@ -52,6 +52,7 @@ type stepOutput struct {
 	outputs     int                      // outputs that the plan would change
 	text        tail                     // lines that are no events, for a message
 	began       bool                     // a change was begun
+	checkBlocks bool                     // a check block may have failed, or has no result yet
 	underway    map[string]operation     // by address
 	last        string                   // message of the last event
 }
@@ -173,6 +174,7 @@ func (r *recorder) event(line []byte) {
 			return
 		}
 	case plan.Diagnosed:
+		r.output.checkBlocks = r.output.checkBlocks || e.CheckBlock
 		if r.routine(e.Diagnostic) {
 			return
 		}

@@ -91,6 +91,7 @@ func (r *planSteps) plan(ctx context.Context) error {
 		return nil
 	}
 	r.reportFile.set(func(rep *Report) { rep.Changes = stack.Changes{} })
+	r.blocks.planned(ctx, res.output.checkBlocks)
 	if r.job.Kind != stack.CheckRun {
 		if err := r.outputs(ctx); err != nil {
 			return err
@@ -99,40 +100,54 @@ func (r *planSteps) plan(ctx context.Context) error {
 	return ending{outcome: stack.Succeeded, step: "plan"}
 }
 
-// show turns the saved plan into a document, and both into files. What is shown
-// is a copy that no program in the sandbox can write: providers live on between
-// the steps, and exactly the approved plan must be applied.
-func (r *planSteps) show(ctx context.Context) error {
+// shownPlan is a saved plan, and what the engine says about it.
+type shownPlan struct {
+	saved, raw []byte
+	doc        *plan.Document
+}
+
+// document turns the saved plan into a document. What is shown is a copy that no
+// program in the sandbox can write: providers live on between the steps, and exactly
+// the approved plan must be applied.
+func (r *planSteps) document(ctx context.Context) (p shownPlan, err error) {
 	if err := r.enter(Showing, "show"); err != nil {
-		return err
+		return p, err
 	}
-	saved, err := r.savedPlan()
-	if err != nil {
-		return err
+	if p.saved, err = r.savedPlan(); err != nil {
+		return p, err
 	}
 	copied := r.work.path(dirShown, planName)
-	if err := errors.Join(os.WriteFile(copied, saved, 0o600), sandbox.AllowRead(copied)); err != nil {
-		return fmt.Errorf("showing the plan: %w", err)
+	if err := errors.Join(os.WriteFile(copied, p.saved, 0o600), sandbox.AllowRead(copied)); err != nil {
+		return p, fmt.Errorf("showing the plan: %w", err)
 	}
 	raw := &capped{most: maxDocument}
 	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowJSON(r.shownPath()), out: raw}); err != nil {
-		return err
+		return p, err
 	}
 	if raw.over {
-		return fmt.Errorf("the plan as a document is larger than %d bytes", raw.most)
+		return p, fmt.Errorf("the plan as a document is larger than %d bytes", raw.most)
 	}
-	doc, err := plan.ParseDocument(raw.Bytes())
+	p.raw = raw.Bytes()
+	p.doc, err = plan.ParseDocument(p.raw)
+	return p, err
+}
+
+// show turns the saved plan into a document, and both into files.
+func (r *planSteps) show(ctx context.Context) error {
+	p, err := r.document(ctx)
 	if err != nil {
 		return err
 	}
+	blocks := p.doc.CheckBlocks(r.hide)
 	r.reportFile.set(func(rep *Report) {
-		rep.Changes, rep.ChangesHash = doc.Changes(), doc.Hash()
-		rep.Addresses, rep.Example = doc.Addresses()
+		rep.Changes, rep.ChangesHash = p.doc.Changes(), p.doc.Hash()
+		rep.Addresses, rep.Example = p.doc.Addresses()
+		rep.CheckBlocks = &blocks
 	})
 	for name, data := range map[string][]byte{
-		FilePlan:    saved,
-		FilePlanRaw: raw.Bytes(),
-		FilePlanDoc: r.hide.RedactJSON(doc.Masked()),
+		FilePlan:    p.saved,
+		FilePlanRaw: p.raw,
+		FilePlanDoc: r.hide.RedactJSON(p.doc.Masked()),
 	} {
 		// No reader opens them before the last report, which syncs the
 		// directory.
@@ -208,6 +223,9 @@ func (r *planSteps) apply(ctx context.Context) error {
 	res, err := r.engine.execute(ctx, command{step: "apply", args: args, events: true, toFile: true})
 	if changes, ok := res.output.changes["apply"]; ok {
 		r.reportFile.set(func(rep *Report) { rep.Changes = changes })
+	}
+	if err == nil {
+		r.blocks.applied(ctx, res.output.checkBlocks)
 	}
 	return err
 }

@@ -60,6 +60,7 @@ type run struct {
 	providers  *providerProcesses
 	engine     *engineProcesses
 	plans      *planSteps
+	blocks     *checkBlocks
 	checks     *healthChecks
 	breakGlass *breakGlassSteps
 }
@@ -69,7 +70,7 @@ type run struct {
 func (r *run) divide() {
 	r.sandbox, r.state, r.directory = &isolation{run: r}, &managedState{run: r}, &preparation{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
-	r.plans, r.checks, r.breakGlass = &planSteps{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
+	r.plans, r.blocks, r.checks, r.breakGlass = &planSteps{run: r}, &checkBlocks{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
 }
 
 // acquire takes the locks of the run and of its stack and writes the first

@@ -48,6 +48,8 @@ type Resources struct {
 	Recurrence *Recurrence `json:"circle,omitempty"`  // applies after which the same changes came back
 	Healthy    string      `json:"healthy,omitempty"` // what passed its health checks: see HealthKey
 	Untracked  *Untracked  `json:"gap,omitempty"`     // resources that were created, and that the state does not have
+
+	FailingCheckBlocks *FailingCheckBlocks `json:"failingCheckBlocks,omitempty"` // nil when none is known
 }
 
 // StoredState is the state of a stack, its outputs and its lock.
@@ -182,6 +184,7 @@ type Run struct {
 	Exists     bool                // that state holds something
 	Moved      bool                // it changed that state, or may have
 	Outputs    []string            // names of the outputs in that state; nil if unknown
+	Blocks     *CheckBlocks        // results of the check blocks; nil if they were not evaluated
 	Broke      string              // the lock that it broke
 	Since      time.Time
 	Until      time.Time // when it is interrupted at the latest; zero if unknown
@@ -254,6 +257,7 @@ func (m Status) Record(r Run) Status {
 	if r.Outputs != nil {
 		m.Outputs = r.Outputs
 	}
+	m.FailingCheckBlocks = m.FailingCheckBlocks.evaluated(r.Blocks, r.At)
 	switch r.Kind {
 	case PlanRun, CheckRun:
 		return m.planned(r)
@@ -263,7 +267,7 @@ func (m Status) Record(r Run) Status {
 		return m.applied(r)
 	case DestroyRun:
 		m.Pending, m.Applied, m.Drift, m.Created, m.Destroyed, m.State = nil, nil, nil, false, true, ""
-		m.AppliedAt, m.Recurrence = r.At, nil
+		m.AppliedAt, m.Recurrence, m.FailingCheckBlocks = r.At, nil, nil
 	}
 	return m
 }
@@ -321,7 +325,7 @@ func (m Status) unchanged(r Run) Status {
 		m.State = r.State
 	}
 	if r.Cause.Destroy {
-		m.Created, m.Destroyed, m.Published = false, true, ""
+		m.Created, m.Destroyed, m.Published, m.FailingCheckBlocks = false, true, "", nil
 	}
 	return m
 }
@@ -349,7 +353,7 @@ func (m Status) applied(r Run) Status {
 	m.Pending, m.PlanNote, m.Drift, m.DriftFree = nil, "", nil, false
 	m.Snapshot = r.Cause.Snapshot
 	if r.Cause.Destroy {
-		m.Created, m.Destroyed, m.Published = false, true, ""
+		m.Created, m.Destroyed, m.Published, m.FailingCheckBlocks = false, true, "", nil
 	}
 	return m
 }

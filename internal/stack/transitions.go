@@ -21,6 +21,8 @@ const (
 	LockHeld          Change = "LockHeld"          // another holder has had the state lock for long
 	DriftResolved     Change = "DriftResolved"     // drift that was known is no more
 	UntrackedFound    Change = "UntrackedFound"    // a run left untracked resources
+	ChecksFailed      Change = "ChecksFailed"      // a check block fails that did not before
+	ChecksPassed      Change = "ChecksPassed"      // no check block fails any more
 	PlanReviewed      Change = "PlanReviewed"      // the reviewers answered, or could not be asked
 	BreakGlassStarted Change = "BreakGlassStarted" // a break-glass session began
 	BreakGlassEnded   Change = "BreakGlassEnded"   // it ended
@@ -37,6 +39,7 @@ type Transition struct {
 	Drift     *Drift     // that was resolved
 	How       Resolution // how it was
 	Untracked *Untracked
+	Blocks    *FailingCheckBlocks // that fail now, or failed before
 	Verdict   *Verdict
 	Session   *BreakGlass
 	Command   *CommandResult
@@ -71,6 +74,12 @@ func Transitions(was, is Status, ended *Run) []Transition {
 	}
 	if u := is.Untracked; u != nil && (was.Untracked == nil || was.Untracked.Run != u.Run) {
 		out = append(out, Transition{Change: UntrackedFound, Untracked: u})
+	}
+	switch f, before := is.FailingCheckBlocks, was.FailingCheckBlocks; {
+	case f != nil && f.newAmong(before):
+		out = append(out, Transition{Change: ChecksFailed, Run: ended, Blocks: f})
+	case f == nil && before != nil && !is.Destroyed:
+		out = append(out, Transition{Change: ChecksPassed, Run: ended, Blocks: before})
 	}
 	if v := is.Review; v != nil && is.Pending != nil && !v.says(was.Review) {
 		same := was.Review != nil && was.Review.Plan == v.Plan && was.Review.Refused == v.Refused

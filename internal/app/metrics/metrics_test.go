@@ -91,6 +91,7 @@ func TestGaugesSayHowStacksStand(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
 	board := &fixed{ready: true, rows: []*query.Row{
 		rowAt("a", query.StatusReady, nil),
+		rowAt("e", query.StatusReady, func(r *query.Row) { r.FailingCheckBlocks = &stack.FailingCheckBlocks{Since: ago(5 * time.Hour)} }),
 		rowAt("a", query.StatusPending, func(r *query.Row) {
 			r.Phase, r.Plan = "AwaitingApproval", &query.PlanInfo{At: ago(time.Hour)}
 		}),
@@ -120,6 +121,8 @@ func TestGaugesSayHowStacksStand(t *testing.T) {
 		`terrier_stacks_failing`:                         1,
 		`terrier_stacks_failing_oldest_seconds`:          0,
 		`terrier_stacks_with_gap`:                        1,
+		`terrier_stacks_with_failing_checks`:             1,
+		`terrier_failing_checks_oldest_seconds`:          5 * 3600,
 		`terrier_tenant_stacks{tenant="a"}`:              2,
 		`terrier_tenant_pending_plans{tenant="red"}`:     1,
 		`terrier_tenant_stacks_failing{tenant="d"}`:      1,

@@ -33,6 +33,7 @@ type summary struct {
 	drifted   since
 	locked    since
 	untracked int
+	checks    since
 	tenants   map[string]tally
 }
 
@@ -95,6 +96,9 @@ func (f *failures) summarize(rows []*query.Row, now time.Time) summary {
 		if r.Untracked != nil {
 			s.untracked++
 		}
+		if f := r.FailingCheckBlocks; f != nil {
+			s.checks.add(f.Since, now)
+		}
 		tenant := cmp.Or(r.Tenant, r.Namespace)
 		s.tenants[tenant] = s.tenants[tenant].plus(t)
 	}
@@ -152,6 +156,8 @@ func stackGauges(board stackBoard, slots int, now func() time.Time) prometheus.C
 	s.gauge("terrier_drift_oldest_seconds", "Time since the oldest drift was detected.")
 	s.gauge("terrier_state_locks_foreign", "Stacks whose state another holder has locked.")
 	s.gauge("terrier_state_lock_oldest_seconds", "Age of the oldest lock of another holder, by its own time, or since it was found.")
+	s.gauge("terrier_stacks_with_failing_checks", "Stacks with check blocks that fail.")
+	s.gauge("terrier_failing_checks_oldest_seconds", "How long the check blocks of a stack have failed, of the stack where that is longest.")
 	s.gauge("terrier_stacks_with_untracked_resources", "Stacks with resources that may exist and are not in the state.")
 	s.gauge("terrier_stacks_with_gap", "Deprecated: the same as terrier_stacks_with_untracked_resources.")
 	s.gauge("terrier_tenant_stacks", "Stacks by tenant: the label of --tenant-label, or the namespace. The 500 largest have their own series.", "tenant")
@@ -187,6 +193,7 @@ func (s summary) write(set func(name string, value float64, labels ...string)) {
 		{"terrier_stacks_failing", "terrier_stacks_failing_oldest_seconds", s.failing},
 		{"terrier_pending_plans", "terrier_pending_plan_oldest_seconds", s.pending},
 		{"terrier_stacks_drifted", "terrier_drift_oldest_seconds", s.drifted},
+		{"terrier_stacks_with_failing_checks", "terrier_failing_checks_oldest_seconds", s.checks},
 		{"terrier_state_locks_foreign", "terrier_state_lock_oldest_seconds", s.locked},
 	} {
 		set(g.count, float64(g.since.count))

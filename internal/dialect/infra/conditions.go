@@ -12,9 +12,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Condition types and reasons of the API, as tofu-controller writes them, and two
-// of ours: FieldsIgnored and ModuleRepaired. ConditionGlass, in breakglass.go, is ours as
-// well.
+// Condition types and reasons of the API, as tofu-controller writes them, and three
+// of ours: FieldsIgnored, ModuleRepaired and ChecksFailed. ConditionGlass, in
+// breakglass.go, is ours as well.
 const (
 	ConditionReady       = "Ready"
 	ConditionReconciling = "Reconciling"
@@ -25,6 +25,7 @@ const (
 	ConditionStateLocked = "StateLocked"
 	ConditionIgnored     = "FieldsIgnored"
 	ConditionRepaired    = "ModuleRepaired"
+	ConditionChecks      = "ChecksFailed"
 
 	reasonProgressing = "Progressing"
 	reasonChanges     = "TerraformPlannedWithChanges"
@@ -35,6 +36,7 @@ const (
 	reasonAvailable   = "TerraformOutputsAvailable"
 	reasonLockHeld    = "LockHeld"
 	reasonUnlocked    = "ForceUnlock"
+	reasonChecks      = "CheckBlocksFailed"
 )
 
 // StatusUnreadable is the reason of an object whose status.terrier cannot be read.
@@ -153,6 +155,11 @@ func conditions(obj *v1alpha2.Terraform, s dialect.Summary) {
 		c.set(ConditionIgnored, metav1.ConditionTrue, "NotYet", "Terrier ignores these fields, since they do not work yet: "+strings.Join(s.Ignored, ", "))
 	} else {
 		c.drop(ConditionIgnored)
+	}
+	if f := s.Status.FailingCheckBlocks; f != nil {
+		c.set(ConditionChecks, metav1.ConditionTrue, reasonChecks, f.String())
+	} else {
+		c.drop(ConditionChecks)
 	}
 	repaired(c)
 }

@@ -189,3 +189,27 @@ func TestOnlyProgressIsWhatDoesNotLast(t *testing.T) {
 		t.Error("the first status of all is only progress")
 	}
 }
+
+func TestFailingCheckBlocksAreACondition(t *testing.T) {
+	obj := object(t, `{values: {hcl: x}}`)
+	encode := func(f *stack.FailingCheckBlocks) *metav1.Condition {
+		Dialect{}.Encode(obj, dialect.Summary{
+			Status: stack.Status{Resources: stack.Resources{FailingCheckBlocks: f}}, Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Now: noon,
+		})
+		return meta.FindStatusCondition(obj.Status.Conditions, ConditionChecks)
+	}
+	failing := &stack.FailingCheckBlocks{Since: noon, Failed: []stack.FailedCheckBlock{{Address: "check.a", Message: "it expires soon"}}}
+	if c := encode(failing); c == nil || c.Status != metav1.ConditionTrue || c.Message != "1 check block fails: check.a: it expires soon" {
+		t.Errorf("ChecksFailed = %+v", c)
+	}
+	if !meta.IsStatusConditionTrue(obj.Status.Conditions, ConditionReady) {
+		t.Errorf("a check block that fails made the stack unready: %+v", obj.Status.Conditions)
+	}
+	st, err := Dialect{}.Decode(obj)
+	if diff := cmp.Diff(failing, st.Status.FailingCheckBlocks); err != nil || diff != "" {
+		t.Errorf("after a restart: %v (-want +got):\n%s", err, diff)
+	}
+	if c := encode(nil); c != nil {
+		t.Errorf("after the check block passed: %+v", c)
+	}
+}

@@ -58,6 +58,7 @@ func Run(t *testing.T, f Fixture) {
 		"checks reach no more than their run":                isolated,
 		"what is sensitive in a check is not stored":         discreet,
 		"a command of a user is run in the sandbox":          breakGlass,
+		"failing check blocks are found by every run":        checkBlocks,
 		"a broken module hides no state from a user":         breakGlassWithABrokenModule,
 		"names that are no path components are refused":      names,
 	} {

@@ -47,10 +47,15 @@ type planPage struct {
 	Groups  []planview.Group
 	Pager   *ui.Pager
 	Outputs []planview.Attribute
+	Checks  []planCheck // the check blocks that fail
+	Failing int
 	Drift   []planview.Group
 	Drifted int
 	Total   int
 }
+
+// planCheck is a check block that fails.
+type planCheck struct{ Address, Message string }
 
 type planChip struct {
 	Label   string
@@ -171,6 +176,11 @@ func (p *planPage) fill(v *Visit, doc *planview.Plan) {
 		return
 	}
 	p.changes(v, doc, at)
+	blocks := doc.Document.CheckBlocks()
+	for _, b := range blocks.Failed {
+		p.Checks = append(p.Checks, planCheck{ui.Visible(b.Address), ui.Visible(b.Message)})
+	}
+	p.Failing = len(blocks.Failed) + blocks.More
 	for _, o := range doc.Outputs {
 		a := planview.AttributeOf(o.Diff)
 		a.ID, a.Name = "o-"+ui.Anchor(o.Name), ui.Visible(o.Name)

@@ -82,6 +82,7 @@ type stackRow struct {
 	Why          string // why it is not ready, cut
 	TenantHref   string // the list of its tenant's stacks
 	DriftsAsWell bool   // it has drifted, and its status is another one
+	FailingCheck bool   // a check block fails
 	Lasts        string // before how long it has its status; empty if its age says enough
 }
 
@@ -105,6 +106,7 @@ func listed(r query.Row) stackRow {
 		s.Why = ui.Cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
 	}
 	s.Lasts = lasting[r.Status]
+	s.FailingCheck = r.FailingCheckBlocks != nil
 	s.DriftsAsWell = r.Drift != nil && r.Status != query.StatusDrifted
 	return s
 }
