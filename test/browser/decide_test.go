@@ -135,7 +135,7 @@ func TestAStaleApprovalDoesNothing(t *testing.T) {
 	w := open(t, p)
 	signIn(t, w, c)
 	w.visit("/stacks/" + c.Namespace + "/waiting/plan")
-	w.sees("first")
+	w.sees(first)
 	form := value[string](w, `new URLSearchParams(new FormData(document.querySelector("form[action$='/approve'], form:has(button[formaction$='/approve'])"))).toString()`)
 	c.Apply(t, strings.Replace(waiting, "first", "second", 1))
 	c.Await(t, "waiting", func(s *stack) error {
