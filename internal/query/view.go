@@ -1,6 +1,7 @@
 package query
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -119,7 +120,7 @@ func (r Rejection) String() string {
 		out += " by " + r.By
 	}
 	if r.Comment != "" {
-		out += ": " + r.Comment
+		out += ": " + strings.TrimRight(r.Comment, ". ")
 	}
 	return out
 }

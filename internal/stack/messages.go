@@ -196,7 +196,7 @@ func rejected(o Observation) Decision {
 	p := o.Status.Pending
 	msg := fmt.Sprintf("The plan %s (%s) was rejected%s", p.Name, p.Changes, by(o.Spec.RejectedBy))
 	if why := o.Spec.RejectedFor; why != "" {
-		msg += ": " + why
+		msg += ": " + strings.TrimRight(why, ". ")
 	}
 	msg += ". Terrier does not apply it."
 	switch {

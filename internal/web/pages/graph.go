@@ -31,6 +31,14 @@ type graphPage struct {
 	Why    *Problem // why there is none
 }
 
+// RowsAre heads the list.
+func (graphPage) RowsAre() string { return "Stack" }
+
+// Linked reports whether the list has dependencies to show.
+func (p graphPage) Linked() bool {
+	return slices.ContainsFunc(p.Nodes, func(n graphNode) bool { return len(n.Needs) > 0 })
+}
+
 // graphNode is a box, and a row of the list.
 type graphNode struct {
 	X, Y, W, H int
@@ -106,6 +114,14 @@ type wholeGraph struct {
 	Picture graphPage // those that need each other
 	Open    string    // the namespace whose stacks are shown
 	Empty   *ui.Empty
+}
+
+// RowsAre heads the list.
+func (p wholeGraph) RowsAre() string {
+	if p.Open == "" {
+		return "Namespace"
+	}
+	return "Stack or namespace"
 }
 
 // Graph shows what all stacks need of each other, by namespace: the stacks of one

@@ -34,6 +34,7 @@ func Home(v *Visit) (Page, error) {
 		d.Empty = noStacks("/stacks", false)
 	}
 	d.guards(v)
+	d.sources(v)
 	for _, n := range stackNeeds {
 		if err := d.need(v, n, all.Counts[n.status]); err != nil {
 			return Page{}, err
@@ -61,6 +62,7 @@ type homeView struct {
 	Tenants    []stateChip
 	TenantsAll int
 	NoTenants  *Problem
+	NoSources  *Problem
 
 	Charted bool
 	Since   time.Time // when the oldest figure was recorded, if that is later than the period begins
@@ -139,7 +141,7 @@ func (d *homeView) guards(v *Visit) {
 	if v.Backend.Tenants == nil {
 		return
 	}
-	sums, err := v.Backend.tenants.look(v)
+	sums, err := v.Backend.tenants.look(v.Now, tenantsEvery, func() (tenantSums, error) { return sumTenants(v) })
 	if fault.Reason(err, "") == query.ReasonNoTenants {
 		return
 	}
@@ -156,6 +158,43 @@ func (d *homeView) guards(v *Visit) {
 		d.Needs = append(d.Needs, out)
 	}
 	d.tenants(v, sums)
+}
+
+// sources adds the sources that cannot be fetched, those that most stacks use first.
+func (d *homeView) sources(v *Visit) {
+	if v.Backend.Sources == nil {
+		return
+	}
+	list, err := v.Backend.sources.look(v.Now, sourcesEvery, func() ([]query.Source, error) {
+		return v.Backend.Sources.List(v.Context, access.Everything)
+	})
+	if d.NoSources = problemOf("Sources cannot be shown", err); err != nil {
+		return
+	}
+	sees := sightOf(v, access.ResourceSources, namespacesIn(list, func(s *query.Source) string { return s.Namespace }))
+	var failing []sourceRow
+	for _, s := range list {
+		if sees(s.Namespace) && sourceState(s) == sourceFailing {
+			s.UsedBy = slices.DeleteFunc(slices.Clone(s.UsedBy), func(k query.Key) bool { return !v.Scope().Has(k.Namespace) })
+			failing = append(failing, rowOfSource(s))
+		}
+	}
+	if len(failing) == 0 {
+		return
+	}
+	sortSources(failing)
+	out := need{Title: "Failing sources", Pill: failing[0].Pill, Word: lasting[query.StatusFailed], Count: len(failing), All: ui.With("/sources", nil, "state", sourceFailing)}
+	for _, s := range failing[:min(len(failing), needsShown)] {
+		text := s.Means
+		if text == "" {
+			text = headline(s.Message)
+		}
+		if n := len(s.UsedBy); n > 0 {
+			text += " Used by " + query.Count(n, "stack") + "."
+		}
+		out.Rows = append(out.Rows, needRow{Name: s.Namespace + "/" + s.Name, Kind: s.Kind, Href: s.Href, Text: text, Since: s.Since})
+	}
+	d.Needs = append(d.Needs, out)
 }
 
 func (d *homeView) tenants(v *Visit, sums tenantSums) {
@@ -222,21 +261,29 @@ type tenantSums struct {
 	alarms     []query.Alarm
 }
 
-// keptTenants are the sums that were counted last, for all visitors: the first page
-// refreshes with every change of a stack, and tenants are large. The zero value is ready.
-type keptTenants struct {
-	mu   sync.Mutex
-	at   time.Time
-	sums tenantSums
+// kept is what was read last, for all visitors: the first page refreshes with every
+// change of a stack, and to read all of a kind is expensive. The zero value is ready.
+type kept[T any] struct {
+	mu    sync.Mutex
+	at    time.Time
+	value T
 }
 
-// look returns the sums, and counts again after tenantsEvery.
-func (k *keptTenants) look(v *Visit) (tenantSums, error) {
+// look returns the value, and reads it again if it is older than every.
+func (k *kept[T]) look(now time.Time, every time.Duration, read func() (T, error)) (T, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if age := v.Now.Sub(k.at); !k.at.IsZero() && age >= 0 && age < tenantsEvery {
-		return k.sums, nil
+	if age := now.Sub(k.at); !k.at.IsZero() && age >= 0 && age < every {
+		return k.value, nil
 	}
+	value, err := read()
+	if err == nil {
+		k.at, k.value = now, value
+	}
+	return value, err
+}
+
+func sumTenants(v *Visit) (tenantSums, error) {
 	list, err := v.Backend.Tenants.List(v.Context, query.TenantFilter{})
 	if err != nil {
 		return tenantSums{}, err
@@ -250,6 +297,5 @@ func (k *keptTenants) look(v *Visit) (tenantSums, error) {
 		}
 		sums.counts[t.Namespace][t.State]++
 	}
-	k.at, k.sums = v.Now, sums
 	return sums, nil
 }

@@ -130,12 +130,36 @@ func noticesOf(v *Visit, q query.NoticeQuery, found query.NoticePage) noticesVie
 		d.Empty = &ui.Empty{Title: "No matching deliveries", Href: v.Path, Link: "Show all"}
 	default:
 		d.Empty = &ui.Empty{
-			Title: "No notifications yet",
-			Text:  "A Provider is the target of messages, and an Alert selects the events for it. Both are objects of notification.toolkit.fluxcd.io in the namespace of the stacks.",
+			Title:   "No notifications yet",
+			Text:    "A Provider is the target of messages, and an Alert selects the events for it. Both are objects of notification.toolkit.fluxcd.io in the namespace of the stacks. To send failures to a webhook:",
+			Command: firstAlert,
 		}
 	}
 	return d
 }
+
+// firstAlert sends the failures of all stacks of a namespace to a webhook.
+const firstAlert = `kubectl apply -n NAMESPACE -f - <<EOF
+apiVersion: notification.toolkit.fluxcd.io/v1beta3
+kind: Provider
+metadata:
+  name: webhook
+spec:
+  type: generic
+  address: https://hooks.example.com/terrier
+---
+apiVersion: notification.toolkit.fluxcd.io/v1beta3
+kind: Alert
+metadata:
+  name: failures
+spec:
+  providerRef:
+    name: webhook
+  eventSeverity: error
+  eventSources:
+  - kind: Terraform
+    name: "*"
+EOF`
 
 // objectPath is the page of an object of one of the kinds that have one.
 func objectPath(kind, namespace, name string) string {

@@ -46,7 +46,8 @@ type Backend struct {
 	graphs layouts    // likewise
 	pushes keptPushes // states that were uploaded and not stored yet
 
-	tenants keptTenants // numbers that the first page shows
+	tenants kept[tenantSums]     // what the first page shows
+	sources kept[[]query.Source] // likewise
 
 	forgetting sync.Mutex // records: the second of two clicks waits for the first
 }

@@ -45,7 +45,7 @@ var titles = map[fault.Kind]string{
 // hints replace the hints of the command line, which name commands.
 var hints = map[string]string{
 	query.ReasonPlanChanged:        "Nothing was changed. Review the pending plan and decide again.",
-	query.ReasonNoPlan:             "Another user decided first, or the plan was replaced. Check the status of the stack.",
+	query.ReasonNoPlan:             "The stack has no plan yet, another user decided first, or the plan was replaced. Check the status of the stack.",
 	access.ReasonNotFound:          "The object may have been deleted, or its name is misspelt.",
 	access.ReasonAccessDenied:      "Ask the administrator of the cluster for a role that allows it.",
 	access.ReasonUnknownUser:       "Sign in again.",
@@ -90,12 +90,15 @@ func hintFor(reason, otherwise string) string {
 
 func browserHint(err error) string { return hintFor(fault.Reason(err, ""), command.Hint(err)) }
 
+// stackRemains are the reasons for which a part of a stack is missing, and not the stack.
+var stackRemains = map[string]bool{query.ReasonNoPlan: true, query.ReasonNoRuns: true, query.ReasonNotKept: true, query.ReasonNoVersion: true}
+
 // waysOut are the links on an error page, by the subject of the address.
 func waysOut(v *Visit, r command.Refusal) []link {
 	var out []link
 	parts := strings.Split(strings.Trim(v.Path, "/"), "/")
 	refused := len(parts) == 3 && r.Kind == fault.Denied // the visitor may not open the page of the stack
-	if len(parts) > 2 && parts[0] == "stacks" && r.Kind != fault.Missing && !refused {
+	if len(parts) > 2 && parts[0] == "stacks" && (r.Kind != fault.Missing || stackRemains[r.Reason]) && !refused {
 		k := query.Key{Namespace: parts[1]}
 		k.Kind, k.Name = query.SplitAddress(parts[2])
 		if r.Reason == query.ReasonPlanChanged {

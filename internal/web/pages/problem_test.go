@@ -27,6 +27,7 @@ func TestFailures(t *testing.T) {
 		"not allowed":       {"/stacks/apps/net", command.Refusal{Error: hostile, Kind: fault.Denied, Reason: access.ReasonAccessDenied}, "Permission denied", []string{"/stacks"}, 0},
 		"not that part":     {"/stacks/apps/net/outputs", command.Refusal{Error: hostile, Kind: fault.Denied, Reason: access.ReasonAccessDenied}, "Permission denied", []string{"/stacks/apps/net", "/stacks"}, 0},
 		"not there":         {"/stacks/apps/net/runs/x", command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}, "Not found", []string{"/stacks"}, 0},
+		"no plan yet":       {"/stacks/apps/net/plan", command.Refusal{Error: "none", Kind: fault.Missing, Reason: query.ReasonNoPlan}, "Not found", []string{"/stacks/apps/net", "/stacks"}, 0},
 		"stale":             {"/stacks/apps/net/approve", command.Refusal{Error: "stale", Kind: fault.Conflict, Reason: query.ReasonPlanChanged}, "Changed in the meantime", []string{"/stacks/apps/net/plan", "/stacks/apps/net", "/stacks"}, 0},
 		"not ready":         {"/stacks", command.Refusal{Error: "ask again", Kind: fault.Later}, "Try again later", []string{"/stacks"}, 3 * time.Second},
 		"an address of old": {"/nowhere/<b>", command.Refusal{Error: long, Kind: fault.Invalid, Hint: "Look elsewhere."}, "Invalid request", []string{"/stacks"}, 0},

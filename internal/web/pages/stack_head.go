@@ -23,6 +23,11 @@ type stackHead struct {
 	Back    string // the address of the stack
 }
 
+// Command is a command of the command line for the stack.
+func (h stackHead) Command(verb string) string {
+	return "terrier " + verb + " " + h.Stack.Key().Argument() + " -n " + h.Stack.Namespace
+}
+
 // headNote is an important note on all pages of a stack.
 type headNote struct {
 	Tone ui.Tone
