@@ -299,6 +299,36 @@ func TestReplanAndItsAnswer(t *testing.T) {
 	}
 }
 
+// An attempt that failed is an answer: its retry may be an hour away.
+func TestAnsweredByAFailedAttempt(t *testing.T) {
+	for _, phase := range []stack.Reason{stack.RetryLater, stack.LockedByOther, stack.DestroyFailed} {
+		t.Run(string(phase), func(t *testing.T) {
+			c := newCluster(t)
+			s := c.stacks(interceptor.Funcs{})
+			request, err := s.Replan(t.Context(), c.key())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.status(func(s *v1alpha2.TerraformStatus) {
+				s.Terrier = &v1alpha2.TerrierStatus{Phase: string(phase)}
+				s.Conditions = []metav1.Condition{{Type: "Reconciling", Status: "True", Reason: "Progressing", LastTransitionTime: metav1.Now()}}
+			})
+			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := command.Answered(short, s, c.key(), request, func(string) {}); fault.Of(err) != fault.Later {
+				t.Errorf("Answered() before the attempt = %v, want that the request is not answered yet", err)
+			}
+			c.status(func(s *v1alpha2.TerraformStatus) { s.LastHandledReconcileAt = request })
+			long, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+			defer cancel()
+			st, err := command.Answered(long, s, c.key(), request, func(string) {})
+			if err != nil || st.Phase != string(phase) {
+				t.Errorf("Answered() after the attempt = %q, %v, want %s", st.Phase, err, phase)
+			}
+		})
+	}
+}
+
 // A stack that cannot answer before a user acts ends the wait, and so does the end of
 // the time: both say what the stack waits for.
 func TestAnsweredSaysWhatItWaitsFor(t *testing.T) {

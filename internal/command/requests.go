@@ -24,8 +24,9 @@ type Watcher interface {
 const stalledFor = 3 * time.Second
 
 // Answered waits until the controller has answered a request and the stack is
-// idle, and returns the stack as it is then. Told receives what it waits for, each
-// time that changes. A stack that cannot answer before a user acts ends the wait.
+// idle, or only waits for the retry of what failed, and returns the stack as it is
+// then. Told receives what it waits for, each time that changes. A stack that
+// cannot answer before a user acts ends the wait.
 func Answered(ctx context.Context, w Watcher, key query.Key, request string, told func(string)) (query.Stack, error) {
 	waiting, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -41,7 +42,7 @@ func Answered(ctx context.Context, w Watcher, key query.Key, request string, tol
 			return query.Stack{}, err
 		case c.Gone:
 			return query.Stack{}, gone(key)
-		case covers(c.Handled, request) && c.Run == nil && !c.Reconciling:
+		case covers(c.Handled, request) && c.Run == nil && (!c.Reconciling || retriesLater(c.Stack)):
 			return c.Stack, nil
 		case cannotAnswer(c.Stack):
 			err := stalled(c.Stack, "cannot answer the request")
@@ -58,10 +59,11 @@ func Answered(ctx context.Context, w Watcher, key query.Key, request string, tol
 	return query.Stack{}, unanswered(ctx, key, last)
 }
 
-// NotPlanned is the error of a stack whose answer to a request is that a user has to
-// act before it has a plan; nil if that is not its answer.
+// NotPlanned is the error of a stack whose answer to a request is that its attempt
+// failed, or that a user has to act before it has a plan; nil if that is not its
+// answer.
 func NotPlanned(s query.Stack) error {
-	if !s.Stalled || s.Plan != nil {
+	if s.Plan != nil || !s.Stalled && !retriesLater(s) {
 		return nil
 	}
 	return stalled(s, "has no new plan")
@@ -69,6 +71,17 @@ func NotPlanned(s query.Stack) error {
 
 func stalled(s query.Stack, what string) error {
 	return fault.New(fault.Invalid, "Stalled", fmt.Errorf("the stack %s %s: %s", s.Key(), what, progress(s)))
+}
+
+// retriesLater reports whether the last attempt of a stack failed, and the next one
+// waits for its time.
+func retriesLater(s query.Stack) bool {
+	switch stack.Reason(s.Phase) {
+	case stack.RetryLater, stack.LockedByOther, stack.DestroyFailed:
+		return true
+	default:
+		return false
+	}
 }
 
 // cannotAnswer reports whether a stack waits for a user, and no request changes that.
