@@ -20,6 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
@@ -318,5 +319,29 @@ func TestThePageOfARecordedPlan(t *testing.T) {
 	}
 	if diff := cmp.Diff(strings.Split(got.String(), "\n"), strings.Split(string(want), "\n")); diff != "" {
 		t.Errorf("the page is another (go test -update-pages writes it):\n%s", diff)
+	}
+}
+
+// Check blocks that fail are on the page of the plan, of the stack, and in the list.
+func TestFailingCheckBlocksAreShown(t *testing.T) {
+	const document = `{"format_version":"1.2","checks":[{"address":{"kind":"check"},"status":"fail","instances":[
+		{"address":{"to_display":"check.expiry"},"status":"fail","problems":[{"message":"expires <b>soon</b>"}]}]}]}`
+	v, made := planVisit(t, []byte(document), "/stacks/apps/checkout/plan")
+	p, err := Plan(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := parse(t, v, p).text(); !strings.Contains(text, "Failing check blocks 1") || !strings.Contains(text, "check.expiry: expires <b>soon</b>") {
+		t.Errorf("the page of the plan does not show the check block: %s", text)
+	}
+	failing := &stack.FailingCheckBlocks{Failed: []stack.FailedCheckBlock{{Address: "check.expiry", Message: "expires soon"}}}
+	for i := range made.rows {
+		made.rows[i].FailingCheckBlocks = failing
+	}
+	if text := show(t, made.estate, "/stacks", Stacks).text(); !strings.Contains(text, "Check failing") {
+		t.Errorf("the list does not show the check block: %s", text)
+	}
+	if notes := headNotes(query.Stack{FailingCheckBlocks: failing}); len(notes) != 1 || notes[0].Text != "1 check block fails: check.expiry: expires soon." {
+		t.Errorf("the notes of the stack are %+v", notes)
 	}
 }
