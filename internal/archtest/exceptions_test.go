@@ -41,6 +41,7 @@ var (
 	}}
 	// wordsLeft are written "file: words" or "directory: words".
 	wordsLeft = exceptions{"users read the words of their field", map[string]string{
+		"internal/engine/errors.go: left behind":      "the summary of an error is the one of the engine",
 		"docs/compatibility.md: glass":                "a message is the one of tofu-controller",
 		"docs/compatibility.md: gap":                  "it is the former name of a field of the API",
 		"docs/compatibility.md: mending":              "it is the former name of a field of the API",

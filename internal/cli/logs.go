@@ -85,6 +85,9 @@ func (p runCommands) runs() *cobra.Command {
 					end = p.Now()
 				}
 				changed := fmt.Sprintf("+%d ~%d -%d", r.Changes.Add, r.Changes.Change, r.Changes.Destroy)
+				if r.Changes.Forget > 0 {
+					changed += fmt.Sprintf(" .%d", r.Changes.Forget)
+				}
 				t.add(plain(r.ID), plain(string(r.Kind)), cell{outcome, colour}, plain(changed), plain(age(p.Now(), r.Started)),
 					plain(end.Sub(r.Started).Round(100*time.Millisecond).String()), plain(cut(r.Message, messageWidth)))
 			}

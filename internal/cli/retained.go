@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // retainedCommands show the retained resources of deleted stacks.
@@ -27,8 +28,11 @@ func (p retainedCommands) retained() *cobra.Command {
 		Long: `When a stack is deleted and its resources stay (terrier.dev/deletion: retain, or no
 destroyResourcesOnDeletion), or when its object is removed by force, Terrier records
 what is retained: the reason, the time, the resources, and the location of the state.
-The records expire after 30 days. This command lists the records. "terrier retained
-show" shows the next steps for one of them.`,
+The records expire after 30 days. Terrier also records the resources that an apply or a
+destroy forgets (lifecycle { destroy = false }, in a resource or in a removed block):
+the address, the type and the ID of each, which an import needs. Of a stack that exists
+these records do not expire. This command lists the records. "terrier retained show"
+shows the next steps for one of them.`,
 		Example: `  terrier retained -A
   terrier retained show network
   terrier retained forget network`,
@@ -65,12 +69,12 @@ func (p retainedCommands) records(ctx context.Context) (command.RetainedStacks, 
 
 func (p retainedCommands) printRetained(list []command.Retained) {
 	if len(list) == 0 {
-		p.say("No deleted stack has retained resources.\n")
+		p.say("No deleted stack has retained resources, and no stack has forgotten resources.\n")
 		return
 	}
 	t := &table{head: []string{"NAMESPACE", "NAME", "AGE", "RESOURCES", "STATE", "WHY"}}
 	for _, r := range list {
-		t.add(plain(r.Namespace), plain(r.Name), plain(age(p.Now(), r.At)), plain(counted(len(r.Resources), r.Sealed)), plain(whereRetained(r)), plain(r.Why))
+		t.add(plain(r.Namespace), plain(r.Name), plain(age(p.Now(), r.At)), plain(counted(r.Count(), r.Sealed)), plain(whereRetained(r)), plain(r.Why))
 	}
 	p.table(t)
 }
@@ -78,6 +82,8 @@ func (p retainedCommands) printRetained(list []command.Retained) {
 // whereRetained is the location of the state of a deleted stack.
 func whereRetained(r command.Retained) string {
 	switch {
+	case len(r.Forgotten) > 0 && len(r.Resources) == 0 && r.Secret == "" && !r.Kept:
+		return "not in a state"
 	case r.Secret != "":
 		return "secret/" + r.Secret
 	case r.Kept:
@@ -150,20 +156,29 @@ func (p retainedCommands) retainedSheet(r command.Retained) *sheet {
 	s := &sheet{colour: p.coloured()}
 	s.row("Stack", r.Key().String())
 	s.row("UID", r.UID)
-	s.row("Deleted", age(p.Now(), r.At)+" ago")
+	if r.Exists {
+		s.row("Forgotten", age(p.Now(), r.At)+" ago")
+	} else {
+		s.row("Deleted", age(p.Now(), r.At)+" ago")
+	}
 	s.text("Why", r.Why)
 	s.row("State", whereRetained(r))
-	s.row("Expires", r.Until.UTC().Format("2006-01-02"))
-	s.heading("Resources in its last state")
-	switch {
-	case r.Sealed:
-		s.line("%s", sealedState)
-	case len(r.Resources) == 0:
-		s.line("none known")
+	if !r.Exists {
+		s.row("Expires", r.Until.UTC().Format("2006-01-02"))
 	}
-	for _, address := range r.Resources {
-		s.line("%s", address)
+	if len(r.Resources) > 0 || len(r.Forgotten) == 0 {
+		s.heading("Resources in its last state")
+		switch {
+		case r.Sealed:
+			s.line("%s", sealedState)
+		case len(r.Resources) == 0:
+			s.line("none known")
+		}
+		for _, address := range r.Resources {
+			s.line("%s", address)
+		}
 	}
+	p.forgottenRows(s, r.Forgotten)
 	if r.Untracked != nil {
 		heading := "Untracked resources"
 		if r.Untracked.Apart {
@@ -179,6 +194,24 @@ func (p retainedCommands) retainedSheet(r command.Retained) *sheet {
 		s.line("- %s", way) // on one line, so that commands in it can be copied
 	}
 	return s
+}
+
+// forgottenRows list forgotten resources, with what an import of each takes.
+func (p retainedCommands) forgottenRows(s *sheet, list []stack.ForgottenResource) {
+	if len(list) == 0 {
+		return
+	}
+	s.heading("Forgotten resources")
+	for _, f := range list {
+		id := "ID not known"
+		if f.ID != "" {
+			id = "ID " + f.ID
+		}
+		if f.Unsure {
+			id += ", may still be in the state"
+		}
+		s.line("%s  %s, forgotten by %s %s ago", f.Address, id, f.Run, age(p.Now(), f.At))
+	}
 }
 
 func (p retainedCommands) retainedState() *cobra.Command {
@@ -228,11 +261,15 @@ the permission to delete terraforms. The audit log records the deletion.`,
 			if err != nil {
 				return err
 			}
-			what := query.Count(len(r.Resources), "retained resource")
+			what := query.Count(r.Count(), "retained resource")
 			if r.Sealed {
 				what = "an unknown number of retained resources (its state is encrypted)"
 			}
-			agreed, err := p.agreed(yes, "Delete the record of %s, which has %s and was deleted %s ago?", r.Key(), what, age(p.Now(), r.At))
+			since := "was deleted " + age(p.Now(), r.At) + " ago"
+			if r.Exists {
+				since = "still exists"
+			}
+			agreed, err := p.agreed(yes, "Delete the record of %s, which has %s and %s?", r.Key(), what, since)
 			if err != nil {
 				return err
 			}

@@ -70,6 +70,37 @@ func TestRetained(t *testing.T) {
 	}
 }
 
+// What the runs of a stack forgot is listed while the stack exists and after it is
+// deleted. To delete the list of one that exists leaves its other records alone.
+func TestRetainedListsForgottenResources(t *testing.T) {
+	e := newEstate(t)
+	forgotten := []stack.ForgottenResource{{Address: "t.a", Type: "t", ID: "a-1", Run: "apply-1", At: e.ago(time.Hour)}, {Address: "t.b", Type: "t", Run: "apply-1", At: e.ago(time.Hour), Unsure: true}}
+	uid := string(e.object(t).UID)
+	raw, err := json.Marshal(kube.Forgotten{Stack: e.cluster.Namespace + "/network", UID: uid, Resources: forgotten})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := record.Retained(uid, record.ForgottenFile)
+	e.records[live] = string(raw)
+	e.left(t, "old", "uid-1", kube.Retained{Why: "its runs forgot the resources", Forgotten: forgotten})
+	e.records[record.Retained("uid-1", record.ForgottenFile)] = "{}"
+	records := len(e.records)
+	e.dialogue(t, []line{
+		{"retained", 0, []string{"network", "old", "not in a state", "destroy = false"}, ""},
+		{"retained show network", 0, []string{"t.a  ID a-1, forgotten by apply-1 60m ago", "t.b  ID not known, may still be in the state", "import {"}, "Expires"},
+		{"retained show old", 0, []string{"Expires", "t.a  ID a-1", "import {"}, "adopt-state"},
+		{"retained forget network", 2, []string{"which has 2 retained resources and still exists?"}, ""},
+		{"retained forget network --yes", 0, []string{"Deleted the record"}, ""},
+	})
+	if _, has := e.records[live]; has || len(e.records) != records-1 {
+		t.Errorf("of %d records %d are left, want all but the list of forgotten resources", records, len(e.records))
+	}
+	e.dialogue(t, []line{{"retained forget old --yes", 0, []string{"Deleted the record"}, ""}, {"retained show old", 4, []string{"there is no record"}, ""}})
+	if _, has := e.records[record.Retained("uid-1", record.ForgottenFile)]; has {
+		t.Error("the list of a deleted stack is left")
+	}
+}
+
 // Records of a namespace are for those who have rights there, and a name leads to
 // no other stack's.
 func TestRetainedIsForgottenByBothOfItsNames(t *testing.T) {

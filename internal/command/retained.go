@@ -23,15 +23,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Retained is a deleted stack whose resources may still exist: the stack retained
-// them, or its object was removed by force.
+// Retained is a stack with resources that may still exist and that it no longer
+// manages: the deleted stack retained them, its object was removed by force, or its
+// runs forgot them. A stack whose runs forgot resources may exist itself.
 type Retained struct {
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
 	Kind      string           `json:"kind,omitempty"` // as query.Key has it
 	UID       string           `json:"uid"`            // distinguishes stacks of one name
 	At        time.Time        `json:"at"`
-	Until     time.Time        `json:"until"` // its record is deleted then
+	Until     time.Time        `json:"until,omitzero"` // its record is deleted then; zero of a stack that exists
 	Why       string           `json:"why"`
 	Secret    string           `json:"secret,omitempty"`    // that holds its state, in its namespace; empty if Terrier did not store it
 	Kept      bool             `json:"kept"`                // a copy of its last state is in the records
@@ -39,7 +40,10 @@ type Retained struct {
 	Sealed    bool             `json:"sealed,omitempty"`    // that state is encrypted, and they are not known
 	Untracked *stack.Untracked `json:"untracked,omitempty"` // resources that may exist
 	Gap       *stack.Untracked `json:"gap,omitempty"`       // Untracked, under its name of the release before
+	Exists    bool             `json:"exists,omitempty"`    // the stack was not deleted: its runs forgot resources
 	Ways      []string         `json:"ways"`                // what a user can do about it, each in a sentence
+
+	Forgotten []stack.ForgottenResource `json:"forgotten,omitempty"` // that its runs took out of the state and did not destroy
 }
 
 // Key is the name that the stack had.
@@ -89,7 +93,7 @@ func (k *KeptRetained) List(ctx context.Context, namespace string) ([]Retained, 
 	out := []Retained{}
 	for _, key := range keys {
 		uid, file, _ := record.RetainedOf(key)
-		if file != record.RetainedFile {
+		if file != record.RetainedFile && (file != record.ForgottenFile || slices.Contains(keys, record.Retained(uid, record.RetainedFile))) {
 			continue
 		}
 		r, err := k.read(ctx, uid)
@@ -110,8 +114,12 @@ func (k *KeptRetained) List(ctx context.Context, namespace string) ([]Retained, 
 	return out, nil
 }
 
+// read reads the record of a deleted stack, or what the runs of one that exists forgot.
 func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 	raw, err := k.store.Get(ctx, record.Retained(uid, record.RetainedFile))
+	if fault.Of(err) == fault.Missing {
+		return k.readForgotten(ctx, uid)
+	}
 	var r kube.Retained
 	if err == nil {
 		err = json.Unmarshal(raw, &r)
@@ -122,7 +130,7 @@ func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 	namespace, name, _ := strings.Cut(r.Stack, "/")
 	out := Retained{
 		Namespace: namespace, Name: name, Kind: r.Kind, UID: uid, At: r.At, Until: r.At.Add(kube.RetainedFor), Why: r.Why,
-		Resources: append([]string{}, r.Resources...), Sealed: r.Sealed, Untracked: r.Untracked, Gap: r.Untracked,
+		Resources: append([]string{}, r.Resources...), Sealed: r.Sealed, Untracked: r.Untracked, Gap: r.Untracked, Forgotten: r.Forgotten,
 	}
 	if r.State != nil {
 		_, out.Secret, _ = strings.Cut(r.State.String(), "/")
@@ -130,13 +138,51 @@ func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 	return out, nil
 }
 
+func (k *KeptRetained) readForgotten(ctx context.Context, uid string) (Retained, error) {
+	raw, err := k.store.Get(ctx, record.Retained(uid, record.ForgottenFile))
+	var f kube.Forgotten
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err != nil {
+		return Retained{}, fmt.Errorf("reading the forgotten resources of the stack %s: %w", uid, err)
+	}
+	namespace, name, _ := strings.Cut(f.Stack, "/")
+	out := Retained{
+		Namespace: namespace, Name: name, Kind: f.Kind, UID: uid, Exists: true, Why: "its applies forgot the resources, as its configuration asks (destroy = false)",
+		Resources: []string{}, Forgotten: f.Resources,
+	}
+	for _, r := range f.Resources {
+		if r.At.After(out.At) {
+			out.At = r.At
+		}
+	}
+	return out, nil
+}
+
+// Count is how many resources are retained, as far as they are known.
+func (r Retained) Count() int { return len(r.Resources) + len(r.Forgotten) }
+
+// imports says how forgotten resources are managed again.
+const imports = "To manage a forgotten resource again, add it to the configuration with an import block that has its address and its ID: import { to = ADDRESS, id = \"ID\" }. " +
+	"The documentation of its provider says which ID an import takes."
+
 // ways say what a user can do about retained resources.
 func (r Retained) ways() []string {
+	if r.Exists {
+		return []string{imports, fmt.Sprintf("When you do not need the record: terrier retained forget %s -n %s --uid %s", r.Key().Argument(), r.Namespace, r.UID)}
+	}
 	again := "To manage the resources again, create the stack again under its name, with the same backend."
 	if r.Secret != "" {
 		again = fmt.Sprintf("To manage the resources again, create the stack again in %s under its name, with the same workspace and backendConfig.secretSuffix, annotated with terrier.dev/adopt-state=true: the state is in the Secret %s.", r.Namespace, r.Secret)
 	}
-	out := []string{again, "To destroy the resources, create the stack again with destroyResourcesOnDeletion: true, wait until it is ready, and delete it."}
+	var out []string
+	if len(r.Forgotten) > 0 {
+		out = append(out, imports)
+	}
+	if len(r.Resources) > 0 || len(r.Forgotten) == 0 {
+		out = append(out, again, "To destroy the resources, create the stack again with destroyResourcesOnDeletion: true, wait until it is ready, and delete it.")
+	}
 	if r.Kept {
 		out = append(out, fmt.Sprintf("If the state is gone, create the stack and upload the copy with terrier state push: terrier retained state %s -n %s --uid %s", r.Key().Argument(), r.Namespace, r.UID))
 	}
@@ -179,8 +225,13 @@ func (k *KeptRetained) State(ctx context.Context, key query.Key, uid string) (io
 // Forget implements RetainedStacks. The record is deleted last, so that an
 // interrupted deletion can be repeated.
 func (k *KeptRetained) Forget(ctx context.Context, key query.Key, uid string) error {
-	if _, err := k.one(ctx, key, uid); err != nil {
+	r, err := k.one(ctx, key, uid)
+	if err != nil {
 		return err
+	}
+	forgotten := record.Retained(uid, record.ForgottenFile)
+	if r.Exists {
+		return k.store.Delete(ctx, forgotten)
 	}
 	for _, d := range k.kinds.All() {
 		o := d.New()
@@ -196,7 +247,7 @@ func (k *KeptRetained) Forget(ctx context.Context, key query.Key, uid string) er
 	if err != nil {
 		return fmt.Errorf("listing the records of %s: %w", key, err)
 	}
-	for _, name := range append(keys, record.Retained(uid, record.RetainedStateFile), record.Retained(uid, record.RetainedFile)) {
+	for _, name := range append(keys, forgotten, record.Retained(uid, record.RetainedStateFile), record.Retained(uid, record.RetainedFile)) {
 		if err := k.store.Delete(ctx, name); err != nil {
 			return fmt.Errorf("deleting the records of %s: %w", key, err)
 		}

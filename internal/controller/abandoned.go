@@ -144,6 +144,9 @@ func (rm *removals) salvage(ctx context.Context, e *entry, report *runner.Report
 	if len(run.Untracked) > 0 {
 		r.Untracked = &stack.Untracked{Run: report.ID, At: report.Finished, Objects: run.Untracked, Apart: run.Apart, Rescued: run.Rescued}
 	}
+	if err := rm.settler.keepForgotten(ctx, p, report, n); err != nil {
+		return err
+	}
 	if err := rm.settler.keepRecords(ctx, p, report); err != nil {
 		return err
 	}
@@ -183,7 +186,7 @@ func (rm *removals) sweepGone(ctx context.Context) error {
 	for id, r := range retained {
 		switch {
 		case alive[id]:
-			err = rm.records.DropOthers(ctx, record.Retained(id, "")) // a backup was restored
+			err = rm.records.DropOthers(ctx, record.Retained(id, ""), record.Retained(id, record.ForgottenFile)) // a backup was restored
 		case rm.now().Sub(r.At) > kube.RetainedFor:
 			err = errors.Join(rm.records.Drop(ctx, id), rm.records.DropOthers(ctx, record.Retained(id, "")))
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -245,10 +246,9 @@ func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 	if err := ac.loader.confirm(ctx, p); err != nil {
 		return err
 	}
-	if retained {
-		if err := ac.removals.retain(ctx, p); err != nil {
-			return fmt.Errorf("writing down what is kept: %w", err)
-		}
+	forgotten, err := ac.removals.retain(ctx, p, retained)
+	if err != nil {
+		return fmt.Errorf("recording the retained resources: %w", err)
 	}
 	if err := kube.RemoveReadablePlans(ctx, ac.live, p.obj, states.Workspace(p.st.Configuration)); err != nil {
 		return err
@@ -268,6 +268,11 @@ func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 	gone := audit.Entry{What: audit.Deleted}
 	if retained {
 		gone = audit.Entry{What: audit.Retained, Why: "what it built stays where it is"}
+	} else if forgotten > 0 {
+		gone = audit.Entry{What: audit.Retained, Why: "its runs forgot resources and did not destroy them"}
+	}
+	if forgotten > 0 {
+		gone.Details = map[string]string{"forgotten": strconv.Itoa(forgotten)}
 	}
 	if err := ac.auditor.record(ctx, p, gone, ""); err != nil {
 		return err
@@ -281,6 +286,6 @@ func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 		}
 	}
 	p.entry.doubt() // a copy in the cache must not bring it back
-	err := ac.live.Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+	err = ac.live.Patch(ctx, p.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
 	return client.IgnoreNotFound(err)
 }

@@ -235,6 +235,9 @@ func outcomeEntry(t stack.Transition) audit.Entry {
 		}
 	case stack.PlanApplied, stack.StackDestroyed, stack.PlanStale:
 		planIn(&e, r.Cause.Plan)
+		if r.Kind == stack.DestroyRun {
+			e.Changes = r.Changes
+		}
 		e.What = writeEnded(r)
 	case stack.AttemptFailed:
 		switch {

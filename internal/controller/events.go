@@ -49,9 +49,9 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 	case stack.AttemptFailed:
 		tl.tellFailure(p, t)
 	case stack.StackDestroyed:
-		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Everything in the state was destroyed", runFacts(*t.Run))
+		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Everything in the state was destroyed"+forgottenNote(p, t.Run.Changes), runFacts(*t.Run))
 	case stack.PlanApplied:
-		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Applied "+t.Plan.Name+": "+t.Plan.Changes.String(), runFacts(*t.Run))
+		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Applied "+t.Plan.Name+": "+t.Plan.Changes.String()+forgottenNote(p, t.Plan.Changes), runFacts(*t.Run))
 	case stack.PlanMade:
 		tl.tellPlan(p, t)
 	case stack.StackRecovered:
@@ -76,6 +76,14 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 		tl.events.Event(p.obj, normal, "BreakGlassEnded", "The break-glass session was ended: Terrier reconciles the stack again")
 	case stack.RunEnded, stack.LockBroken, stack.UntrackedFound: // the condition says it, or the end of the run does
 	}
+}
+
+// forgottenNote says of a run that did c how many resources it forgot, and what lists them.
+func forgottenNote(p *pass, c stack.Changes) string {
+	if c.Forget == 0 {
+		return ""
+	}
+	return fmt.Sprintf(". Resources that were forgotten and stay where they are: %d. To list them with their IDs: terrier retained show %s -n %s", c.Forget, p.obj.GetName(), p.obj.GetNamespace())
 }
 
 // resolutions say how drift was resolved.

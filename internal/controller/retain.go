@@ -18,8 +18,33 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// retain writes down what a stack leaves behind.
-func (rm *removals) retain(ctx context.Context, p *pass) error {
+// retain records the resources that stay when a stack is released, and reports how
+// many of them its runs forgot. Whole says that the resources in the state stay, too:
+// without it, the state was destroyed.
+func (rm *removals) retain(ctx context.Context, p *pass, whole bool) (forgotten int, err error) {
+	left, err := forgottenBefore(ctx, rm.blobs, p.id)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case whole:
+		err = rm.retainState(ctx, p)
+	case len(left.Resources) > 0:
+		r := kube.Retained{
+			Stack: left.Stack, Kind: left.Kind, UID: p.id, At: p.o.Now,
+			Why: "its runs forgot the resources, as the configuration asks (destroy = false), and did not destroy them",
+		}
+		if err = rm.keepRetained(ctx, &r, nil); err == nil {
+			rm.events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf(
+				"The stack is deleted. Resources that its runs forgot and did not destroy: %d. To list them with their IDs: terrier retained show %s -n %s",
+				len(left.Resources), p.obj.GetName(), p.obj.GetNamespace()))
+		}
+	}
+	return len(left.Resources), err
+}
+
+// retainState records the resources in the state of a stack that is released.
+func (rm *removals) retainState(ctx context.Context, p *pass) error {
 	r := kube.Retained{
 		Stack: client.ObjectKeyFromObject(p.obj).String(), Kind: rm.dialects.Word(p.dialect), UID: p.id, At: p.o.Now, Untracked: p.o.Status.Untracked,
 		Why: "destroyResourcesOnDeletion is not set",
@@ -42,6 +67,9 @@ func (rm *removals) retain(ctx context.Context, p *pass) error {
 	}
 	if r.Sealed {
 		how = "its state is encrypted, so they are not known"
+	}
+	if n := len(r.Forgotten); n > 0 {
+		how += fmt.Sprintf(", forgotten by its runs: %d", n)
 	}
 	rm.events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf("The resources of the stack are retained (%s): %s", how, r.Why))
 	return nil
@@ -69,8 +97,14 @@ func (rm *removals) lastState(ctx context.Context, p *pass, ref *kube.StateRef) 
 	return found.State, nil
 }
 
-// keepRetained keeps the record, and the state if it is known.
+// keepRetained keeps the record, with the resources that runs forgot, and the state if
+// it is known.
 func (rm *removals) keepRetained(ctx context.Context, r *kube.Retained, state []byte) error {
+	left, err := forgottenBefore(ctx, rm.blobs, r.UID)
+	if err != nil {
+		return err
+	}
+	r.Forgotten = left.Resources
 	if len(state) > 0 {
 		facts, err := stack.ReadState(state)
 		if err == nil {

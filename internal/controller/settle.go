@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -33,6 +34,7 @@ type settler struct {
 	blobs     records.Blobs
 	live      client.Client
 	log       *slog.Logger
+	dialects  dialect.Registry
 	queue     *schedule.Queue
 	runner    runner.Runner
 	store     states.Store
@@ -114,6 +116,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		// The lock is freed after this: the next holder of it must know what is untracked.
 		{"untracked", func(ctx context.Context) error { return se.findUntracked(ctx, p, r, n, run) }},
 		{"untracked-before", func(ctx context.Context) error { return se.followUntracked(ctx, p, n, run) }},
+		{"forgotten", func(ctx context.Context) error { return se.keepForgotten(ctx, p, r, n) }},
 		{"lock", func(ctx context.Context) error { return se.freeLock(ctx, r, n) }},
 		{"records", func(ctx context.Context) error { return se.keepRecords(ctx, p, r) }},
 		{"memory", func(ctx context.Context) error { return se.checks.observeMemory(ctx, p, r) }},
@@ -141,6 +144,9 @@ func runOf(r *runner.Report, n note) stack.Run {
 		Blocks: r.CheckBlocks,
 		// A state that we do not keep may hold anything.
 		Exists: r.Resources > 0 || n.State == nil,
+	}
+	if run.Kind == stack.DestroyRun {
+		run.Changes = r.Changes
 	}
 	if !run.Done {
 		run.Step, run.Until = string(r.Phase), r.Until

@@ -39,7 +39,7 @@ func (c *Stacks) assemble() *steps {
 	snapshots := &snapshots{blobs: c.Blobs, engine: c.Engine, jobs: jobs, records: kept}
 	dependencies := &dependencies{cache: c.Client, config: c.Config, dialects: c.Dialects}
 	settler := &settler{
-		blobs: c.Blobs, live: c.Live, log: c.Log, queue: c.Queue, runner: c.Runner, store: c.States, reviewers: c.Reviewers,
+		blobs: c.Blobs, live: c.Live, log: c.Log, dialects: c.Dialects, queue: c.Queue, runner: c.Runner, store: c.States, reviewers: c.Reviewers,
 		checks: checks, records: kept, states: keeper, turns: turns,
 	}
 	removals := &removals{

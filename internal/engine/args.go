@@ -116,6 +116,15 @@ type ApplyOptions struct {
 	Parallelism int
 	NoLock      bool
 	LockTimeout time.Duration
+	Forgets     bool // see SuppressesForgetErrors
+}
+
+// SuppressesForgetErrors reports whether the engine has an option by which a destroy
+// that forgets resources, as the configuration asks for, does not end in an error.
+// See LeftForgotten for the engines that have none.
+func SuppressesForgetErrors(name, version string) bool {
+	v, ok := parts(version)
+	return ok && name == "tofu" && !less(v, [3]int{1, 12, 0})
 }
 
 // Apply carries out exactly the saved plan.
@@ -130,6 +139,9 @@ func Apply(o ApplyOptions) ([]string, error) {
 	args, err := shared(append([]string{"apply", "-input=false", "-no-color", "-json"}, files...), o.Parallelism, o.NoLock, o.LockTimeout)
 	if err != nil {
 		return nil, err
+	}
+	if o.Forgets {
+		args = append(args, "-suppress-forget-errors")
 	}
 	return append(args, "--", o.Plan), nil
 }

@@ -173,12 +173,13 @@ func TestArguments(t *testing.T) {
 		"plan": {func() ([]string, error) {
 			return Plan(PlanOptions{Out: "p", Destroy: true, Targets: []string{"a.b"}, VarFiles: VarFiles{First: "own.json", Files: []string{"x.tfvars"}, Tree: "../"}, Parallelism: 3, LockTimeout: 90 * time.Second})
 		}, "plan -input=false -no-color -json -detailed-exitcode -out=p -destroy -target=a.b -var-file=own.json -var-file=../x.tfvars -parallelism=3 -lock-timeout=1m30s"},
-		"apply":        {func() ([]string, error) { return Apply(ApplyOptions{Plan: "-p", NoLock: true}) }, "apply -input=false -no-color -json -lock=false -- -p"},
-		"show":         {plain(ShowJSON("p")), "show -no-color -json -- p"},
-		"show as text": {plain(ShowText("p")), "show -no-color -- p"},
-		"output":       {plain(Outputs()), "output -no-color -json"},
-		"force-unlock": {func() ([]string, error) { return ForceUnlock("abc-1") }, "force-unlock -force -no-color -- abc-1"},
-		"state pull":   {plain(StatePull()), "state pull"},
+		"apply":              {func() ([]string, error) { return Apply(ApplyOptions{Plan: "-p", NoLock: true}) }, "apply -input=false -no-color -json -lock=false -- -p"},
+		"apply that forgets": {func() ([]string, error) { return Apply(ApplyOptions{Plan: "p", Forgets: true}) }, "apply -input=false -no-color -json -suppress-forget-errors -- p"},
+		"show":               {plain(ShowJSON("p")), "show -no-color -json -- p"},
+		"show as text":       {plain(ShowText("p")), "show -no-color -- p"},
+		"output":             {plain(Outputs()), "output -no-color -json"},
+		"force-unlock":       {func() ([]string, error) { return ForceUnlock("abc-1") }, "force-unlock -force -no-color -- abc-1"},
+		"state pull":         {plain(StatePull()), "state pull"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tt.build()

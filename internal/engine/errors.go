@@ -56,6 +56,23 @@ func StalePlan(errs []plan.Diagnostic) bool {
 	})
 }
 
+// forgottenSummary is how engines say that a destroy did its work, and that the
+// configuration told them to leave some resources where they are.
+const forgottenSummary = "Destroy was successful but left behind forgotten instances"
+
+// LeftForgotten reports whether the only error of an apply is that it left resources
+// where they are, as the configuration asks for. Everything has been done then.
+func LeftForgotten(errs []plan.Diagnostic) bool {
+	left := false
+	for _, d := range errs {
+		if d.Severity == "error" && d.Summary != forgottenSummary {
+			return false
+		}
+		left = left || d.Summary == forgottenSummary
+	}
+	return left
+}
+
 // BackendType returns the type of the backend that an initialised directory
 // uses, read from its .terraform/terraform.tfstate; "local" if none was
 // configured.

@@ -46,6 +46,36 @@ func TestLockHeld(t *testing.T) {
 	}
 }
 
+func TestLeftForgotten(t *testing.T) {
+	left := plan.Diagnostic{Severity: "error", Summary: "Destroy was successful but left behind forgotten instances"}
+	warning, failure := plan.Diagnostic{Severity: "warning", Summary: "Deprecated"}, plan.Diagnostic{Severity: "error", Summary: "Access denied"}
+	for name, tt := range map[string]struct {
+		diags []plan.Diagnostic
+		want  bool
+	}{
+		"nothing":              {nil, false},
+		"a warning":            {[]plan.Diagnostic{warning}, false},
+		"it alone":             {[]plan.Diagnostic{left}, true},
+		"it and a warning":     {[]plan.Diagnostic{warning, left}, true},
+		"it and a failure":     {[]plan.Diagnostic{left, failure}, false},
+		"a failure without it": {[]plan.Diagnostic{failure}, false},
+	} {
+		if got := LeftForgotten(tt.diags); got != tt.want {
+			t.Errorf("%s: LeftForgotten() = %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+func TestSuppressesForgetErrors(t *testing.T) {
+	for engine, want := range map[[2]string]bool{
+		{"tofu", "1.12.0"}: true, {"tofu", "1.13.0-beta1"}: true, {"tofu", "1.11.10"}: false, {"tofu", "dev"}: false, {"terraform", "1.15.0"}: false,
+	} {
+		if got := SuppressesForgetErrors(engine[0], engine[1]); got != want {
+			t.Errorf("SuppressesForgetErrors(%s %s) = %v, want %v", engine[0], engine[1], got, want)
+		}
+	}
+}
+
 func TestStalePlan(t *testing.T) {
 	for name, tt := range map[string]struct {
 		diag plan.Diagnostic

@@ -18,6 +18,18 @@ type Retained struct {
 	Resources []string         `json:"resources,omitempty"` // addresses in that state
 	Sealed    bool             `json:"sealed,omitempty"`    // that state is encrypted, and they are not known
 	Untracked *stack.Untracked `json:"gap,omitempty"`       // untracked resources
+
+	Forgotten []stack.ForgottenResource `json:"forgotten,omitempty"` // that its runs took out of the state and did not destroy
+}
+
+// Forgotten is the record of the resources that the runs of a stack took out of the
+// state and did not destroy, as its configuration asked. It is written before the run
+// counts as taken over, and outlives the stack.
+type Forgotten struct {
+	Stack     string                    `json:"stack"`          // namespace/name
+	Kind      string                    `json:"kind,omitempty"` // as of Retained
+	UID       string                    `json:"uid"`
+	Resources []stack.ForgottenResource `json:"resources"`
 }
 
 // RetainedFor is how long the record of a deleted stack is kept.

@@ -150,7 +150,9 @@ func (d *Document) Changes() stack.Changes {
 				c.Destroy++
 			}
 		case Forget:
-			c.Forget++
+			if r.Mode != "data" {
+				c.Forget++
+			}
 		case ForgetCreate:
 			c.Add++
 			c.Forget++

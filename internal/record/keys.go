@@ -13,6 +13,7 @@ const (
 	ReportFile        = "report.json" // of a run
 	RetainedFile      = "record.json" // of a deleted stack
 	RetainedStateFile = "state.json"
+	ForgottenFile     = "forgotten.json" // of a stack that exists or is deleted
 
 	// QuietRun is the name of the newest check that found nothing: such checks
 	// share one place.
@@ -133,8 +134,8 @@ func parseCheck(b []byte) (Check, error) {
 // AllRetained is what the keys of all deleted stacks begin with.
 func AllRetained() string { return retained.key() }
 
-// Retained is the key of one file of a deleted stack: RetainedFile or
-// RetainedStateFile. With an empty file it is what both begin with.
+// Retained is the key of one file of retained resources: RetainedFile or
+// RetainedStateFile of a deleted stack, or ForgottenFile of any stack. With an empty file it is what both begin with.
 func Retained(uid, file string) string { return retained.key(uid, file) }
 
 // RetainedOf returns the UID and the file of a key below AllRetained.

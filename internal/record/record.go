@@ -38,7 +38,7 @@ var (
 	lasting       = Kind{"stacks/<uid>/lasting", "what of the status must outlast it: untracked resources, what was created, the snapshot", "controller", withStack}
 	audited       = Kind{"stacks/<uid>/told", "the requests of users that are in the audit log", "controller", withStack}
 	checked       = Kind{"stacks/<uid>/checked", "the time of the last drift check, and the memory that runs took", "controller", withStack}
-	retained      = Kind{"retained/<uid>/<file>", "record.json and state.json of a deleted stack: its retained resources, and its last state", "controller", "30 days have passed, or a user has forgotten it"}
+	retained      = Kind{"retained/<uid>/<file>", "record.json and state.json of a deleted stack: its retained resources, and its last state; forgotten.json: the resources that its runs forgot and did not destroy, also of a stack that exists", "controller", "30 days have passed since the stack was deleted, or a user has forgotten it"}
 	tree          = Kind{"trees/<digest>", "the archive of a source that a snapshot needs", "controller", "no snapshot needs it"}
 	outgrown      = Kind{"overflow/<place>/<digest>", "a state that is larger than a Secret", "kube", "the Secret points to another version"}
 	outboxMessage = Kind{"notices/outbox/<id>", "a message that is not delivered", "notify", "it is delivered or dropped"}

@@ -237,13 +237,19 @@ func (r *engineProcesses) await(ctx context.Context, step string, p *sandbox.Pro
 // judge decides how the run goes on after a command has ended.
 func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, error) {
 	h, err := r.recorder.end()
+	forgotten := c.step == "apply" && exit.Signal == 0 && s.outcome == "" && engine.LeftForgotten(h.diagnostics)
+	if forgotten {
+		// It is no failure, and the report is to have none.
+		h.diagnostics = slices.DeleteFunc(h.diagnostics, func(d plan.Diagnostic) bool { return d.Severity == "error" })
+		r.recorder.logf("The engine ends with an error because it left forgotten resources where they are. The configuration asks for that, and everything else is destroyed.")
+	}
 	if len(h.diagnostics) > 0 {
 		r.reportFile.set(func(rep *Report) { rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...) })
 	}
 	res := result{exit, h}
 	e := ending{step: c.step, exit: exit.Code, message: h.message(c.step, exit)}
 	switch {
-	case exit.OK() || exit.Signal == 0 && slices.Contains(c.good, exit.Code):
+	case exit.OK() || forgotten || exit.Signal == 0 && slices.Contains(c.good, exit.Code):
 		// Whatever we asked for meanwhile, it has done its work.
 		return res, err
 	case s.killed:

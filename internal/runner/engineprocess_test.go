@@ -3,6 +3,7 @@ package runner
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/sandbox"
@@ -34,6 +35,37 @@ func TestMessageTellsEveryError(t *testing.T) {
 		}
 		if strings.Contains(got, tt.not) || len(got) > maxText {
 			t.Errorf("%s: %d bytes, %q; want no %q", name, len(got), got, tt.not)
+		}
+	}
+}
+
+// An engine without an option for it ends a destroy that forgets resources in an error.
+// The run goes on as after a success; any other error beside it is a failure.
+func TestDestroyThatForgotIsToldFromFailures(t *testing.T) {
+	const forgot = `{"@level":"error","@message":"Error: m","type":"diagnostic","diagnostic":{"severity":"error","summary":"Destroy was successful but left behind forgotten instances"}}`
+	const denied = `{"@level":"error","@message":"Error: m","type":"diagnostic","diagnostic":{"severity":"error","summary":"Access denied"}}`
+	for name, tt := range map[string]struct {
+		lines []string
+		step  string
+		exit  sandbox.Exit
+		well  bool
+	}{
+		"it alone":         {[]string{forgot}, "apply", sandbox.Exit{Code: 1}, true},
+		"beside a failure": {[]string{denied, forgot}, "apply", sandbox.Exit{Code: 1}, false},
+		"of another step":  {[]string{forgot}, "plan", sandbox.Exit{Code: 1}, false},
+		"killed":           {[]string{forgot}, "apply", sandbox.Exit{Signal: 9}, false},
+	} {
+		rec, _, _ := record(t, 0)
+		for _, line := range tt.lines {
+			rec.event([]byte(line))
+		}
+		r := &engineProcesses{&run{recorder: rec, reportFile: &reportFile{dir: t.TempDir(), now: time.Now}}}
+		_, err := r.judge(command{step: tt.step}, stop{}, tt.exit)
+		if (err == nil) != tt.well {
+			t.Errorf("%s: judge() = %v, want success: %v", name, err, tt.well)
+		}
+		if left := len(r.reportFile.content().Diagnostics); tt.well && left > 0 {
+			t.Errorf("%s: the report of a success has %d errors", name, left)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -69,7 +70,7 @@ func (r *isolation) decide() error {
 	if r.host.Mirror != "" {
 		r.config.ReadOnly = append(r.config.ReadOnly, sandbox.Bind{Host: r.host.Mirror, Inside: MirrorInside})
 	}
-	if k := r.job.Kind; !k.Writes() {
+	if k := r.job.Kind; !k.Writes() || k == stack.DestroyRun {
 		shown := r.work.path(dirShown)
 		if err := errors.Join(os.MkdirAll(shown, 0o711), os.Chmod(shown, 0o711)); err != nil {
 			return err

@@ -158,6 +158,15 @@ func (r *planSteps) show(ctx context.Context) error {
 	return nil
 }
 
+// showForgotten leaves the plan of a destroy as a document if it forgets resources.
+// The engine reports nothing else of them, and their ids are not in the state afterwards.
+func (r *planSteps) showForgotten(ctx context.Context) error {
+	if r.reportFile.content().Changes.Forget == 0 {
+		return nil
+	}
+	return r.show(ctx)
+}
+
 // shownPath is where the sandbox sees the copy.
 func (r *planSteps) shownPath() string {
 	return r.sandbox.config.PathInside(path.Join(shownInside, planName))
@@ -210,6 +219,7 @@ func (r *planSteps) apply(ctx context.Context) error {
 	}
 	args, err := engine.Apply(engine.ApplyOptions{
 		Plan: r.work.scratch(planName), VarFiles: files, Parallelism: o.Parallelism, NoLock: o.NoLock || r.state.locally, LockTimeout: o.LockTimeout,
+		Forgets: engine.SuppressesForgetErrors(r.job.Engine.Name, r.job.Engine.Version),
 	})
 	if err != nil {
 		return err

@@ -167,7 +167,7 @@ func (r *run) sequence() []func(context.Context) error {
 	case stack.ApplyRun:
 		return append(append([]func(context.Context) error{r.plans.checkStale}, prepare...), r.plans.placePlan, r.providers.start, r.plans.apply, r.plans.outputs)
 	case stack.DestroyRun:
-		return append(prepare, r.providers.start, r.plans.plan, r.plans.apply)
+		return append(prepare, r.providers.start, r.plans.plan, r.plans.showForgotten, r.plans.apply)
 	case stack.BreakGlassRun:
 		return []func(context.Context) error{r.breakGlass.prepareIfPossible, r.breakGlass.runCommand, r.plans.outputs}
 	case stack.HealthRun:

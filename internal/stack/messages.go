@@ -171,7 +171,11 @@ func awaiting(o Observation) Decision {
 	p := o.Status.Pending
 	msg := fmt.Sprintf("Plan generated: set approvePlan: %q to approve this plan.", p.Name)
 	if o.Deleting {
-		msg = fmt.Sprintf("Deletion in progress: the plan %s would destroy %d resources. To approve it, set approvePlan: %[1]q.", p.Name, p.Changes.Destroy)
+		forgets := ""
+		if p.Changes.Forget > 0 {
+			forgets = fmt.Sprintf(", and forget %d, which stay where they are", p.Changes.Forget)
+		}
+		msg = fmt.Sprintf("Deletion in progress: the plan %s would destroy %d resources%s. To approve it, set approvePlan: %[1]q.", p.Name, p.Changes.Destroy, forgets)
 	} else if o.repairing() {
 		msg = fmt.Sprintf("Repair planned: %s. To review it: terrier plan. To apply it: terrier repair --approve %s.", p.Changes, p.Name)
 	}

@@ -176,6 +176,7 @@ type Run struct {
 	Why        string // a name for what ended it, if neither the engine nor a person did
 	Permanent  bool   // no run of the same would end otherwise
 	Lock       *Lock
+	Changes    Changes             // of a destroy: what it destroyed and forgot
 	Untracked  []UntrackedResource // what it created that the state does not have
 	Apart      bool                // its state is kept elsewhere, and was not compared with Untracked
 	Rescued    bool                // its state could not be stored, and is kept

@@ -33,7 +33,7 @@ func (a retainedAPI) routes() []route {
 	forget := op("forgetRetained", "Deletes the records of a deleted stack. Its resources stay, and so does the Secret with its state.")
 	forget.fails = append(forget.fails, fault.Conflict)
 	return []route{
-		reads(a.gate, api+"/retained", known, nil, op("listRetained", "Lists the retained resources of deleted stacks: the resources, the time, the location of the state, and the next steps. The caller needs the permission to list terraforms.",
+		reads(a.gate, api+"/retained", known, nil, op("listRetained", "Lists the retained resources of deleted stacks, and the resources that runs forgot: the resources, the time, the location of the state, and the next steps. The caller needs the permission to list terraforms.",
 			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces.")),
 			func(c call) (list[command.Retained], error) {
 				kinds, err := c.mayList(access.ResourceStacks)

@@ -386,3 +386,13 @@ func TestCancelledApply(t *testing.T) {
 	made(t, w, "a", "b")
 	verify(t, c, w, "stack")
 }
+
+// thingID is the id of the one thing of a name.
+func thingID(t *testing.T, w *testkit.World, name string) string {
+	t.Helper()
+	found := w.Named(name)
+	if len(found) != 1 {
+		t.Fatalf("the world holds %+v, want one %s", found, name)
+	}
+	return found[0].ID
+}

@@ -93,6 +93,72 @@ func TestRetainIsSaid(t *testing.T) {
 	}
 }
 
+// A deletion that leaves resources where they are, as the configuration asks, ends at
+// the first attempt. The resources are recorded with their ids before the stack is gone.
+func TestDestroyThatForgetsIsRecorded(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	const forgets = "\nresource \"world_thing\" \"left\" {\n  name  = \"left\"\n  value = \"x\"\n  lifecycle {\n    destroy = false\n  }\n}\n"
+	c.Apply(t, inline("stack", kept, things(w, "x", "a")+forgets))
+	c.AwaitReady(t, "stack")
+	if out := c.Terrier(t, "plan", "stack", "--destroy"); !strings.Contains(out, "1 to destroy, 1 to forget") {
+		t.Errorf("terrier plan --destroy says\n%s\nwant it to tell what is destroyed from what is forgotten", out)
+	}
+	id := thingID(t, w, "left")
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	made(t, w, "left")
+	var events corev1.EventList
+	if err := c.Client.List(t.Context(), &events, client.InNamespace(c.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	said := false
+	for _, e := range events.Items {
+		said = said || e.Reason == "ResourcesRetained" && strings.Contains(e.Message, "did not destroy: 1.") && strings.Contains(e.Message, "terrier retained show stack")
+		if strings.Contains(e.Message, "attempt") {
+			t.Errorf("an attempt failed: %s: %s", e.Reason, e.Message)
+		}
+	}
+	if !said {
+		t.Errorf("no event says that a resource was forgotten: %+v", events.Items)
+	}
+	for _, want := range []string{"world_thing.left", "ID " + id, "import {"} {
+		if out := c.Terrier(t, "retained", "show", "stack"); !strings.Contains(out, want) {
+			t.Errorf("terrier retained show says\n%s\nwant it to name %q", out, want)
+		}
+	}
+}
+
+// An apply that forgets a resource records it while the stack lives, until the resource
+// is imported again.
+func TestApplyThatForgetsIsRecorded(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, inline("stack", kept, things(w, "x", "a", "b")))
+	c.AwaitReady(t, "stack")
+	id := thingID(t, w, "b")
+	c.Apply(t, inline("stack", kept, things(w, "x", "a")+"\nremoved {\n  from = world_thing.b\n  lifecycle {\n    destroy = false\n  }\n}\n"))
+	retained := func(holds bool) {
+		t.Helper()
+		c.Await(t, "stack", func(*v1alpha2.Terraform) error {
+			if out := c.Terrier(t, "retained"); strings.Contains(out, "destroy = false") != holds {
+				return fmt.Errorf("terrier retained says %s", out)
+			}
+			return nil
+		})
+	}
+	retained(true)
+	made(t, w, "a", "b")
+	if out := c.Terrier(t, "retained", "show", "stack"); !strings.Contains(out, "world_thing.b  ID "+id) || strings.Contains(out, "Expires") {
+		t.Errorf("terrier retained show says\n%s\nwant b, and no end of the record", out)
+	}
+	c.Apply(t, inline("stack", kept, things(w, "x", "a", "b")+"\nimport {\n  to = world_thing.b\n  id = \""+id+"\"\n}\n"))
+	retained(false)
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	made(t, w)
+}
+
 // A word that is not one of the three destroys nothing and abandons nothing.
 func TestDeletionByTypingError(t *testing.T) {
 	c := cluster(t)

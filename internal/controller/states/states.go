@@ -93,13 +93,13 @@ func (kp *Keeper) Start(ctx context.Context, of Subject, ref *kube.StateRef, run
 	return state, kp.Versions.keep(ctx, of.ID, state, stack.StateVersion{By: of.Observed.Status.LastWrite, At: of.Observed.Now, Before: run, Secret: ref.String()}, nil)
 }
 
-// destructive reports whether a run may destroy something.
+// destructive reports whether a run may destroy something, or forget it.
 func destructive(kind stack.RunKind, cause stack.Cause) bool {
 	switch kind {
 	case stack.DestroyRun, stack.BreakGlassRun:
 		return true
 	case stack.ApplyRun:
-		return cause.Destroy || cause.Plan == nil || cause.Plan.Changes.Destroy > 0
+		return cause.Destroy || cause.Plan == nil || cause.Plan.Changes.Destroy+cause.Plan.Changes.Forget > 0
 	default:
 		return false
 	}

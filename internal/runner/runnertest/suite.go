@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -38,6 +39,7 @@ func Run(t *testing.T, f Fixture) {
 	for name, test := range map[string]func(*testing.T, Fixture){
 		"a stack is planned, applied, checked and destroyed": lifecycle,
 		"a change of outputs alone is a change":              outputsOnly,
+		"a destroy that forgets ends well":                   forgetting,
 		"a run is started once":                              startedOnce,
 		"one run at a time holds a stack":                    oneAtATime,
 		"runs beside a stack go on while its own does":       besideIt,
@@ -139,6 +141,40 @@ func lifecycle(t *testing.T, f Fixture) {
 	}
 	if none := s.Must(stack.DestroyRun); !none.Changes.None() || steps(none) != "plan" {
 		t.Errorf("destroying nothing took the steps %q and did %v", steps(none), none.Changes)
+	}
+}
+
+const forgets = oneResource + `
+resource "terraform_data" "left" {
+  count = 2
+  lifecycle {
+    destroy = false
+  }
+}
+`
+
+// A destroy that leaves resources where they are, as the configuration asks, succeeds
+// at once, and leaves the plan that has their ids.
+func forgetting(t *testing.T, f Fixture) {
+	s := f.stack(t, f.New(t), forgets)
+	s.Must(stack.ApplyRun, Saved(s.Must(stack.PlanRun)))
+	destroy := s.Must(stack.DestroyRun)
+	if got, want := destroy.Changes, (stack.Changes{Destroy: 1, Forget: 2}); got != want || destroy.Resources != 0 {
+		t.Errorf("destroying did %v and left %d resources in the state, want %v and none", got, destroy.Resources, want)
+	}
+	if len(destroy.Diagnostics) > 0 || steps(destroy) != "plan show apply" {
+		t.Errorf("a destroy that forgets took the steps %q and reports %+v", steps(destroy), destroy.Diagnostics)
+	}
+	doc, err := plan.ParseDocument(destroy.Doc)
+	if err != nil {
+		t.Fatalf("the plan that it left: %v", err)
+	}
+	left := doc.Forgotten()
+	if len(left) != 2 || left[0].Address != "terraform_data.left[0]" || left[0].ID == "" || left[0].Type != "terraform_data" {
+		t.Errorf("it forgot %+v, want both resources with their ids", left)
+	}
+	if none := s.Must(stack.DestroyRun); !none.Changes.None() || none.Doc != nil {
+		t.Errorf("destroying nothing did %v", none.Changes)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
@@ -51,8 +52,12 @@ type retainedView struct {
 // retainedRow is one deleted stack.
 type retainedRow struct {
 	command.Retained
-	Total  int    // of its resources
-	More   int    // of them, that are not named
+	Total int // of its resources
+	More  int // of them, that are not named
+
+	Left     []stack.ForgottenResource // the forgotten ones that are named
+	MoreLeft int                       // those that are not
+
 	Again  string // the page of a stack that has the name now, empty if none has
 	File   string // the address of its last state, empty if the visitor does not get it
 	Forget string // address of the form that forgets the record, empty if the visitor may not
@@ -91,7 +96,7 @@ func retainedOf(v *Visit, found []command.Retained) retainedView {
 	default:
 		d.Empty = &ui.Empty{
 			Title: "No retained resources",
-			Text:  "No deleted stack has retained resources in the namespaces whose stacks you may list. Records expire 30 days after the deletion.",
+			Text:  "No deleted stack has retained resources in the namespaces whose stacks you may list, and no apply forgot any. Records expire 30 days after the deletion.",
 		}
 	}
 	return d
@@ -105,7 +110,10 @@ func (d *retainedView) fill(v *Visit, shown []command.Retained) {
 	forgets := mayOn(v, "delete", access.ResourceStacks, keys)
 	reads := mayOn(v, "get", access.ResourceState, keys)
 	for _, r := range shown {
-		row := retainedRow{Retained: r, Total: len(r.Resources)}
+		row := retainedRow{Retained: r, Total: len(r.Resources), Left: r.Forgotten}
+		if row.MoreLeft = max(0, len(r.Forgotten)-addressesShown); row.MoreLeft > 0 {
+			row.Left = r.Forgotten[:addressesShown]
+		}
 		if row.More = max(0, row.Total-addressesShown); row.More > 0 {
 			row.Resources = r.Resources[:addressesShown]
 		}
