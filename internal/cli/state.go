@@ -187,7 +187,7 @@ func only(v plan.StateView, address string) (plan.StateView, error) {
 	}
 	switch {
 	case v.Sealed:
-		return v, fault.New(fault.Missing, query.ReasonNoState, errors.New(sealedState))
+		return v, fault.New(fault.Missing, query.ReasonNoState, errors.New("the state is encrypted, and only the engine can read it: its resources are not known here"))
 	case found == nil:
 		return v, query.NoAddress(address)
 	}
