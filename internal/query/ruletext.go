@@ -31,7 +31,7 @@ var rules = []RuleText{
 	},
 	{
 		"a plan is cancelled when its stack is deleted", "stop the run", []stack.Reason{stack.Cancelling},
-		"A plan or a drift check changes nothing, so that cancelling it loses nothing. A run that writes is cancelled only on request.",
+		"A plan or a drift check changes nothing, so that cancelling it loses nothing. The plan of a destroy and a run that writes are cancelled only on request.",
 	},
 	{
 		"a run is cancelled on request", "stop the run", []stack.Reason{stack.Cancelling},
@@ -114,6 +114,10 @@ var rules = []RuleText{
 		"An apply was interrupted. Another apply would create resources that exist already.",
 	},
 	{
+		"a preview of a destroy is made on request", "preview", []stack.Reason{stack.Previewing},
+		"A user requested it with terrier plan --destroy. It changes nothing else.",
+	},
+	{
 		"a cancelled run is not repeated by itself", "wait", []stack.Reason{stack.RunCancelled},
 		"A user cancelled the last run. A request, an approval, or a change of what a run is made from goes on; a check is made again after interval.",
 	},
@@ -132,10 +136,6 @@ var rules = []RuleText{
 	{
 		"a failure is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
 		"The pause is retryInterval, and grows as retryStrategy says. A change of the failed source or spec ends it.",
-	},
-	{
-		"a preview of a destroy is made on request", "preview", []stack.Reason{stack.Previewing},
-		"A user requested it with terrier plan --destroy. It changes nothing else.",
 	},
 	{
 		"a plan is made on request", "plan", []stack.Reason{stack.Planning},

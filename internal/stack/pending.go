@@ -20,7 +20,7 @@ func (o Observation) approved() bool {
 	case o.held() != nil:
 		return o.named() || o.repaired() // whatever the mode: a reviewer wants a person to see it
 	case o.Spec.Force:
-		return true
+		return !isRejected(o)
 	case o.Spec.Mode == Auto:
 		return true
 	case o.Spec.Mode == Manual:

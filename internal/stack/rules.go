@@ -19,8 +19,9 @@ func rules() []rule {
 		deletionRules(),   // the object is deleted
 		suspensionRules(), // a person keeps the controller off
 		inputRules(),      // what a plan is made from, and what it depends on
+		previewRules(),    // a person asks what a destroy would do
 		failureRules(),    // the last attempt failed
-		requestRules(),    // a person asks for something
+		requestRules(),    // a person asks for something else
 		reviewRules(),     // reviewers have a say
 		healthRules(),     // what was applied does not work
 		pendingRules(),    // a plan is pending
@@ -76,7 +77,9 @@ func runRules() []rule {
 	return []rule{
 		{
 			"a plan is cancelled when its stack is deleted",
-			func(o Observation) bool { return o.Deleting && o.running() && !o.Run.Kind.Writes() },
+			func(o Observation) bool {
+				return o.Deleting && o.running() && !o.Run.Kind.Writes() && !(o.Run.Kind == PlanRun && o.Run.Cause.Destroy)
+			},
 			func(o Observation) Decision {
 				return Decision{Action: Cancel{o.Run.ID}, Ready: Reconciling, Reason: Cancelling, Message: "Cancelling the " + string(o.Run.Kind) + ": the stack is being deleted"}
 			},

@@ -90,14 +90,18 @@ func outdated(o Observation) bool {
 }
 
 // WithDeletion keeps what the last plan was made from when the deletion of a stack
-// began. What differs from it later was changed since.
+// began. What differs from it later was changed since. A run that was cancelled by then
+// does not hold the deletion up.
 func (m Status) WithDeletion() Status {
 	if m.BeforeDeletion != nil {
 		return m
 	}
+	if c := m.Cancelled; c != nil && c.Kind != DestroyRun {
+		m.Cancelled = nil
+	}
 	before := m.Planned
-	if before == (PlanInputs{}) {
-		before = m.FailedFor // an apply that fails ends the plan
+	if before == (PlanInputs{}) && m.FailedKind != DestroyRun {
+		before = m.FailedFor // an apply that fails ends the plan; so does a destroy, of which an earlier release kept no more
 	}
 	m.BeforeDeletion = &before
 	return m

@@ -2,6 +2,17 @@ package stack
 
 import "strings"
 
+// previewRules come before the failures: a preview is no attempt at what failed.
+func previewRules() []rule {
+	return []rule{
+		{
+			"a preview of a destroy is made on request",
+			func(o Observation) bool { return o.Spec.Preview != "" && o.Spec.Preview != o.Status.Previewed },
+			start(PreviewRun, "a preview of a destroy was requested"),
+		},
+	}
+}
+
 func failureRules() []rule {
 	return []rule{
 		{
@@ -40,11 +51,6 @@ func failureRules() []rule {
 
 func requestRules() []rule {
 	return []rule{
-		{
-			"a preview of a destroy is made on request",
-			func(o Observation) bool { return o.Spec.Preview != "" && o.Spec.Preview != o.Status.Previewed },
-			start(PreviewRun, "a preview of a destroy was requested"),
-		},
 		{
 			"a plan is made on request",
 			func(o Observation) bool { return o.requested() && (o.Spec.Mode != DriftOnly || o.Spec.Force) },

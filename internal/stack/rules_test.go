@@ -41,6 +41,15 @@ func TestRejected(t *testing.T) {
 	if d := Decide(o); d.Reason != PlanRejected || d.Ready != Held || d.Action != (Wait{}) || !strings.Contains(d.Message, "was rejected, by ann: not on a Friday") {
 		t.Errorf("Decide() = %+v, want to be told of the rejection", d)
 	}
+	forced := o
+	forced.Spec.Force = true
+	if d := Decide(forced); d.Reason != PlanRejected {
+		t.Errorf("Decide() of a forced stack = %+v, want the rejection to count", d)
+	}
+	forced.Spec.Rejected = "p0"
+	if d := Decide(forced); d.Reason != Applying {
+		t.Errorf("Decide() after the rejection of another plan = %+v, want the plan to be applied", d)
+	}
 	drift := o
 	drift.Status.Drift = &Drift{}
 	if d := Decide(drift); d.Reason != PlanRejected || d.Action != (Wait{time.Hour}) || drift.Recheck(d) != time.Hour {

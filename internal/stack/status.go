@@ -221,7 +221,9 @@ func (m Status) Record(r Run) Status {
 	if r.KnownState != (StateID{}) {
 		m.KnownState = r.KnownState
 	}
-	m.Cancelled = m.Cancelled.ended(r)
+	if c := m.Cancelled; c != nil && c.Run == r.ID || r.Kind != PreviewRun && r.Kind != BreakGlassRun {
+		m.Cancelled = c.ended(r) // a preview and a break-glass command answer requests of their own
+	}
 	switch r.Kind {
 	case PreviewRun:
 		return m.previewed(r)

@@ -360,6 +360,14 @@ func TestCorrectedDeletion(t *testing.T) {
 			t.Errorf("%s: Corrects() = %v, want %v", name, got, tt.want)
 		}
 	}
+	former := Status{Failure: Failure{Failures: 1, FailedFor: applied, FailedKind: DestroyRun}}.WithDeletion()
+	if former.Corrects(before, applied) {
+		t.Error("a plan of an earlier release that was never approved counts as a correction")
+	}
+	failed := Status{Failure: Failure{Failures: 1, FailedFor: before, FailedKind: ApplyRun}}.WithDeletion()
+	if failed.Corrects(before, applied) || !failed.Corrects(PlanInputs{Source: "s3"}, applied) {
+		t.Error("after an apply that failed, only what is not that is a correction")
+	}
 	if again := m.WithDeletion(); *again.BeforeDeletion != before {
 		t.Errorf("a later pass of the deletion remembers %+v", again.BeforeDeletion)
 	}
@@ -409,6 +417,24 @@ func TestCancel(t *testing.T) {
 		if kind == DestroyRun {
 			continue
 		}
+		deleted := o
+		deleted.Deleting = true
+		deleted.Status = deleted.Status.WithDeletion()
+		if d := Decide(deleted); d.Action != (Destroy{}) {
+			t.Errorf("%s: Decide() of a deletion = %+v, want it not to be held up", kind, d)
+		}
+		previewed := o
+		previewed.Spec.Preview = "t1"
+		if d := Decide(previewed); d.Action != (Start{Kind: PreviewRun, Why: "a preview of a destroy was requested"}) {
+			t.Errorf("%s: Decide() of a preview = %+v, want it to be made", kind, d)
+		}
+		for _, other := range []RunKind{PreviewRun, BreakGlassRun} {
+			after := o
+			after.Status = after.Status.Record(Run{ID: "other", Kind: other, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis}, At: after.Now})
+			if d := Decide(after); d.Reason != RunCancelled {
+				t.Errorf("%s: Decide() after a %s = %+v, want it not to be repeated", kind, other, d)
+			}
+		}
 		changed := o
 		changed.PlanInputs.Source = "s9"
 		if d := Decide(changed); d.Reason != Planning {
@@ -420,5 +446,44 @@ func TestCancel(t *testing.T) {
 	o.Status = o.Status.Record(Run{ID: "r1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis}, At: calm})
 	if d := Decide(o); o.Status.Cancelled != nil || d.Reason == RunCancelled {
 		t.Errorf("Decide() after a run that succeeded all the same = %+v", d)
+	}
+}
+
+// A run of the deletion that a user cancelled is not begun again by itself, be it the
+// destroy, the plan of it or its apply.
+func TestCancelledRunsOfADeletion(t *testing.T) {
+	for _, kind := range []RunKind{PlanRun, ApplyRun, DestroyRun} {
+		o := calmly(Spec{Mode: Auto, DestroyLast: true, ApproveDestroy: kind != DestroyRun}, Status{Resources: Resources{Created: true}, Plans: Plans{Planned: calmBasis}})
+		o.Deleting, o.Status = true, o.Status.WithDeletion()
+		o.Status.Cancelled = o.Status.Cancelled.Asked("r1", "ann", calm, time.Minute)
+		o.Status = o.Status.Record(Run{ID: "r1", Kind: kind, Done: true, Outcome: Interrupted, Cause: Cause{PlanInputs: calmBasis, Destroy: true}, At: calm}).WithDeletion()
+		if d := Decide(o); d.Reason != RunCancelled || !d.waits() {
+			t.Errorf("%s: Decide() = %+v, want it not to be repeated", kind, d)
+		}
+	}
+}
+
+// The deletion of a stack cancels what was under way for it, and not its own plan.
+func TestADeletionCancelsOtherPlans(t *testing.T) {
+	for name, tt := range map[string]struct {
+		run  Run
+		want Action
+	}{
+		"a plan":              {Run{Kind: PlanRun}, Cancel{"r1"}},
+		"a drift check":       {Run{Kind: CheckRun}, Cancel{"r1"}},
+		"a preview":           {Run{Kind: PreviewRun, Cause: Cause{Destroy: true}}, Cancel{"r1"}},
+		"a plan of a destroy": {Run{Kind: PlanRun, Cause: Cause{Destroy: true}}, Wait{}},
+		"an apply":            {Run{Kind: ApplyRun}, Wait{}},
+	} {
+		o := calmly(Spec{Mode: Auto, DestroyLast: true, ApproveDestroy: true}, Status{Resources: Resources{Created: true}})
+		o.Deleting, o.Run = true, &tt.run
+		o.Run.ID = "r1"
+		if d := Decide(o); d.Action != tt.want {
+			t.Errorf("%s: Decide() = %+v, want %+v", name, d, tt.want)
+		}
+		o.Spec.Cancel = "r1"
+		if d := Decide(o); d.Action != (Cancel{"r1"}) {
+			t.Errorf("%s: Decide() of a request to cancel it = %+v, want that", name, d)
+		}
 	}
 }
