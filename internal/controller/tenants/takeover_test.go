@@ -130,9 +130,9 @@ func TestTakeOverTouchesNoChild(t *testing.T) {
 func TestKindsOfTheCluster(t *testing.T) {
 	l := newLab(t)
 	for name, want := range map[string]schema.GroupVersionKind{
-		"Terraform":     {Group: "infra.contrib.fluxcd.io", Version: "v1alpha2", Kind: "Terraform"},
-		"NetworkPolicy": {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
-		"ConfigMap":     {Version: "v1", Kind: "ConfigMap"},
+		"TenantTemplate": {Group: "operator.kubernetes-tenants.org", Version: "v1", Kind: "TenantTemplate"},
+		"NetworkPolicy":  {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+		"ConfigMap":      {Version: "v1", Kind: "ConfigMap"},
 	} {
 		found, complete, err := l.c.observer.kinds(name)
 		if err != nil || !complete || len(found) != 1 || found[0].GroupVersionKind != want {
