@@ -57,7 +57,7 @@ func (r *RecentAuth) Authenticate(ctx context.Context, token secret.Text) (User,
 
 // Authorize implements Rights. Only a yes and a no are cached.
 func (r *RecentAuth) Authorize(ctx context.Context, u User, q Request) error {
-	key := fmt.Sprintf("%s %q", u.key(), []string{q.Verb, string(q.Resource), q.Namespace, q.Name})
+	key := fmt.Sprintf("%s %q", u.key(), []string{q.Verb, string(q.Resource), q.Kind, q.Namespace, q.Name})
 	denied, err := r.rights.Load(ctx, key, func(ctx context.Context) (denied, err error) {
 		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()

@@ -256,3 +256,29 @@ func TestRecentAnswers(t *testing.T) {
 		t.Error("a token that was unknown stays so")
 	}
 }
+
+// kindRights lets a user see the stacks of one kind.
+type kindRights struct {
+	access.Authority
+	kind string
+}
+
+func (k kindRights) Authorize(_ context.Context, _ access.User, q access.Request) error {
+	if q.Kind == k.kind {
+		return nil
+	}
+	return fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("no"))
+}
+
+// The permission for one kind of stack is not the permission for another.
+func TestRecentAnswersKeepKindsApart(t *testing.T) {
+	recent := access.NewRecentAuth(kindRights{kind: "terraform.second.example.com"}, func() time.Time { return noon })
+	for range 2 {
+		for kind, want := range map[string]bool{"": false, "terraform.second.example.com": true} {
+			err := recent.Authorize(t.Context(), access.User{Name: "ann"}, access.Request{Verb: "get", Resource: access.ResourceStacks, Kind: kind, Namespace: "apps", Name: "net"})
+			if (err == nil) != want {
+				t.Errorf("the kind %q: %v, want allowed %v", kind, err, want)
+			}
+		}
+	}
+}
