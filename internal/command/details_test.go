@@ -97,7 +97,7 @@ func TestInputsAreNamesAndOrigins(t *testing.T) {
 	c.status(func(s *v1alpha2.TerraformStatus) {
 		s.Terrier = &v1alpha2.TerrierStatus{Environment: []string{"AWS_ACCESS_KEY_ID"}}
 	})
-	got, err := c.details(nil).Inputs(t.Context(), c.key())
+	got, err := c.details(nil).Inputs(t.Context(), c.key()) // without a plan, no value is shown
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +106,8 @@ func TestInputsAreNamesAndOrigins(t *testing.T) {
 		{Name: "open", Kind: query.InputOutputs, Origin: "Secret all-public"},
 		{Name: "lost", Kind: query.InputOutputs, Origin: "Secret gone", Sensitive: true, Missing: true},
 		{Name: "values", Kind: query.InputVariable, Origin: "spec.values"},
-		{Name: "size", Kind: query.InputVariable, Origin: "spec.vars", Replaced: true, Value: json.RawMessage(`"large"`)},
-		{Name: "tags", Kind: query.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`{"a":[1]}`)},
+		{Name: "size", Kind: query.InputVariable, Origin: "spec.vars", Replaced: true, Sensitive: true},
+		{Name: "tags", Kind: query.InputVariable, Origin: "spec.vars", Sensitive: true},
 		{Name: "vpc", Kind: query.InputVariable, Origin: "Secret net-outputs-of-others key vpc"},
 		{Name: "token", Kind: query.InputVariable, Origin: "Secret net-outputs-of-others key token", Sensitive: true},
 		{Name: "owner", Kind: query.InputVariable, Origin: "field metadata.name"},
@@ -129,12 +129,12 @@ func TestInputsAreNamesAndOrigins(t *testing.T) {
 	}
 }
 
-// What the module declares sensitive is not told, though it stands in the object;
+// What the module declares sensitive, or a name says to be, is not told, though it stands in the object;
 // and nothing is while that cannot be found out.
 func TestInputsThatAModuleHides(t *testing.T) {
 	c := newCluster(t)
 	c.spec(func(s *v1alpha2.TerraformSpec) {
-		s.Vars = []v1alpha2.Variable{{Name: "size", Value: &apiextensionsv1.JSON{Raw: []byte(`3`)}}, {Name: "door", Value: &apiextensionsv1.JSON{Raw: []byte(`"` + canary + `"`)}}}
+		s.Vars = []v1alpha2.Variable{{Name: "size", Value: &apiextensionsv1.JSON{Raw: []byte(`3`)}}, {Name: "login", Value: &apiextensionsv1.JSON{Raw: []byte(`{"password":"` + canary + `","user":"u"}`)}}, {Name: "door", Value: &apiextensionsv1.JSON{Raw: []byte(`"` + canary + `"`)}}}
 	})
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	memory, err := json.Marshal(stack.Status{Resources: stack.Resources{Applied: &stack.Plan{Name: "plan-1", Digest: digest}}})
@@ -145,13 +145,14 @@ func TestInputsThatAModuleHides(t *testing.T) {
 		s.Terrier = &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: memory}}
 	})
 	size := query.InputInfo{Name: "size", Kind: query.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`3`)}
+	login := query.InputInfo{Name: "login", Kind: query.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`{"password":"(sensitive)","user":"u"}`)}
 	hidden := func(name string) query.InputInfo {
 		return query.InputInfo{Name: name, Kind: query.InputVariable, Origin: "spec.vars", Sensitive: true}
 	}
 	plan := record.Plan(string(c.object().UID), digest, runner.FilePlanDoc)
 	for document, want := range map[string][]query.InputInfo{
-		`{"format_version":"1.2","configuration":{"root_module":{"variables":{"size":{},"door":{"sensitive":true}}}}}`: {size, hidden("door")},
-		`no document`: {hidden("size"), hidden("door")},
+		`{"format_version":"1.2","configuration":{"root_module":{"variables":{"size":{},"login":{},"door":{"sensitive":true}}}}}`: {size, login, hidden("door")},
+		`no document`: {hidden("size"), hidden("login"), hidden("door")},
 	} {
 		got, err := c.details(drawer{plan: []byte(document)}).Inputs(t.Context(), c.key())
 		if err != nil || cmp.Diff(want, got) != "" {

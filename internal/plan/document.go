@@ -113,10 +113,12 @@ func (d *Document) learn() {
 	d.hide = NewRedactor(d.secret)
 }
 
-// DeclaresSensitive reports whether the root module declares a variable of that
-// name, and that its value is sensitive.
-func (d *Document) DeclaresSensitive(variable string) bool {
-	return d.wire.Configuration.Root.Variables[variable].Sensitive
+// Hides reports whether the value of a variable of the root module must not be shown:
+// the module declares it sensitive, or the document does not say. A document that is
+// too large has no configuration.
+func (d *Document) Hides(variable string) bool {
+	declared, known := d.wire.Configuration.Root.Variables[variable]
+	return !known || declared.Sensitive
 }
 
 // Errored reports whether planning ended in an error; such a plan cannot be

@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -253,6 +254,26 @@ func TestMaskedIsBounded(t *testing.T) {
 		if err := json.Unmarshal(b, &m); err != nil || len(m.Truncated) == 0 || len(m.Changes) == 0 {
 			t.Errorf("within %d bytes: %d changes, truncated %v (%v); want some changes and a note", limit, len(m.Changes), m.Truncated, err)
 		}
+	}
+}
+
+// A variable is shown only if the document says that it is not sensitive.
+func TestHides(t *testing.T) {
+	d := parse(t, raw(t, "plan.json"))
+	cut := d
+	for limit := len(d.Masked()); !slices.Contains(cut.Truncated(), "configuration"); limit -= 500 {
+		if limit < 1500 {
+			t.Fatal("the test needs a document without its configuration")
+		}
+		cut = parse(t, d.maskedWithin(limit))
+	}
+	for variable := range d.wire.Configuration.Root.Variables {
+		if want := d.wire.Configuration.Root.Variables[variable].Sensitive; d.Hides(variable) != want || !cut.Hides(variable) {
+			t.Errorf("%s: hidden %v, and %v without the configuration; want %v and true", variable, d.Hides(variable), cut.Hides(variable), want)
+		}
+	}
+	if !d.Hides("unheard-of") {
+		t.Error("a variable that the module does not declare is shown")
 	}
 }
 

@@ -169,8 +169,36 @@ func (m stateMask) text(s string) string {
 
 // telling are names of attributes that say what they hold.
 var telling = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)(password|passwd|secret|token|private_key|credential|connection_string|access_key|api_key)`)
+	return regexp.MustCompile(`(?i)(password|passwd|secret|token|private_key|credential|connection_string|conn_str|passphrase|access_key|api_key)`)
 })
+
+// Telling reports whether the name of an attribute says that it holds a secret.
+func Telling(name string) bool { return telling().MatchString(name) }
+
+// MaskNamed replaces what stands under names that say that they hold a secret by Mask,
+// in a value out of JSON, and says how many. It changes maps and lists in place.
+func MaskNamed(v any) (masked any, n int) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, item := range v {
+			if item != nil && item != "" && item != true && item != false && Telling(name) {
+				v[name] = Mask
+				n++
+				continue
+			}
+			var more int
+			v[name], more = MaskNamed(item)
+			n += more
+		}
+	case []any:
+		for i, item := range v {
+			var more int
+			v[i], more = MaskNamed(item)
+			n += more
+		}
+	}
+	return v, n
+}
 
 func (m stateMask) attributes(attrs map[string]any, sensitive [][]pathStep) map[string]any {
 	if m.Reveal {

@@ -28,7 +28,7 @@ type InputInfo struct {
 	Optional  bool      `json:"optional,omitempty"` // and that is no failure
 	Replaced  bool      `json:"replaced,omitempty"` // by one of the same name that is further down
 
-	Value json.RawMessage `json:"value,omitempty"` // as spec.vars has it; not if the module declares it sensitive
+	Value json.RawMessage `json:"value,omitempty"` // as spec.vars has it; not if the module, or its name, says that it is sensitive
 }
 
 // InputKind is what an input becomes.
@@ -84,29 +84,47 @@ func (d *Details) Inputs(ctx context.Context, key Key) ([]InputInfo, error) {
 func (in *inputsOf) variable(v stack.Var) {
 	i := InputInfo{Name: v.Name, Kind: InputVariable}
 	if v.Secret == nil && v.Config == nil && v.Field == "" {
-		if i.Sensitive = in.declaredSensitive(v.Name); !i.Sensitive {
-			i.Value = v.Value
+		if i.Sensitive = in.hides(v.Name); !i.Sensitive {
+			i.Value, i.Sensitive = legible(v.Value)
 		}
 	}
 	in.single(i, "spec.vars", v.Secret, v.Config, v.Field)
 }
 
-// declaredSensitive reports whether the module says that a variable is sensitive,
-// as far as a plan of it is there to be asked. If that cannot be read now, each is.
-func (in *inputsOf) declaredSensitive(name string) bool {
+// legible is a value without what its names say is secret. It is sensitive if that
+// cannot be found out.
+func legible(value json.RawMessage) (shown json.RawMessage, sensitive bool) {
+	if len(value) == 0 {
+		return nil, false
+	}
+	var v any
+	if json.Unmarshal(value, &v) != nil {
+		return nil, true
+	}
+	masked, n := plan.MaskNamed(v)
+	if n == 0 {
+		return value, false
+	}
+	b, err := json.Marshal(masked)
+	if err != nil {
+		return nil, true
+	}
+	return b, false
+}
+
+// hides reports whether the value of a variable must not be shown: its name says so, or
+// the module as the kept plan has it. If there is no such plan yet, or if it cannot be
+// read now, no value is shown.
+func (in *inputsOf) hides(name string) bool {
 	if in.module == nil {
 		in.module = func(string) bool { return true }
-		doc, err := in.details.stacks.Plan(in.ctx, in.stack, "")
-		switch fault.Of(err) {
-		case fault.None:
+		if doc, err := in.details.stacks.Plan(in.ctx, in.stack, ""); err == nil {
 			if p, err := plan.ParseDocument(doc.Document); err == nil {
-				in.module = p.DeclaresSensitive
+				in.module = p.Hides
 			}
-		case fault.Missing:
-			in.module = func(string) bool { return false }
 		}
 	}
-	return in.module(name)
+	return plan.Telling(name) || in.module(name)
 }
 
 // inputsOf collects the inputs of one stack. Each object is read once.

@@ -3,9 +3,11 @@ package query
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
 
 // document is one document of a manifest.
@@ -91,12 +94,17 @@ type Manifest struct {
 	Masked  int    // values that plan.Mask replaces
 }
 
-// lastApplied is where kubectl keeps a second copy of an object, with all values.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+// holdsCopy reports whether an annotation holds a second copy of an object, with all
+// values: kubectl, kapp and other programs keep the last manifest that they applied.
+func holdsCopy(name, value string) bool {
+	var object map[string]any
+	return slices.ContainsFunc([]string{"last-applied-configuration", "last-applied", "/applied", "/original"}, func(end string) bool { return strings.HasSuffix(name, end) }) ||
+		json.Unmarshal([]byte(value), &object) == nil && object["spec"] != nil
+}
 
 // Manifest implements StackDetails. Variables that the module declares as
-// sensitive, values of environment variables, and literals whose name is that of
-// a secret are masked.
+// sensitive, values of environment variables, and literals whose name says that they
+// are secret are masked.
 func (d *Details) Manifest(ctx context.Context, key Key) (Manifest, error) {
 	o, err := d.stacks.Read(ctx, key)
 	if err != nil {
@@ -110,12 +118,11 @@ func (d *Details) Manifest(ctx context.Context, key Key) (Manifest, error) {
 	object["apiVersion"], object["kind"] = kind.GroupVersion().String(), kind.Kind
 	var m Manifest
 	in := &inputsOf{ctx: ctx, details: d, stack: key}
-	m.Masked = maskObject(object, in.declaredSensitive)
+	m.Masked = maskObject(object, in.hides)
 	m.HCL, _, _ = unstructured.NestedString(object, "spec", "values", "hcl")
 	managed, _, _ := unstructured.NestedSlice(object, "metadata", "managedFields")
 	status := object["status"]
 	unstructured.RemoveNestedField(object, "metadata", "managedFields")
-	unstructured.RemoveNestedField(object, "metadata", "annotations", lastApplied)
 	delete(object, "status")
 	for _, part := range []struct {
 		of   any
@@ -144,11 +151,33 @@ func maskObject(object map[string]any, sensitive func(variable string) bool) (ma
 			}
 		}
 	}
+	annotations, _ := nested(object, "metadata", "annotations").(map[string]any)
+	for name, value := range annotations {
+		if text, _ := value.(string); holdsCopy(name, text) {
+			delete(annotations, name)
+		}
+	}
+	named := func(v any) {
+		_, n := plan.MaskNamed(v)
+		masked += n
+	}
+	named(annotations)
 	spec, _ := object["spec"].(map[string]any)
+	if cloud, _ := spec["cloud"].(map[string]any); cloud["token"] != nil {
+		cloud["token"] = plan.Mask
+		masked++
+	}
+	for _, field := range []string{"values", "enterprise"} {
+		named(spec[field])
+	}
 	vars, _ := spec["vars"].([]any)
 	each(vars, func(m map[string]any) bool {
 		name, _ := m["name"].(string)
-		return sensitive(name)
+		if sensitive(name) {
+			return true
+		}
+		named(m["value"])
+		return false
 	})
 	always := func(map[string]any) bool { return true }
 	pod, _ := nested(spec, "runnerPodTemplate", "spec").(map[string]any)
@@ -164,7 +193,7 @@ func maskObject(object map[string]any, sensitive func(variable string) bool) (ma
 	for _, path := range [][]string{{"values", "hcl"}, {"backendConfig", "customConfiguration"}} {
 		parent, _ := nested(spec, path[0]).(map[string]any)
 		if text, ok := parent[path[1]].(string); ok {
-			shown, n := maskHCL(text)
+			shown, n := module.Conceal(text, plan.Mask, plan.Telling)
 			parent[path[1]] = shown
 			masked += n
 		}
@@ -183,14 +212,4 @@ func nested(from map[string]any, path ...string) any {
 		at = m[p]
 	}
 	return at
-}
-
-// secretLiteral is an argument of HCL whose name is that of a secret and whose
-// value stands there in full. An expression is no secret.
-var secretLiteral = regexp.MustCompile(`(?i)("?\b[\w.-]*(?:password|passwd|secret|secret_key|token|private_key|access_key|credentials?|api_key|conn_str)"?\s*[=:]\s*)"(?:[^"\\$]|\\.|\$[^{"])+"`)
-
-// maskHCL masks the literal secrets of a text and says how many.
-func maskHCL(text string) (string, int) {
-	n := len(secretLiteral.FindAllStringIndex(text, -1))
-	return secretLiteral.ReplaceAllString(text, `${1}"`+plan.Mask+`"`), n
 }
