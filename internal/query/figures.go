@@ -193,7 +193,7 @@ func (f *Figures) Over(scope access.Scope, p Period) (figures []Figure, since ti
 				}
 			}
 		}
-		if b != nil && since.IsZero() {
+		if len(b) > 0 && since.IsZero() {
 			since = start
 		}
 		sum.Start = start
@@ -216,12 +216,13 @@ func (k figureKey) recorded() record.Of[map[string]*Figure] {
 }
 
 // Load reads what was saved, before the first Sample. A record that is damaged is
-// left out: the others are shown.
+// left out: the others are shown, and Save deletes it once it has expired.
 func (f *Figures) Load(ctx context.Context, from FigureStore) error {
 	keys, err := from.List(ctx, record.AllFigures())
 	if err != nil {
 		return fmt.Errorf("listing the figures of runs: %w", err)
 	}
+	var failed []error
 	for _, key := range keys {
 		k, ok := parseFigureKey(key)
 		if !ok {
@@ -229,19 +230,24 @@ func (f *Figures) Load(ctx context.Context, from FigureStore) error {
 		}
 		content, err := record.Read(ctx, from, key)
 		if err != nil {
-			return fmt.Errorf("reading the figures of runs: %w", err)
+			failed = append(failed, fmt.Errorf("reading the figures of runs: %w", err))
 		}
-		if kept, err := k.recorded().Decode(content); err == nil {
-			f.restore(k, kept)
+		kept, err := k.recorded().Decode(content)
+		if err != nil {
+			kept = nil
 		}
+		f.restore(k, kept)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 func (f *Figures) restore(k figureKey, kept map[string]*Figure) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fresh := f.changed[k]
+	if f.buckets[k] == nil {
+		f.buckets[k] = map[string]*Figure{} // also without figures: Save finds expired records by their buckets
+	}
 	for namespace, g := range kept {
 		if mine := f.at(k, namespace); g != nil && mine != nil {
 			mine.add(*g)
@@ -290,6 +296,9 @@ func (f *Figures) unsaved() (changed map[figureKey]map[string]*Figure, old []fig
 			delete(f.changed, k)
 		}
 	}
+	if len(old) > 0 {
+		f.rename()
+	}
 	changed = map[figureKey]map[string]*Figure{}
 	for k := range f.changed {
 		changed[k] = map[string]*Figure{}
@@ -300,6 +309,19 @@ func (f *Figures) unsaved() (changed map[figureKey]map[string]*Figure, old []fig
 	}
 	clear(f.changed)
 	return changed, old
+}
+
+// rename makes room for other namespaces: those without figures are told apart no
+// more. The caller holds mu.
+func (f *Figures) rename() {
+	clear(f.named)
+	for _, b := range f.buckets {
+		for namespace := range b {
+			if namespace != allNamespaces {
+				f.named[namespace] = true
+			}
+		}
+	}
 }
 
 // expired reports whether no period shows a bucket any more. The caller holds mu.

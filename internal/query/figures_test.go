@@ -1,6 +1,9 @@
 package query
 
 import (
+	"context"
+	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -117,5 +120,79 @@ func TestFiguresOfManyNamespaces(t *testing.T) {
 	apart, _ := f.Over(access.Scope{In: map[string]bool{"shop": true}}, Periods()[0])
 	if total(got).Plans != 1 || total(apart).Plans != 0 {
 		t.Errorf("all: %+v, the namespace: %+v", total(got), total(apart))
+	}
+}
+
+// Namespaces without figures make room for others.
+func TestFiguresForgetNamespaces(t *testing.T) {
+	at := time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC)
+	store, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	f := clocked(&at)
+	f.Ran(finished("uid-shop-net", stack.PlanRun, at, time.Second, stack.Succeeded))
+	at = at.Add(40 * 24 * time.Hour)
+	f.Ran(finished("uid-mail-db", stack.PlanRun, at, time.Second, stack.Succeeded))
+	if err := f.Save(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(f.named, map[string]bool{"mail": true}); diff != "" {
+		t.Errorf("namespaces that are told apart (-got +want):\n%s", diff)
+	}
+}
+
+// unread is a store with a record that cannot be read now.
+type unread struct {
+	FigureStore
+	key string
+}
+
+func (u unread) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if key == u.key {
+		return nil, errors.New("the disk fails")
+	}
+	return u.FigureStore.Get(ctx, key)
+}
+
+// A record that is damaged, or cannot be read, takes no other with it, and both are
+// deleted once they have expired.
+func TestFiguresBesideADamagedRecord(t *testing.T) {
+	at := time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC)
+	store, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	f := clocked(&at)
+	f.Ran(finished("uid-shop-net", stack.PlanRun, at, time.Second, stack.Succeeded))
+	if err := f.Save(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	earlier := func(hours int) string {
+		return bucketOf(Periods()[0], at.Add(-time.Duration(hours)*time.Hour)).recorded().Key
+	}
+	for _, key := range []string{earlier(1), earlier(2)} {
+		if err := record.Write(t.Context(), store, key, []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := clocked(&at)
+	if err := again.Load(t.Context(), unread{store, earlier(2)}); err == nil {
+		t.Error("the record that cannot be read is not told")
+	}
+	for _, p := range Periods() {
+		got, since := again.Over(access.Everything, p)
+		if total(got).Plans != 1 || !since.Equal(at.Truncate(p.Bucket)) {
+			t.Errorf("%s: %+v since %s, want the plan", p.Name, total(got), since)
+		}
+	}
+	at = at.Add(40 * 24 * time.Hour)
+	if err := again.Save(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := store.List(t.Context(), record.AllFigures()); err != nil || len(left) != 0 {
+		t.Errorf("after 40 days %q is kept, %v", left, err)
 	}
 }
