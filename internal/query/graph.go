@@ -101,7 +101,11 @@ func (g WholeGraph) Whole(scope access.Scope, open string) (nodes []WholeNode, e
 		return nil, nil, 0, errNotReady
 	}
 	places := map[Key]int{}
+	sees := func(k Key) bool { return scope.Of(k.Kind).Has(k.Namespace) }
 	at := func(k Key) (place int, seen bool) {
+		if !sees(k) {
+			return 0, false
+		}
 		if k.Namespace != open {
 			k = Key{Namespace: k.Namespace}
 		}
@@ -109,7 +113,7 @@ func (g WholeGraph) Whole(scope access.Scope, open string) (nodes []WholeNode, e
 		return place, seen
 	}
 	for _, c := range b.order {
-		if !scope.Has(c.key.Namespace) {
+		if !sees(c.key) {
 			continue
 		}
 		k := c.key

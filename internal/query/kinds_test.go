@@ -127,6 +127,14 @@ func TestBoardKeepsKindsApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		nodes, _, _, err := NewWholeGraph(b).Whole(tt.scope, "apps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var drawn []Key
+		for _, n := range nodes {
+			drawn = append(drawn, n.Key())
+		}
 		news, err := b.Changes(tt.scope, b.cursor(0))
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +146,7 @@ func TestBoardKeepsKindsApart(t *testing.T) {
 		for _, c := range news.Changes {
 			changed = append(changed, c.Row.Key())
 		}
-		for what, got := range map[string][]Key{"Page": rows, "Changes": changed} {
+		for what, got := range map[string][]Key{"Page": rows, "Changes": changed, "Whole": drawn} {
 			if len(got) != len(tt.want) || len(got) > 0 && got[0] != tt.want[0] || page.Total != len(tt.want) {
 				t.Errorf("%s: %s() has %v of %d, want %v", name, what, got, page.Total, tt.want)
 			}

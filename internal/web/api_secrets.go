@@ -83,9 +83,17 @@ func (a secretAPI) stateInfos(c call) ([]query.StateInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	only, chosen := c.GetQuery("kind")
+	if only != "" {
+		key, err := query.Canonical(a.gate.scopes.kinds, query.Key{Kind: only})
+		if err != nil {
+			return nil, err
+		}
+		only = key.Kind
+	}
 	var out []query.StateInfo
 	for _, kind := range kinds {
-		if only, has := c.GetQuery("kind"); has && only != kind {
+		if chosen && only != kind {
 			continue
 		}
 		found, err := a.stacks.StateInfos(c.ctx(), query.Filter{Namespace: c.Query("namespace"), Name: c.Query("name"), Selector: c.Query("selector"), Kind: &kind})

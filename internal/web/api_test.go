@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -343,5 +345,26 @@ func TestListsAreCut(t *testing.T) {
 	scope = access.Scope{}
 	if page, err := client.Dial(u, c).Stacks.Page(t.Context(), query.BoardQuery{}); err != nil || page.Total != 0 || page.Items == nil {
 		t.Errorf("Page() of nothing = %+v, %v; want an empty list", page, err)
+	}
+}
+
+// stated has one state of each kind.
+type stated struct{ estate }
+
+func (stated) StateInfos(_ context.Context, f query.Filter) ([]query.StateInfo, error) {
+	return []query.StateInfo{{Namespace: "apps", Stack: "net", Kind: *f.Kind}}, nil
+}
+
+// A kind may be spelled in all ways that kubectl takes, and one that does not exist is
+// an error.
+func TestStatesOfAKind(t *testing.T) {
+	o := options(newRoles())
+	o.Stacks, o.Kinds = stated{}, kinds.All()
+	u, c := serve(t, o)
+	for kind, want := range map[string]int{"": 1, "?kind=": 1, "?kind=terraform.infra.contrib.fluxcd.io": 1, "?kind=terraforms.infra.contrib.fluxcd.io": 1, "?kind=terraform.example.com": -1} {
+		resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/states"+kind, bearer)
+		if got := strings.Count(body, `"net"`); got != max(want, 0) || (resp.StatusCode == http.StatusOK) != (want >= 0) {
+			t.Errorf("%s: %s %s, want %d states", kind, resp.Status, body, want)
+		}
 	}
 }

@@ -60,7 +60,7 @@ func SourceDetail(v *Visit) (Page, error) {
 	d := sourceDetail{sourceRow: rowOfSource(list[i]), Get: fmt.Sprintf("kubectl describe %s -n %s %s", strings.ToLower(kind), key.Namespace, key.Name)}
 	var seen []query.Key
 	for _, k := range d.UsedBy {
-		if v.Scope().Has(k.Namespace) {
+		if v.Scope().Of(k.Kind).Has(k.Namespace) {
 			seen = append(seen, k)
 		}
 	}
@@ -266,7 +266,7 @@ func rowOfSource(s query.Source) sourceRow {
 		row.Means, row.Do = means.Means, means.Do
 	}
 	for _, k := range s.UsedBy[:min(stacksNamed, len(s.UsedBy))] {
-		row.Stacks = append(row.Stacks, stackLink{k.String(), ui.PathOf("stacks", k.Namespace, k.Name)})
+		row.Stacks = append(row.Stacks, stackLink{k.String(), stackPath(k)})
 	}
 	row.More = len(s.UsedBy) - len(row.Stacks)
 	row.All = row.Href

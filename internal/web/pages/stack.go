@@ -212,7 +212,7 @@ func (o *overview) fold(all []moment) {
 func (o *overview) lost(v *Visit) {
 	d := o.Head.Decide
 	if d == nil || !d.Confirm || o.Applies || d.Plan.Digest == "" || v.Can == nil ||
-		!v.Can(access.Request{Verb: "get", Resource: access.ResourcePlan, Namespace: d.Key.Namespace, Name: d.Key.Name}) {
+		!v.Can(ofStack("get", access.ResourcePlan, d.Key)) {
 		return
 	}
 	if doc, err := readPlan(v, o.Head.Stack, &d.Plan); err == nil {
