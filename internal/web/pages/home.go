@@ -1,12 +1,14 @@
 package pages
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/chart"
@@ -141,7 +143,9 @@ func (d *homeView) guards(v *Visit) {
 	if v.Backend.Tenants == nil {
 		return
 	}
-	sums, err := v.Backend.tenants.look(v.Now, tenantsEvery, func() (tenantSums, error) { return sumTenants(v) })
+	sums, err := v.Backend.tenants.look(v.Context, v.Now, tenantsEvery, func(ctx context.Context) (tenantSums, error) {
+		return sumTenants(ctx, v.Backend.Tenants)
+	})
 	if fault.Reason(err, "") == query.ReasonNoTenants {
 		return
 	}
@@ -165,17 +169,21 @@ func (d *homeView) sources(v *Visit) {
 	if v.Backend.Sources == nil {
 		return
 	}
-	list, err := v.Backend.sources.look(v.Now, sourcesEvery, func() ([]query.Source, error) {
-		return v.Backend.Sources.List(v.Context, access.Everything)
+	list, err := v.Backend.sources.look(v.Context, v.Now, sourcesEvery, func(ctx context.Context) ([]query.Source, error) {
+		return v.Backend.Sources.List(ctx, access.Everything)
 	})
 	if d.NoSources = problemOf("Sources cannot be shown", err); err != nil {
 		return
 	}
+	list = slices.DeleteFunc(slices.Clone(list), func(s query.Source) bool { return sourceState(s) != sourceFailing })
+	if len(list) == 0 {
+		return // no permission needs a check
+	}
 	sees := sightOf(v, access.ResourceSources, namespacesIn(list, func(s *query.Source) string { return s.Namespace }))
 	var failing []sourceRow
 	for _, s := range list {
-		if sees(s.Namespace) && sourceState(s) == sourceFailing {
-			s.UsedBy = slices.DeleteFunc(slices.Clone(s.UsedBy), func(k query.Key) bool { return !v.Scope().Has(k.Namespace) })
+		if sees(s.Namespace) {
+			s.UsedBy = slices.DeleteFunc(slices.Clone(s.UsedBy), func(k query.Key) bool { return !v.Scope().Of(k.Kind).Has(k.Namespace) })
 			failing = append(failing, rowOfSource(s))
 		}
 	}
@@ -267,24 +275,49 @@ type kept[T any] struct {
 	mu    sync.Mutex
 	at    time.Time
 	value T
+	err   error
+	reads cache.Flight[struct{}, T]
 }
 
-// look returns the value, and reads it again if it is older than every.
-func (k *kept[T]) look(now time.Time, every time.Duration, read func() (T, error)) (T, error) {
+// failureKept is how long an error is returned before the next attempt.
+const failureKept = 5 * time.Second
+
+// readLimit bounds one reading: it ends with no visitor.
+const readLimit = 20 * time.Second
+
+// look returns the value, and reads it again if it is older than every. Visitors who
+// ask at the same time wait for one reading, which does not end with the first of them.
+func (k *kept[T]) look(ctx context.Context, now time.Time, every time.Duration, read func(context.Context) (T, error)) (T, error) {
+	if value, ok, err := k.recent(now, every); ok {
+		return value, err
+	}
+	return k.reads.Do(ctx, struct{}{}, func(ctx context.Context) (T, error) {
+		if value, ok, err := k.recent(now, every); ok { // another reading ended in between
+			return value, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, readLimit)
+		defer cancel()
+		value, err := read(ctx)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.at, k.value, k.err = now, value, err
+		return value, err
+	})
+}
+
+// recent is what the last reading returned; false if it is too old.
+func (k *kept[T]) recent(now time.Time, every time.Duration) (value T, ok bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if age := now.Sub(k.at); !k.at.IsZero() && age >= 0 && age < every {
-		return k.value, nil
+	if k.err != nil {
+		every = failureKept
 	}
-	value, err := read()
-	if err == nil {
-		k.at, k.value = now, value
-	}
-	return value, err
+	age := now.Sub(k.at)
+	return k.value, !k.at.IsZero() && age >= 0 && age < every, k.err
 }
 
-func sumTenants(v *Visit) (tenantSums, error) {
-	list, err := v.Backend.Tenants.List(v.Context, query.TenantFilter{})
+func sumTenants(ctx context.Context, tenants query.TenantReader) (tenantSums, error) {
+	list, err := tenants.List(ctx, query.TenantFilter{})
 	if err != nil {
 		return tenantSums{}, err
 	}

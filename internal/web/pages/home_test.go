@@ -2,7 +2,11 @@ package pages
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,6 +100,84 @@ func TestHomeCountsTenantsNowAndThen(t *testing.T) {
 	}
 	if g.lists != 2 {
 		t.Errorf("tenants were listed %d times, want twice", g.lists)
+	}
+}
+
+// A reading that failed is not repeated by each visit of a moment, and a visitor who
+// leaves does not end it for the others.
+func TestWhatHomeKeeps(t *testing.T) {
+	var k kept[int]
+	reads, failed := 0, errors.New("down")
+	look := func(ctx context.Context, after time.Duration, err error) error {
+		_, got := k.look(ctx, now.Add(after), time.Minute, func(ctx context.Context) (int, error) {
+			reads++
+			return reads, errors.Join(err, ctx.Err())
+		})
+		return got
+	}
+	for _, after := range []time.Duration{0, failureKept - 1} {
+		if err := look(t.Context(), after, failed); !errors.Is(err, failed) || reads != 1 {
+			t.Errorf("after %s: %v and %d readings, want the error and one", after, err, reads)
+		}
+	}
+	for _, after := range []time.Duration{failureKept, time.Minute} {
+		if err := look(t.Context(), after, nil); err != nil || reads != 2 {
+			t.Errorf("after %s: %v and %d readings, want two", after, err, reads)
+		}
+	}
+	started, end, read := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	leaving, leave := context.WithCancel(t.Context())
+	var shared kept[int]
+	slow := func(ctx context.Context) (int, error) {
+		close(started)
+		<-end
+		return 7, ctx.Err()
+	}
+	go func() {
+		_, err := shared.look(leaving, now, time.Minute, slow)
+		read <- err
+	}()
+	<-started
+	leave()
+	if err := <-read; !errors.Is(err, context.Canceled) {
+		t.Errorf("the visitor who left: %v", err)
+	}
+	close(end)
+	if n, err := shared.look(t.Context(), now, time.Minute, func(context.Context) (int, error) { return 0, failed }); n != 7 || err != nil {
+		t.Errorf("the next visitor gets %d, %v, want the reading that began", n, err)
+	}
+}
+
+// Permissions for sources are checked only where a source fails.
+func TestHomeChecksPermissionsForFailingSourcesOnly(t *testing.T) {
+	source := func(namespace, ready string) query.Source {
+		return query.Source{Kind: "GitRepository", Namespace: namespace, Name: "code", Ready: ready}
+	}
+	for name, tt := range map[string]struct {
+		sources []query.Source
+		want    []string
+	}{
+		"no source fails": {[]query.Source{source("a", "True"), source("b", "True")}, nil},
+		"one fails":       {[]query.Source{source("a", "True"), source("b", "False")}, []string{"", "b"}},
+	} {
+		v, _ := homeVisit(t, "/")
+		var mu sync.Mutex
+		asked := map[string]bool{}
+		v.Can = func(r access.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Resource == access.ResourceSources {
+				asked[r.Namespace] = true
+			}
+			return false
+		}
+		v.Backend.Sources = sourcesOf{&county{sources: tt.sources}}
+		if _, err := Home(v); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Sorted(maps.Keys(asked)); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: permissions are checked in %q, want %q", name, got, tt.want)
+		}
 	}
 }
 
