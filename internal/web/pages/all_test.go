@@ -125,8 +125,12 @@ func TestSecretsAreShownAfterTheyAreAudited(t *testing.T) {
 		e, audited := town(), 0
 		v := visitor(t, e, address)
 		v.Revealed = func(string) error { audited++; return nil }
-		if _, err := StackResources(v); err != nil {
+		p, err := StackResources(v)
+		if err != nil {
 			t.Fatal(err)
+		}
+		if live := p.Live != (Live{}); live == want {
+			t.Errorf("%s: the page refreshes by itself: %v, want %v: each view with secrets is audited", address, live, !want)
 		}
 		if e.revealed != want || (audited == 1) != want {
 			t.Errorf("%s: revealed %v, audited %d times, want %v", address, e.revealed, audited, want)

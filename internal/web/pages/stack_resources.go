@@ -45,7 +45,11 @@ func StackResources(v *Visit) (Page, error) {
 		show = ""
 	}
 	view.Toggle = ui.With(v.Path, v.Query, "secrets", show)
-	return stackPage(v, "stack_resources", "Resources", view), nil
+	page := stackPage(v, "stack_resources", "Resources", view)
+	if view.Revealed {
+		page.Live = Live{} // the audit log records each view: a refresh would add entries that no user asked for
+	}
+	return page, nil
 }
 
 // resourcesShown bounds how many resources one page has.
