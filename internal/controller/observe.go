@@ -89,11 +89,17 @@ func (ob *observer) observeCorrection(ctx context.Context, p *pass) error {
 		return nil //nolint:nilerr // the destroy that needs the record says what is wrong with it
 	}
 	ob.jobs.observeInputs(ctx, p)
-	same := p.o.Blocked == nil && p.note.Backend == applied.Note.Backend && stack.Digest(p.note.State) == stack.Digest(applied.Note.State)
-	if p.o.Corrected = same && m.Corrects(p.o.PlanInputs, applied.PlanInputs); !p.o.Corrected {
+	if p.o.Corrected = p.o.Blocked == nil && p.keepsState(applied.Note) && m.Corrects(p.o.PlanInputs, applied.PlanInputs); !p.o.Corrected {
 		p.o.Blocked, p.o.PlanInputs, p.job, p.note, p.in = nil, applied.PlanInputs, nil, note{}, inputs{}
 	}
 	return nil
+}
+
+// keepsState reports whether a run that is made from what is there now has the state of
+// the run that n is of. A module that declares its backend may have changed it, so that
+// its state is not known to be the same.
+func (p *pass) keepsState(n note) bool {
+	return p.st.Configuration.Backend.Kind != stack.Declared && p.note.Backend == n.Backend && stack.Digest(p.note.State) == stack.Digest(n.State)
 }
 
 // observeInputs finds what a plan would be made from now, or says why it cannot.

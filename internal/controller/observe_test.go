@@ -3,6 +3,8 @@ package controller
 import (
 	"testing"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -24,6 +26,29 @@ func TestWhyARunFailedIsRemembered(t *testing.T) {
 		well := &runner.Report{ID: "apply-2", Kind: stack.ApplyRun, Phase: runner.Done, Outcome: stack.Succeeded}
 		if m = m.Record(runOf(well, note{})); m.FailedWhy != "" {
 			t.Errorf("after a success: FailedWhy = %q", m.FailedWhy)
+		}
+	}
+}
+
+// A destroy is corrected only where the state stays: with another backend it would find
+// nothing, and succeed.
+func TestACorrectionKeepsTheState(t *testing.T) {
+	ours := &kube.StateRef{Suffix: "s"}
+	for name, tt := range map[string]struct {
+		kind      stack.BackendKind
+		was, then note
+		want      bool
+	}{
+		"a state that we keep":     {stack.Managed, note{State: ours, Backend: "b"}, note{State: ours, Backend: "b"}, true},
+		"another state":            {stack.Managed, note{State: ours, Backend: "b"}, note{State: &kube.StateRef{Suffix: "other"}, Backend: "b"}, false},
+		"a backend in the spec":    {stack.Custom, note{Backend: "b"}, note{Backend: "b"}, true},
+		"another backend":          {stack.Custom, note{Backend: "b"}, note{Backend: "c"}, false},
+		"a backend in the module":  {stack.Declared, note{Backend: "b"}, note{Backend: "b"}, false},
+		"one that we keep no more": {stack.Custom, note{State: ours, Backend: "b"}, note{Backend: "b"}, false},
+	} {
+		p := &pass{st: dialect.Stack{Configuration: stack.Configuration{Backend: stack.Backend{Kind: tt.kind}}}, note: tt.then}
+		if got := p.keepsState(tt.was); got != tt.want {
+			t.Errorf("%s: keepsState() = %v, want %v", name, got, tt.want)
 		}
 	}
 }

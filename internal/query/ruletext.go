@@ -87,7 +87,7 @@ var rules = []RuleText{
 	},
 	{
 		"a deleted stack destroys its resources", "destroy", []stack.Reason{stack.Destroying},
-		"It uses the record of the last apply: source, Secrets and variables may not exist any more. If it fails, and a user changes the source, the variables or the spec after the deletion began, it uses those; the backend stays as it was.",
+		"It uses the record of the last apply: source, Secrets and variables may not exist any more. If it fails, and a user changes the source, the variables or the spec after the deletion began, it uses those; the backend stays as it was. A module that declares its own backend is used only from the record.",
 	},
 	{
 		"a suspended stack does nothing", "wait", []stack.Reason{stack.Suspended},

@@ -237,7 +237,7 @@ func (r *engineProcesses) await(ctx context.Context, step string, p *sandbox.Pro
 // judge decides how the run goes on after a command has ended.
 func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, error) {
 	h, err := r.recorder.end()
-	forgotten := c.step == "apply" && exit.Signal == 0 && s.outcome == "" && engine.LeftForgotten(h.diagnostics)
+	forgotten := c.step == "apply" && exit.Signal == 0 && s.outcome == "" && !h.cut && engine.LeftForgotten(h.diagnostics)
 	if forgotten {
 		// It is no failure, and the report is to have none.
 		h.diagnostics = slices.DeleteFunc(h.diagnostics, func(d plan.Diagnostic) bool { return d.Severity == "error" })
@@ -272,7 +272,7 @@ func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, e
 	case engine.StalePlan(h.diagnostics):
 		e.outcome = stack.Stale
 	default:
-		e.outcome, e.permanent = stack.Failed, engine.Permanent(h.diagnostics, c.step == "init")
+		e.outcome, e.permanent = stack.Failed, !h.cut && engine.Permanent(h.diagnostics, c.step == "init")
 	}
 	if data := engine.RemoteStateOfCluster(h.diagnostics); data != "" && e.outcome == stack.Failed {
 		e.explain(fmt.Sprintf("A run has no credential of the cluster, so %s cannot read the state of another stack. Read the outputs of that stack instead: "+

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -47,6 +48,7 @@ type recorder struct {
 
 type stepOutput struct {
 	diagnostics []plan.Diagnostic
+	cut         bool // there were more errors than diagnostics has
 	lock        *engine.Lock
 	changes     map[string]stack.Changes // by operation
 	outputs     int                      // outputs that the plan would change
@@ -212,10 +214,24 @@ func (r *recorder) diagnosed(e plan.Diagnosed) {
 	if lock, ok := engine.LockHeld(d.Summary + "\n" + d.Detail); ok {
 		r.output.lock = &lock
 	}
-	if len(r.output.diagnostics) < maxDiagnostics {
-		r.output.diagnostics = append(r.output.diagnostics, r.hidden(d))
-	}
+	r.output.keep(r.hidden(d))
 	r.appendLog(describe(d))
+}
+
+// keep keeps a diagnostic for the report. An error takes the place of a warning when
+// there is no room.
+func (out *stepOutput) keep(d plan.Diagnostic) {
+	isError := d.Severity == "error"
+	if isError && len(out.diagnostics) == maxDiagnostics {
+		if i := slices.IndexFunc(out.diagnostics, func(d plan.Diagnostic) bool { return d.Severity != "error" }); i >= 0 {
+			out.diagnostics = slices.Delete(out.diagnostics, i, i+1)
+		}
+	}
+	if len(out.diagnostics) < maxDiagnostics {
+		out.diagnostics = append(out.diagnostics, d)
+	} else if isError {
+		out.cut = true
+	}
 }
 
 // warn writes a warning of the supervisor to the log.

@@ -235,7 +235,7 @@ func (r *planSteps) apply(ctx context.Context) error {
 		r.reportFile.set(func(rep *Report) { rep.Changes = changes })
 	}
 	if err == nil {
-		r.blocks.applied(ctx, res.output.checkBlocks)
+		r.blocks.applied(context.WithoutCancel(ctx), res.output.checkBlocks)
 	}
 	return err
 }

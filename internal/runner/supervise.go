@@ -165,17 +165,28 @@ func (r *run) sequence() []func(context.Context) error {
 	case stack.PlanRun, stack.CheckRun, stack.PreviewRun:
 		return append(prepare, r.providers.start, r.plans.plan, r.plans.show, r.plans.text, r.plans.outputs)
 	case stack.ApplyRun:
-		return append(append([]func(context.Context) error{r.plans.checkStale}, prepare...), r.plans.placePlan, r.providers.start, r.plans.apply, r.plans.outputs)
+		return append(append([]func(context.Context) error{r.plans.checkStale}, prepare...), r.plans.placePlan, r.providers.start, withOutputs(r.plans.apply, r.plans.outputs))
 	case stack.DestroyRun:
 		return append(prepare, r.providers.start, r.plans.plan, r.plans.showForgotten, r.plans.apply)
 	case stack.BreakGlassRun:
-		return []func(context.Context) error{r.breakGlass.prepareIfPossible, r.breakGlass.runCommand, r.plans.outputs}
+		return []func(context.Context) error{r.breakGlass.prepareIfPossible, withOutputs(r.breakGlass.runCommand, r.plans.outputs)}
 	case stack.HealthRun:
 		return []func(context.Context) error{r.checks.health}
 	default:
 		return []func(context.Context) error{func(context.Context) error {
 			return ending{outcome: stack.Failed, message: fmt.Sprintf("there is no run of kind %q", r.job.Kind)}
 		}}
+	}
+}
+
+// withOutputs makes one step of a change and of reading the outputs after it. A change
+// that succeeded is recorded as such, also if the run was cancelled meanwhile.
+func withOutputs(change, outputs func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := change(ctx); err != nil {
+			return err
+		}
+		return outputs(context.WithoutCancel(ctx))
 	}
 }
 
