@@ -84,7 +84,7 @@ type Options struct {
 	PlainHTTP   bool // allow http URLs; the caller has checked the policy
 	Credentials Credentials
 	CA          []byte // PEM, trusted besides the system's
-	Cert, Key   []byte // PEM, a client certificate
+	Cert, Key   []byte // PEM, a client certificate; it is shown to the origin of the credentials, or to every host if there is none, and follows no redirect to another
 	MaxBytes    int64  // of one answer, if smaller than the policy's
 	UserAgent   string // "terrier" if empty
 }
@@ -129,6 +129,11 @@ func (c *Client) HTTP(o Options) (*http.Client, error) {
 		}
 		own := c.transport(config)
 		t.inner, t.own = own, own
+		if len(config.Certificates) > 0 {
+			anonymous := config.Clone()
+			anonymous.Certificates = nil
+			t.elsewhere = c.transport(anonymous)
+		}
 	}
 	return &http.Client{Transport: t, Timeout: c.policy.Timeout}, nil
 }

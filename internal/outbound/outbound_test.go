@@ -2,6 +2,9 @@ package outbound
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +13,9 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -263,6 +268,60 @@ func TestComingBackDoesNotBringCredentials(t *testing.T) {
 	}
 	if hits, secrets := home.hits.Load(), home.secrets.Load(); hits != 2 || secrets != 1 {
 		t.Errorf("home got %d requests, %d with credentials, want 2 and 1", hits, secrets)
+	}
+}
+
+// A client certificate is shown to the origin of the credentials alone, and
+// follows no redirect to another origin, nor on the way back from there.
+func TestCertificatesStayAtTheirOrigin(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	serveTLS := func(name string, to func(path string) string) *httptest.Server {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, fmt.Sprintf("%s%s: %d", name, r.URL.Path, len(r.TLS.PeerCertificates)))
+			if target := to(r.URL.Path); target != "" {
+				http.Redirect(w, r, target, http.StatusFound)
+			}
+		}))
+		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert}
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
+	}
+	var home, other *httptest.Server
+	home = serveTLS("home", func(path string) string {
+		return map[string]string{"/near": home.URL + "/here", "/away": other.URL + "/back"}[path]
+	})
+	other = serveTLS("other", func(path string) string {
+		return map[string]string{"/back": home.URL + "/again"}[path]
+	})
+	pair := home.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(home.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		CA: pemOf(home.Certificate().Raw), Cert: pemOf(pair.Certificate[0]),
+		Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}
+	for direct, bound := range map[string]*url.URL{"other/direct: 0": at, "other/direct: 1": nil} {
+		got, o.Credentials.Origin = nil, bound
+		h := client(t, Policy{Allow: allow(t, "127.0.0.0/8")}, o)
+		for _, address := range []string{home.URL + "/near", home.URL + "/away", other.URL + "/direct"} {
+			if _, err := get(h, address); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []string{"home/near: 1", "home/here: 1", "home/away: 1", "other/back: 0", "home/again: 0", direct}
+		if !slices.Equal(got, want) {
+			t.Errorf("with the origin %v client certificates are shown: %q, want %q", bound, got, want)
+		}
 	}
 }
 

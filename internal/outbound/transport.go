@@ -16,6 +16,7 @@ import (
 type transport struct {
 	inner     *http.Transport
 	own       *http.Transport // inner, when it is not shared
+	elsewhere *http.Transport // in place of inner where nothing may show who asks; nil if inner shows no client certificate
 	plainHTTP bool
 	creds     Credentials
 	maxBytes  int64
@@ -28,17 +29,24 @@ func (t *transport) CloseIdleConnections() {
 	if t.own != nil {
 		t.own.CloseIdleConnections()
 	}
+	if t.elsewhere != nil {
+		t.elsewhere.CloseIdleConnections()
+	}
 }
 
 func (t *transport) RoundTrip(in *http.Request) (*http.Response, error) {
-	req, err := t.prepare(in)
+	req, home, err := t.prepare(in)
 	if err != nil {
 		if in.Body != nil {
 			in.Body.Close() // a RoundTripper closes it even when it fails
 		}
 		return nil, err
 	}
-	resp, err := t.inner.RoundTrip(req)
+	inner := t.inner
+	if !home && t.elsewhere != nil {
+		inner = t.elsewhere
+	}
+	resp, err := inner.RoundTrip(req)
 	if err != nil {
 		t.counted(0, 0)
 		return nil, err
@@ -66,28 +74,29 @@ func (t *transport) counted(status int, bytes int64) {
 // those that say what is wanted, none that can say who asks.
 var crossOrigin = []string{"Accept", "Accept-Encoding", "Content-Type", "Git-Protocol", "If-None-Match", "Range", "User-Agent"}
 
-// prepare returns the request as it may go out.
-func (t *transport) prepare(in *http.Request) (*http.Request, error) {
+// prepare returns the request as it may go out, and whether it may show who asks:
+// no redirect has left the first origin, and that is the one of the credentials.
+func (t *transport) prepare(in *http.Request) (out *http.Request, home bool, err error) {
 	switch in.URL.Scheme {
 	case "https":
 	case "http":
 		if !t.plainHTTP {
-			return nil, fault.New(fault.Denied, ReasonInsecure, fmt.Errorf("unencrypted connections to %q are not allowed", in.URL.Host))
+			return nil, false, fault.New(fault.Denied, ReasonInsecure, fmt.Errorf("unencrypted connections to %q are not allowed", in.URL.Host))
 		}
 	default:
-		return nil, fault.New(fault.Denied, ReasonInsecure, fmt.Errorf("the scheme %q is not allowed", in.URL.Scheme))
+		return nil, false, fault.New(fault.Denied, ReasonInsecure, fmt.Errorf("the scheme %q is not allowed", in.URL.Scheme))
 	}
 	if in.URL.User != nil {
-		return nil, fault.New(fault.Denied, ReasonInsecure, fmt.Errorf("the URL of %q holds credentials", in.URL.Host))
+		return nil, false, fault.New(fault.Denied, ReasonInsecure, fmt.Errorf("the URL of %q holds credentials", in.URL.Host))
 	}
 	strayed, err := followed(in)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	req := in.Clone(in.Context())
 	if strayed {
 		if in.Body != nil && in.Body != http.NoBody {
-			return nil, fault.New(fault.Denied, ReasonRedirect, fmt.Errorf("what was sent may not be sent on to %q", in.URL.Host))
+			return nil, false, fault.New(fault.Denied, ReasonRedirect, fmt.Errorf("what was sent may not be sent on to %q", in.URL.Host))
 		}
 		for name := range req.Header {
 			if !slices.Contains(crossOrigin, name) {
@@ -95,7 +104,8 @@ func (t *transport) prepare(in *http.Request) (*http.Request, error) {
 			}
 		}
 	}
-	if !strayed && !t.creds.empty() && origin(req.URL) == origin(t.creds.Origin) && req.Header.Get("Authorization") == "" {
+	home = !strayed && (t.creds.Origin == nil || origin(req.URL) == origin(t.creds.Origin))
+	if home && !t.creds.empty() && req.Header.Get("Authorization") == "" {
 		if t.creds.Bearer.Empty() {
 			req.SetBasicAuth(t.creds.User, t.creds.Password.Reveal())
 		} else {
@@ -103,7 +113,7 @@ func (t *transport) prepare(in *http.Request) (*http.Request, error) {
 		}
 	}
 	req.Header.Set("User-Agent", t.userAgent)
-	return req, nil
+	return req, home, nil
 }
 
 // followed looks back along the redirects that led to req. It reports whether

@@ -55,7 +55,7 @@ func GitAuthFrom(data map[string][]byte) GitAuth {
 // with files and pipes. No password ends so: git cannot even ask for one.
 func withoutLineEnd(data []byte) string { return strings.TrimRight(string(data), "\r\n") }
 
-// sent says what a server was shown, without a value.
+// sent says what a server was shown, without a value: a username is often a token.
 func (a GitAuth) sent() string {
 	switch {
 	case !a.Bearer.Empty():
@@ -67,9 +67,9 @@ func (a GitAuth) sent() string {
 	case a.User == "":
 		return fmt.Sprintf("a password of %d bytes was sent, and no username", len(a.Password.Reveal()))
 	case a.Password.Empty():
-		return "a username was sent, and no password"
+		return fmt.Sprintf("a username of %d bytes was sent, and no password", len(a.User))
 	default:
-		return fmt.Sprintf("the username %q and a password of %d bytes were sent", a.User, len(a.Password.Reveal()))
+		return fmt.Sprintf("a username of %d bytes and a password of %d bytes were sent", len(a.User), len(a.Password.Reveal()))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
 )
 
 // Git LFS keeps the content of a file beside the repository, and a pointer to it in
@@ -27,7 +29,8 @@ import (
 //	GET  address                          with the headers that came with it
 //
 // The credentials of the source go to the source's own origin alone. Another host
-// gets what the server's answer holds for it. A pointer that is left out of the
+// gets the headers that the server's answer holds for it. An address over http is
+// not followed if the source is read over https. A pointer that is left out of the
 // artifact is not fetched.
 
 // Bounds of what is fetched for one commit, beside those of the tree.
@@ -111,7 +114,7 @@ func (g *Git) fetchLFS(ctx context.Context, files []lfsFile, out *archive.Tree) 
 			return lfsFault(fault.Of(err), batch, "is kept in Git LFS, and its content cannot be found: %w", err)
 		}
 		for _, f := range batch {
-			if err := lfsDownload(ctx, client, f, actions[f.OID], out); err != nil {
+			if err := lfsDownload(ctx, client, u, f, actions[f.OID], out); err != nil {
 				return lfsFault(fault.Of(err), []lfsFile{f}, "is kept in Git LFS, and its content cannot be fetched: %w", err)
 			}
 		}
@@ -190,8 +193,8 @@ func lfsBatch(ctx context.Context, client *http.Client, u *url.URL, files []lfsF
 	return found, nil
 }
 
-// lfsDownload writes the content of one file.
-func lfsDownload(ctx context.Context, client *http.Client, f lfsFile, at lfsAction, out *archive.Tree) error {
+// lfsDownload writes the content of one file of the repository at u.
+func lfsDownload(ctx context.Context, client *http.Client, u *url.URL, f lfsFile, at lfsAction, out *archive.Tree) error {
 	if at.Href == "" {
 		return missing(ReasonGit, "the server does not say where it is")
 	}
@@ -201,6 +204,9 @@ func lfsDownload(ctx context.Context, client *http.Client, f lfsFile, at lfsActi
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.Href, nil)
 	if err != nil {
 		return invalid(ReasonURL, "the server gives an address that cannot be read")
+	}
+	if u.Scheme == "https" && req.URL.Scheme == "http" {
+		return fault.New(fault.Denied, outbound.ReasonInsecure, fmt.Errorf("the source is read over https, and the server gives an unencrypted address at %q", req.URL.Host))
 	}
 	for name, value := range at.Header {
 		req.Header.Set(name, value)
@@ -220,6 +226,11 @@ func lfsDownload(ctx context.Context, client *http.Client, f lfsFile, at lfsActi
 // lfsAnswer sends a request and reads the answer.
 func lfsAnswer(client *http.Client, req *http.Request, read func(io.Reader) error) error {
 	resp, err := client.Do(req)
+	// An http.Client puts the whole address into its errors, and the query of an
+	// address may be the permission to read it.
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = fmt.Errorf("%s: %w", req.URL.Host, u.Err)
+	}
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -137,6 +139,9 @@ func TestGitLFS(t *testing.T) {
 		"an address of this machine": {kind: fault.Denied, want: "169.254.169.254", say: func(string) map[string]any {
 			return map[string]any{"actions": map[string]any{"download": map[string]any{"href": "http://169.254.169.254/latest"}}}
 		}},
+		"a store that does not answer": {kind: fault.Broken, want: "connection refused", say: func(string) map[string]any {
+			return map[string]any{"actions": map[string]any{"download": map[string]any{"href": "http://127.0.0.1:1/x?X-Amz-Signature=canary"}}}
+		}},
 		"no address":     {kind: fault.Missing, want: "does not say where", say: func(string) map[string]any { return map[string]any{} }},
 		"more than fits": {kind: fault.Invalid, want: "data/large.bin", limits: archive.Limits{File: 5000}},
 	} {
@@ -146,7 +151,25 @@ func TestGitLFS(t *testing.T) {
 			if fault.Of(err) != c.kind || !strings.Contains(fmt.Sprint(err), c.want) || !strings.Contains(fmt.Sprint(err), `the file "data/large.bin" is kept in Git LFS`) {
 				t.Errorf("fetch() = %v, %v of kind %q; want kind %q, the file's name and %q", tree, err, fault.Of(err), c.kind, c.want)
 			}
+			if strings.Contains(fmt.Sprint(err), "canary") {
+				t.Errorf("fetch() = %v, which shows a secret", err)
+			}
 		})
+	}
+}
+
+// An address over http is not followed for a source over https, also where http
+// is allowed.
+func TestGitLFSStaysEncrypted(t *testing.T) {
+	l := newLFS(t, "large")
+	at := lfsAction{Href: l.store.URL + "/" + oid("large"), Header: map[string]string{"X-Store": "token-of-the-store"}}
+	source := &url.URL{Scheme: "https", Host: "git.example.com", Path: "/team/repo"}
+	err := lfsDownload(t.Context(), l.store.Client(), source, lfsFile{name: "large.bin"}, at, nil)
+	if fault.Of(err) != fault.Denied || fault.Reason(err, "") != outbound.ReasonInsecure {
+		t.Errorf("lfsDownload() = %v, want it denied as insecure", err)
+	}
+	if len(l.shown) != 0 {
+		t.Errorf("the store was asked %d times, want 0", len(l.shown))
 	}
 }
 
@@ -166,15 +189,15 @@ func TestPointersAreNotContent(t *testing.T) {
 
 // A refusal says what was sent, and no value of it.
 func TestARefusalSaysWhatWasSent(t *testing.T) {
-	url := newRepository(t).serve(only(func(*http.Request) bool { return false }))
+	at := newRepository(t).serve(only(func(*http.Request) bool { return false }))
 	for want, auth := range map[string]GitAuth{
-		"no credential was sent: set spec.secretRef":           {},
-		`the username "u" and a password of 6 bytes were sent`: GitAuthFrom(map[string][]byte{"username": []byte("u"), "password": []byte("canary\n")}),
-		"a username was sent, and no password":                 GitAuthFrom(map[string][]byte{"username": []byte("u")}),
-		"a password of 6 bytes was sent, and no username":      {Password: secret.New("canary")},
-		"a bearer token of 6 bytes was sent":                   {Bearer: secret.New("canary")},
+		"no credential was sent: set spec.secretRef":                 {},
+		"a username of 12 bytes and a password of 6 bytes were sent": GitAuthFrom(map[string][]byte{"username": []byte("token-canary"), "password": []byte("canary\n")}),
+		"a username of 12 bytes was sent, and no password":           GitAuthFrom(map[string][]byte{"username": []byte("token-canary")}),
+		"a password of 6 bytes was sent, and no username":            {Password: secret.New("canary")},
+		"a bearer token of 6 bytes was sent":                         {Bearer: secret.New("canary")},
 	} {
-		_, err := (&Git{URL: url, Ref: GitRef{Branch: "main"}, Auth: auth, Out: loopback(t), Scratch: scratchDir(t)}).Resolve(t.Context())
+		_, err := (&Git{URL: at, Ref: GitRef{Branch: "main"}, Auth: auth, Out: loopback(t), Scratch: scratchDir(t)}).Resolve(t.Context())
 		if fault.Of(err) != fault.Denied || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("Resolve() = %v, want it denied with %q", err, want)
 		}
