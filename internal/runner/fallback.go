@@ -31,7 +31,7 @@ func (r *engineProcesses) execute(ctx context.Context, c command) (result, error
 	if e.outcome != stack.Failed || len(suspects) == 0 {
 		return res, e
 	}
-	reason := fault.Shorten(e.message, maxText)
+	reason := e.message
 	if c.step == "apply" {
 		if res.output.began {
 			return res, e

@@ -164,7 +164,7 @@ func (r *providerProcesses) startProvider(ctx context.Context, p provider) (*run
 	case line := <-k.first.line:
 		greeting, err = engine.ParseGreeting(line)
 	case <-k.ended:
-		err = fmt.Errorf("it ended before it served (%v): %s", k.exit, fault.Shorten(k.lastOutput(), maxText/2))
+		err = fmt.Errorf("it ended before it served (%v): %s", k.exit, fault.Shorten(r.hide.String(k.lastOutput()), maxText/2))
 	case <-late.C:
 		err = errors.New("it did not say in time where it serves")
 	case <-ctx.Done():

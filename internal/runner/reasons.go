@@ -76,7 +76,7 @@ func (r *recorder) running(now time.Time) string {
 	case len(names) > most:
 		texts = append(texts, fmt.Sprintf("%d more", len(names)-most))
 	case len(names) == 0 && r.output.last != "":
-		return fmt.Sprintf("after it said %q", fault.Shorten(r.output.last, 200))
+		return fmt.Sprintf("after it said %q", fault.Shorten(r.hide.String(r.output.last), 200))
 	case len(names) == 0:
 		return "before it said anything"
 	}

@@ -34,11 +34,15 @@ func systemTrust() []byte {
 }
 
 // secrets are the passwords in the environment that the operator sets: those of
-// proxies are part of their addresses.
+// proxies are part of their addresses, which may lack a scheme. Other values are
+// not hidden.
 func (p Platform) secrets() []string {
 	var found []string
 	for _, value := range p.Env {
 		u, err := url.Parse(value)
+		if err != nil || u.Host == "" {
+			u, err = url.Parse("http://" + value)
+		}
 		if err != nil || u.User == nil {
 			continue
 		}
