@@ -56,6 +56,10 @@ func (r *preparation) overrule() error {
 		if name == workdir.VariablesPath {
 			continue
 		}
+		if files[name] == nil { // it may set any of them
+			r.overrules = true
+			continue
+		}
 		names := slices.DeleteFunc(files[name], func(v string) bool { return !slices.Contains(own, v) })
 		if len(names) == 0 {
 			continue

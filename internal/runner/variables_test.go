@@ -101,6 +101,22 @@ func TestTheSpecOverrulesFilesOfTheModule(t *testing.T) {
 	}
 }
 
+// The variables of the spec overrule those in a file that is too large to be read
+// for its names.
+func TestTheSpecOverrulesLargeFiles(t *testing.T) {
+	s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "")
+	s.Archive(pack(t, map[string]string{
+		"main.tf":        "variable \"a\" {}\noutput \"a\" {\n  value = \"it is ${var.a}\"\n}\n",
+		"zz.auto.tfvars": "a = \"zz\"\n" + strings.Repeat("# filled up\n", 100_000),
+	}))
+	s.Job.Files[0] = own(`{"a": "spec"}`)
+	plan := s.Must(stack.PlanRun)
+	apply := s.Must(stack.ApplyRun, runnertest.Saved(plan))
+	if got := string(apply.Outputs); !strings.Contains(got, "it is spec") {
+		t.Errorf("outputs = %s, want a of the spec", got)
+	}
+}
+
 // A state in the cluster is out of the reach of a run, and the message says what
 // is within it.
 func TestRemoteStatesOfTheClusterHaveAnAlternative(t *testing.T) {
