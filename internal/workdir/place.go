@@ -13,7 +13,7 @@ import (
 // the root module itself.
 var (
 	refusedFiles = []string{
-		VariablesPath, BackendOverridePath, ImportsPath, TemplatePath, "terrier.tfrc", "terrier.tfbackend",
+		VariablesPath, BackendOverridePath, ImportsPath, TemplatePath, "terrier.tfrc", "terrier.tfbackend", "terrier.pem",
 		"terraform.tfstate", "terraform.tfstate.backup", "errored.tfstate", "crash.log", "terraform.tfstate.d",
 	}
 	refusedDirs = []string{".terraform", ".terrier"} // and names that begin with them

@@ -10,7 +10,7 @@ func TestCheckPlace(t *testing.T) {
 	for _, p := range []string{
 		"", ".", "..", "../x", "/x", "a/../b", "a/", "a\nb", `a\b`,
 		"generated.auto.tfvars.json", "backend_override.tf", "Backend_Override.tf", "x_override.tf.json", "override.tofu", "terrier_repair.tf", "main.tf.tpl",
-		"terrier.tfrc", "terrier.tfbackend", ".terrier.tfrc", ".terraform", ".terraform/environment", ".TERRAFORM/x", ".terraform.lock.hcl",
+		"terrier.tfrc", "terrier.tfbackend", "terrier.pem", ".terrier.tfrc", ".terraform", ".terraform/environment", ".TERRAFORM/x", ".terraform.lock.hcl",
 		"terraform.tfstate", "terraform.tfstate.backup", "terraform.tfstate.d/x/terraform.tfstate", "errored.tfstate",
 	} {
 		if got := fault.Of(CheckPlace(p, false)); got != fault.Invalid {
