@@ -243,11 +243,17 @@ func (jb *jobs) given(f input.Files) ([]workdir.File, error) {
 // refresh renews the credentials of a recorded job where they still are: those
 // in its environment, its files, its backend and the configuration of its
 // command line. The record stands in for what is gone, each by itself. Variables
-// stay as recorded: they say what was applied.
+// stay as recorded: they say what was applied. A proxy that the operator no longer
+// lets stacks set gives way to that of the platform, and so do other places of
+// providers where only the mirror counts.
 func (jb *jobs) refresh(ctx context.Context, p *pass, job *runner.Job) {
 	fresh := jb.resolver(p).Refresh(ctx)
 	p.in.Mask = fresh.Mask
 	for name := range job.Env {
+		if workdir.IsProxy(name) && workdir.CheckEnvironment(name, jb.config.Settable...) != nil {
+			delete(job.Env, name)
+			continue
+		}
 		if v, ok := fresh.Environment[name]; ok {
 			job.Env[name] = v
 		}
@@ -255,6 +261,9 @@ func (jb *jobs) refresh(ctx context.Context, p *pass, job *runner.Job) {
 	job.Home = renew(job.Home, fresh.Files.Home)
 	if fresh.NoSettings || backendDigest(p.st.Configuration, fresh.Files.Settings) != p.note.Backend {
 		fresh.Files.Settings = nil // other settings are of another state
+	}
+	if jb.config.MirrorOnly {
+		fresh.Files.CLI.Install = nil
 	}
 	if files, err := jb.given(fresh.Files); err == nil {
 		if fresh.NoCLI {

@@ -143,6 +143,38 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// The operator may allow less than at the last apply. A destroy then goes without
+// what is no longer allowed, and still has its credentials renewed.
+func TestRefreshObeysTheOperatorOfNow(t *testing.T) {
+	c := newCupboard(t)
+	c.jobs.config.Settable = []string{"NO_PROXY"}
+	testkit.SetSecret(t, c.kube, "rc", map[string]string{"x.tfrc": "provider_installation {\n  direct {}\n}\ncredentials \"h.example.com\" {\n  token = \"cli-canary-1\"\n}\n"})
+	configuration := everything()
+	configuration.Env = append(configuration.Env, stack.EnvVar{Name: "NO_PROXY", Value: "localhost"}, stack.EnvVar{Name: "NEAR", Value: "$(NO_PROXY)"})
+	p, blocked := c.resolve(t, configuration)
+	if blocked != nil {
+		t.Fatalf("blocked: %+v", blocked)
+	}
+	files, err := c.given(p.in.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.note.Backend = backendDigest(p.st.Configuration, p.in.Files.Settings)
+	job := &runner.Job{Env: map[string]string{"API_TOKEN": "token-canary-1", "NO_PROXY": "localhost", "NEAR": "localhost"}, Files: files}
+	testkit.SetSecret(t, c.kube, "creds", map[string]string{"API_TOKEN": "token-canary-2", "file": "file-canary-2"})
+
+	c.jobs.config.Settable, c.jobs.config.MirrorOnly = nil, true
+	c.refresh(t.Context(), p, job)
+	if diff := cmp.Diff(map[string]string{"API_TOKEN": "token-canary-2", "NEAR": "localhost"}, job.Env); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	for _, f := range job.Files {
+		if text := string(f.Content); f.Path == runner.CLIConfig && (strings.Contains(text, "direct") || !strings.Contains(text, "cli-canary-1")) {
+			t.Errorf("the configuration of the command line is\n%s\nwant the token, and only the mirror", text)
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		platform      runner.Limits

@@ -43,8 +43,8 @@ func (r Resolver) Refresh(ctx context.Context) Fresh {
 	return out
 }
 
-// freshSettings reads the environment again as far as it can be read. If some of
-// it is gone, what refers to other variables is left as it was.
+// freshSettings reads the environment again as far as it can be read and may be
+// set. If some of it is gone, what refers to other variables is left as it was.
 func (s *resolution) freshSettings(ctx context.Context) []workdir.Setting {
 	var all []workdir.Setting
 	whole := true
@@ -80,5 +80,8 @@ func (s *resolution) freshSettings(ctx context.Context) []workdir.Setting {
 			all = append(all, one)
 		}
 	}
+	read := len(all)
+	all = slices.DeleteFunc(all, func(one workdir.Setting) bool { return workdir.CheckEnvironment(one.Name, s.Settable...) != nil })
+	whole = whole && len(all) == read
 	return slices.DeleteFunc(all, func(s workdir.Setting) bool { return !whole && s.Refers && strings.Contains(s.Value, "$(") })
 }
