@@ -85,7 +85,11 @@ func (c Config) runEnv(environ func(string) string) (map[string]string, error) {
 	env := map[string]string{}
 	for _, entry := range c.RunEnv {
 		name, value, ok := strings.Cut(entry, "=")
-		if err := workdir.CheckPlatformEnvironment(name); err != nil {
+		err := workdir.CheckPlatformEnvironment(name)
+		if fault.Of(err) == fault.Invalid {
+			return nil, usage("--run-env: %w: write NAME=VALUE, or NAME alone; a value with a comma stands in --run-env, since commas separate the variables in TERRIER_RUN_ENV", err)
+		}
+		if err != nil {
 			return nil, usage("--run-env: %w", err)
 		}
 		if !ok {

@@ -81,6 +81,7 @@ func TestWhatRunsNeedIsChecked(t *testing.T) {
 		"an authority that is not there":      {func(c *Config) { c.RunCA = dir + "/ca.pem" }, "--run-ca-file: "},
 		"an authority that is none":           {func(c *Config) { c.RunCA = "up_test.go" }, "holds no certificate"},
 		"a variable without a value":          {func(c *Config) { c.RunEnv = []string{"HTTPS_PROXY"} }, "write --run-env HTTPS_PROXY=VALUE"},
+		"the rest of a value with a comma":    {func(c *Config) { c.RunEnv = []string{"NO_PROXY=localhost", "10.0.0.0/8"} }, "a value with a comma stands in --run-env"},
 		"a variable that the supervisor sets": {func(c *Config) { c.RunEnv = []string{"TF_LOG=trace"} }, "--run-env: TF_LOG"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,12 +119,12 @@ var alternatives = []struct{ prefix, way string }{
 // that are inputs of a stack: with them a plan would depend on what no stack says.
 func CheckPlatformEnvironment(name string) error {
 	if len(name) > maxName || !environmentName().MatchString(name) {
-		return fmt.Errorf("%q is not the name of an environment variable", name)
+		return fault.New(fault.Invalid, "EnvironmentInvalid", fmt.Errorf("%q is not the name of an environment variable", name))
 	}
 	upper := strings.ToUpper(name)
 	if slices.Contains([]string{"PATH", "HOME", "TMPDIR"}, upper) ||
 		slices.ContainsFunc([]string{"TF_", "TOFU_", "TERRIER_", "LD_", "PLUGIN_", "CHECKPOINT_"}, func(p string) bool { return strings.HasPrefix(upper, p) }) {
-		return fmt.Errorf("%s is set by Terrier, or is an input of a stack, and cannot be set for all runs", name)
+		return fault.New(fault.Denied, "EnvironmentDenied", fmt.Errorf("%s is set by Terrier, or is an input of a stack, and cannot be set for all runs", name))
 	}
 	return nil
 }
