@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -66,7 +67,7 @@ func RowOf(data map[string][]byte) (tenant.Row, error) {
 		Extra: map[string]string{},
 	}
 	if raw := data[rowOdd]; raw != nil {
-		if err := json.Unmarshal(raw, &r.Extra); err != nil {
+		if err := unmarshalExtra(raw, r.Extra); err != nil {
 			return r, fault.New(fault.Invalid, "VariablesBuildError", fmt.Errorf("reading the key %s of the row: %w", rowOdd, err))
 		}
 	}
@@ -76,6 +77,15 @@ func RowOf(data map[string][]byte) (tenant.Row, error) {
 		}
 	}
 	return r, nil
+}
+
+// unmarshalExtra adds the variables of a JSON object. A null adds none: decoded into
+// the map itself, it would replace the map with nil.
+func unmarshalExtra(raw []byte, extra map[string]string) error {
+	var more map[string]string
+	err := json.Unmarshal(raw, &more)
+	maps.Copy(extra, more)
+	return err
 }
 
 // keyFits reports whether a name can stand in a key of a Secret.
@@ -98,7 +108,7 @@ func AnnotatedRow(t *tenantsv1.Tenant) (tenant.Row, error) {
 	r.Activate = cmp.Or(a[tenantsv1.AnnotationActivate], "true")
 	r.Active = true
 	if raw := a[tenantsv1.AnnotationExtra]; raw != "" {
-		if err := json.Unmarshal([]byte(raw), &r.Extra); err != nil {
+		if err := unmarshalExtra([]byte(raw), r.Extra); err != nil {
 			return r, fault.New(fault.Invalid, "VariablesBuildError", fmt.Errorf("reading the annotation %s: %w", tenantsv1.AnnotationExtra, err))
 		}
 	}

@@ -42,6 +42,21 @@ func TestRowsSurviveTheirSecret(t *testing.T) {
 	})
 }
 
+// A Secret that a user wrote can hold a null where variables are expected: it holds
+// none, and the variables with keys of their own stay.
+func TestARowWithANullHasItsOtherVariables(t *testing.T) {
+	got, err := RowOf(map[string][]byte{rowUID: []byte("acme"), rowOdd: []byte("null"), rowExtra + "plan": []byte("gold")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, tenant.Row{UID: "acme", Extra: map[string]string{"plan": "gold"}}); diff != "" {
+		t.Errorf("the row is (-got +want):\n%s", diff)
+	}
+	if got, err := RowOf(map[string][]byte{rowOdd: []byte("[]")}); fault.Of(err) != fault.Invalid {
+		t.Errorf("a list gives %+v, %v; want an error", got, err)
+	}
+}
+
 func TestRowsOfAnnotations(t *testing.T) {
 	of := func(pairs ...string) *tenantsv1.Tenant {
 		o := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}, Spec: tenantsv1.TenantSpec{UID: "acme"}}
@@ -60,6 +75,7 @@ func TestRowsOfAnnotations(t *testing.T) {
 			of(tenantsv1.AnnotationHostOrURL, "https://a", tenantsv1.AnnotationActivate, "1", tenantsv1.AnnotationExtra, `{"plan":"gold"}`),
 			tenant.Row{UID: "acme", HostOrURL: "https://a", Activate: "1", Active: true, Extra: map[string]string{"plan": "gold"}}, fault.None,
 		},
+		"a null":          {of(tenantsv1.AnnotationExtra, "null"), tenant.Row{UID: "acme", HostOrURL: "acme", Activate: "true", Active: true, Extra: map[string]string{}}, fault.None},
 		"what is no JSON": {of(tenantsv1.AnnotationExtra, "plan=gold"), tenant.Row{}, fault.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
