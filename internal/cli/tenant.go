@@ -159,8 +159,8 @@ func objectText(o query.TenantObject) string {
 func (p tenantCommands) objectNotes(o query.TenantObject) []string {
 	var notes []string
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	if o.Message != "" {
-		add("%s", o.Message)
+	if text := o.Note(); text != "" {
+		add("%s", text)
 	}
 	if !o.Next.IsZero() {
 		add("retry at %s, or as soon as the row, the template or the object changes", p.at(o.Next))

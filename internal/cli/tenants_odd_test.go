@@ -60,6 +60,18 @@ func filled[T any](text string) (v T) {
 	return v
 }
 
+// What an object waits for is said once, although its message says it, too.
+func TestAWaitIsSaidOnce(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgram(Env{Stdout: &out, Now: time.Now})
+	p.write(tenantCommands{p}.tenantSheet(query.TenantDetail{Objects: []query.TenantObject{
+		{ID: "app", State: query.ObjectPending, Reason: "DependencyNotReady", Message: "waits for data", DependsOn: []string{"data"}, WaitsFor: []string{"data"}},
+	}}))
+	if got := out.String(); strings.Count(got, "for data") != 1 || !strings.Contains(got, "waiting for data") {
+		t.Errorf("the command prints:\n%s", got)
+	}
+}
+
 // Whatever is in a row, an object or an error of the database, it is shown as
 // what it is: it moves no cursor, and makes no line of its own.
 func TestOddTextsOfTenantsAreShownAsTheyAre(t *testing.T) {

@@ -242,6 +242,14 @@ func (v *TenantObject) told(s tenantsv1.ResourceStatus) {
 	}
 }
 
+// Note is the message of the object, unless WaitsFor says the same.
+func (v TenantObject) Note() string {
+	if v.Reason == tenant.DependencyNotReady && len(v.WaitsFor) > 0 {
+		return ""
+	}
+	return v.Message
+}
+
 // awaited fills in what each object waits for: only what is not made yet waits.
 func awaited(list []TenantObject) {
 	ready := map[string]bool{}

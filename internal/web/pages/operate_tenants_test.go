@@ -139,6 +139,9 @@ func TestTenantShowsWhatTheCommandLineShows(t *testing.T) {
 	wants(t, d.text(), "globex-web", "3 of 6 objects ready", "ResourcesFailed", "terrier-row-globex-web", "Generation4 of 5", "its rollout has stopped",
 		"written once", "kept when the tenant is deleted", "Waiting for queue", "Also depends on db", "Plan plan-main-77", "Drift: ", "Drifted", "Last applied: plan-main-1",
 		"No longer in the template", "RemovedFromTemplate", "Conditions", "Events", "×7", "Not shown", "you may not list the stacks of the namespace hidden")
+	if strings.Contains(d.text(), "waits for queue") {
+		t.Error("the page says twice what the object waits for")
+	}
 	if strings.Contains(d.text(), "secret message") {
 		t.Error("the page tells of a stack that the visitor may not see")
 	}

@@ -240,7 +240,7 @@ func (c *county) tenants() {
 			{ID: "db", Kind: "Terraform", Namespace: "apps", Name: "cart", State: query.ObjectReady, DependsOn: []string{"ns"}, Retain: true, Stack: &query.Stack{Namespace: "apps", Name: "cart", Phase: "Applied", Applied: applied, Message: "12 objects are as they were applied"}},
 			{ID: "queue", Kind: "Terraform", Namespace: "net", Name: "vpc", State: "Progressing", Reason: "NotReady", Message: "a plan waits", DependsOn: []string{"ns"}, Since: now.Add(-time.Hour),
 				Stack: &query.Stack{Namespace: "net", Name: "vpc", Pending: "plan-main-77", Plan: planOf("plan-main-77", stack.Changes{Change: 2}), Drift: &query.DriftInfo{Changes: stack.Changes{Change: 2}}}},
-			{ID: "web", Kind: "Deployment", State: query.ObjectPending, DependsOn: []string{"db", "queue"}, WaitsFor: []string{"queue"}},
+			{ID: "web", Kind: "Deployment", State: query.ObjectPending, Reason: "DependencyNotReady", Message: "waits for queue", DependsOn: []string{"db", "queue"}, WaitsFor: []string{"queue"}},
 			{ID: hostile, Kind: hostile, Namespace: "apps", Name: hostile, State: "Failed", Reason: "ApplyFailed", Message: hostile + long, Means: query.TenantSituation("ApplyFailed"), DependsOn: []string{"web", "gone"}},
 			{ID: "dns", Kind: "Terraform", Namespace: "hidden", Name: "globex-zone", State: query.ObjectReady, Stack: &query.Stack{Namespace: "hidden", Name: "secret-stack", Message: "secret message"}},
 			{ID: "old", Kind: "Secret", Namespace: "apps", Name: "globex-old", State: query.ObjectRemoving, Reason: "RemovedFromTemplate"},
