@@ -99,7 +99,8 @@ func (s *syncing) wait(c *candidate) {
 	l.Due = l.Since.Add(s.graceOf(c.UID)).Truncate(leavingPrecision)
 	if c.Leaving == nil || !c.Leaving.Due.Equal(l.Due) {
 		c.Leaving = &l
-		s.changeOf(c.Existing).Leaving = c.Leaving
+		change := s.changeOf(c.Existing)
+		change.Leaving, change.Stay = c.Leaving, false
 	}
 	s.again(l.Due.Sub(s.Now))
 }

@@ -131,7 +131,7 @@ type Change struct {
 	Row            *Row
 	Generation     int64
 	Leaving        *Leaving // its row asks for its deletion from now on
-	Stay           bool     // its row wants it again
+	Stay           bool     // the last read does not ask for its deletion any more
 }
 
 // Removal is a tenant to delete.
@@ -213,14 +213,21 @@ func (s *syncing) compare(e *Existing) {
 	case t != nil && t.Deleting:
 		s.leaving = append(s.leaving, candidate{Existing: e, reason: TemplateDeleted})
 		return
-	case !s.usable || s.held[folded(e.UID)]:
+	case !s.usable:
+		return
+	case s.held[folded(e.UID)]:
+		s.unmark(e) // its row is there
 		return
 	}
 	row := s.rows[e.UID]
 	switch {
 	case row == nil && s.Guard.KeepVanished:
+		s.unmark(e)
 		s.step.Kept = append(s.step.Kept, e.Name)
 	case row == nil:
+		if s.unidentified && e.Leaving != nil && !e.Leaving.Allowed {
+			s.unmark(e) // its row could be the one without a uid
+		}
 		s.leaving = append(s.leaving, candidate{Existing: e, reason: RowAbsent})
 	case !row.Active:
 		s.leaving = append(s.leaving, candidate{Existing: e, reason: RowInactive})
@@ -229,12 +236,18 @@ func (s *syncing) compare(e *Existing) {
 	}
 }
 
-// stay is for a tenant whose row wants it.
-func (s *syncing) stay(e *Existing, t *TemplateKnown, row *Row) {
+// unmark ends the wait of a tenant whose deletion this read does not ask for. The
+// next read that does is the first one again: for the grace period, and for guards.
+func (s *syncing) unmark(e *Existing) {
 	if e.Leaving != nil {
 		s.changeOf(e).Stay = true
 		e.Leaving = nil
 	}
+}
+
+// stay is for a tenant whose row wants it.
+func (s *syncing) stay(e *Existing, t *TemplateKnown, row *Row) {
+	s.unmark(e)
 	if e.Rendered {
 		// Its spec holds values of the row: spec and row are replaced together, or not
 		// at all.

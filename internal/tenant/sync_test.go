@@ -59,18 +59,24 @@ func (e *roll) step() Step {
 		if c.Generation != 0 {
 			x.Generation, x.Changed, x.Ready, x.Failed = c.Generation, e.k.Now, false, false
 		}
-		if c.Leaving != nil {
-			x.Leaving = c.Leaving
-		}
-		if c.Stay {
-			x.Leaving = nil
-		}
+		x.Leaving = marked(x.Leaving, c)
 	}
 	for _, r := range s.Remove {
 		e.k.Tenants = slices.DeleteFunc(e.k.Tenants, func(x Existing) bool { return x.Name == r.Name })
 	}
 	e.k.Departed = s.Departed
 	return s
+}
+
+// marked is the mark of a tenant after a change.
+func marked(before *Leaving, c Change) *Leaving {
+	switch {
+	case c.Stay:
+		return nil
+	case c.Leaving != nil:
+		return c.Leaving
+	}
+	return before
 }
 
 func (e *roll) tenant(name string) *Existing {
@@ -254,6 +260,64 @@ func TestARowThatComesBackKeepsItsTenant(t *testing.T) {
 	e.drop(1)
 	e.read()
 	e.wantTenants("after being absent once, there, and absent once", 5)
+}
+
+// Each read that does not ask for a deletion ends the wait: the next one that does
+// is the first one again, however much time has passed.
+func TestAReadThatAsksForNoDeletionEndsTheWait(t *testing.T) {
+	for name, happen := range map[string]func(e *roll){
+		"the row has an error":                           func(e *roll) { e.k.Read.Errors = []RowError{{UID: "A0", Reason: RowValueUnusable}} },
+		"a row has no uid":                               func(e *roll) { e.k.Read.Errors = []RowError{{Reason: RowUIDMissing}} },
+		"the registry keeps the tenants of missing rows": func(e *roll) { e.k.Guard.KeepVanished = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newRoll(t, 5)
+			e.k.Guard.Grace = time.Minute
+			e.drop(1)
+			if e.read(); e.tenant("a0-web").Leaving == nil {
+				t.Fatal("its row is missing, and it has no mark")
+			}
+			happen(e)
+			s := e.read()
+			if len(s.Change) != 1 || !s.Change[0].Stay || e.tenant("a0-web").Leaving != nil {
+				t.Errorf("the read changes %+v, want the end of the wait", s.Change)
+			}
+			if s = e.read(); len(s.Change) != 0 {
+				t.Errorf("one more read changes %+v", s.Change)
+			}
+			e.k.Read.Errors, e.k.Guard.KeepVanished = nil, false
+			e.k.Now = e.k.Now.Add(72 * time.Hour)
+			e.k.Guard.MaxCount, e.k.Guard.MaxPercent = 0, 0
+			wantBlocked(t, e.read(), TooManyDeletions)
+			e.k.Guard.MaxCount = 1
+			e.read()
+			e.wantTenants("days later, after one read without the row", 5)
+			e.read()
+			e.wantTenants("within the new grace period", 5)
+			e.read()
+			e.wantTenants("after it", 4)
+		})
+	}
+}
+
+// A read with a row without a uid neither takes an allowance back, nor prevents one.
+func TestAnAllowanceOutlivesARowWithoutAUID(t *testing.T) {
+	e := newRoll(t, 5)
+	e.k.Guard.Grace = time.Minute
+	e.drop(1)
+	e.read()
+	e.k.Read.Errors = []RowError{{Reason: RowUIDMissing}}
+	e.k.Now = e.k.Now.Add(30 * time.Second)
+	e.k.Read.OK, e.k.Read.Time = true, e.k.Now
+	e.k.Allowed = Sync(e.k).Blocked.Token
+	wantBlocked(t, e.step(), "")
+	if l := e.tenant("a0-web").Leaving; l == nil || !l.Allowed || !l.Since.Equal(e.k.Now) {
+		t.Errorf("its mark is %+v, want an allowed one since this read", l)
+	}
+	e.read()
+	e.wantTenants("within the grace period", 5)
+	e.read()
+	e.wantTenants("after it", 4)
 }
 
 func TestGracePeriod(t *testing.T) {

@@ -85,6 +85,33 @@ func TestOneUnluckyReadKeepsTheTenants(t *testing.T) {
 	}
 }
 
+// A row that returns with an error ends the wait, as one that returns whole: the
+// next unlucky read is the first one again, days later.
+func TestARowThatReturnsWithAnErrorEndsTheWait(t *testing.T) {
+	var c clock
+	o := newOffice(t, c.set)
+	o.insert(3)
+	o.open("guard: {}")
+	o.sync()
+	o.delete("a001")
+	o.sync()
+	if o.leaving("a001-web") == "" {
+		t.Fatal("its row is missing, and it has no mark")
+	}
+	o.set("a001", "", "1", "gold") // hostOrUrl is empty
+	o.sync()
+	if got := o.leaving("a001-web"); got != "" || o.heard.count("TenantStays") != 1 {
+		t.Errorf("the annotation is %q, and the events are %v", got, o.heard.said())
+	}
+	o.delete("a001")
+	c.pass(72 * time.Hour)
+	o.sync()
+	tn, there := o.tenants()["a001-web"]
+	if l := tenantapi.Leaving(&tn); !there || l == nil || c.now().Sub(l.Since) > time.Hour {
+		t.Errorf("after one read without the row, days later, the tenant is there: %t, and leaves: %+v", there, l)
+	}
+}
+
 func (r *rumours) said() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

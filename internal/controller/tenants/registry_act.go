@@ -193,7 +193,7 @@ func (c *tenantWriter) changeEvent(t *tenantsv1.Tenant, n tenant.Change, row any
 	case n.Leaving != nil:
 		c.Events.Event(t, corev1.EventTypeWarning, "TenantLeaving", n.Leaving.Message(c.Now()))
 	case n.Stay:
-		c.Events.Event(t, corev1.EventTypeNormal, "TenantStays", "Its row asks for the tenant again, so that it is not deleted")
+		c.Events.Event(t, corev1.EventTypeNormal, "TenantStays", "The tenant stays: its deletion is cancelled. Another deletion begins with a new grace period")
 	}
 	switch {
 	case fresh && n.Generation != 0:
