@@ -15,6 +15,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
@@ -323,6 +324,28 @@ func TestOperating(t *testing.T) {
 	if e.object(t).Annotations[infra.RequestedAt] == "" {
 		t.Error("nobody asked for a new plan")
 	}
+}
+
+// After a request whose plan failed, the plan that was pending before is not offered
+// as its answer.
+func TestAFailedPlanIsNoAnswer(t *testing.T) {
+	e := newEstate(t)
+	e.planned(t)
+	e.remember(t, stack.Status{
+		Plans:     stack.Plans{Pending: &stack.Plan{Name: "plan-main-b8e362c206", Digest: digest, Changes: stack.Changes{Add: 2}}},
+		Failure:   stack.Failure{Failures: 1, FailedKind: stack.PlanRun, FailedStep: "plan", FailedWith: "no such region"},
+		Resources: stack.Resources{Untracked: &stack.Untracked{Run: "apply-1", Objects: []stack.UntrackedResource{{Address: "t.a", ID: "i-1", Finished: true}}}},
+	})
+	o := e.object(t)
+	o.Status.Terrier.Phase, o.Status.LastHandledReconcileAt = string(stack.RetryLater), e.Now().Add(time.Hour).Format(time.RFC3339Nano)
+	o.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "PlanFailed", Message: "no such region", LastTransitionTime: metav1.Now()}}
+	if err := e.cluster.Client.Status().Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	e.dialogue(t, []line{
+		{args: "replan network --wait", code: 2, says: []string{"has no new plan: RetryLater: no such region"}, never: "plan-main"},
+		{args: "repair network --yes", code: 2, says: []string{"has no new plan: RetryLater: no such region"}, never: "Applying"},
+	})
 }
 
 // line is a command and what it answers.

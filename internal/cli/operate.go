@@ -32,9 +32,9 @@ func (p operateCommands) replan() *cobra.Command {
 a stack that applies every plan, the new plan is applied, too.
 
 With --wait the command says on standard error what the stack waits for. It ends when
-the stack is settled, and prints its status. If a user has to act before the stack has
-a plan, it ends at once with the message of the stack and exit code 2; if the timeout is
-over, with exit code 6.`,
+the stack is settled, and prints its status. If the plan failed or was cancelled, or a
+user has to act before the stack has a plan, it ends with the message of the stack and
+exit code 2; if the timeout is over, with exit code 6.`,
 		Example: `  terrier replan network
   terrier replan network --wait --timeout 10m`,
 		GroupID:           groupOperate,

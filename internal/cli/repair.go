@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -84,7 +85,8 @@ func (p decideCommands) repairStack(ctx context.Context, s command.StackAPI, key
 	if err != nil {
 		return err
 	}
-	if st, err = command.Answered(ctx, s, key, request, p.waiting); err != nil {
+	st, err = command.Answered(ctx, s, key, request, p.waiting)
+	if err = cmp.Or(err, command.NotPlanned(st)); err != nil {
 		return err
 	}
 	if st.Plan == nil || st.Untracked == nil {

@@ -60,13 +60,20 @@ func Answered(ctx context.Context, w Watcher, key query.Key, request string, tol
 }
 
 // NotPlanned is the error of a stack whose answer to a request is that its attempt
-// failed, or that a user has to act before it has a plan; nil if that is not its
-// answer.
+// failed or was cancelled, or that a user has to act before it has a plan; nil if that
+// is not its answer.
 func NotPlanned(s query.Stack) error {
-	if s.Plan != nil || !s.Stalled && !retriesLater(s) {
+	if !keepsOldPlan(s) && (s.Plan != nil || !s.Stalled && !retriesLater(s)) {
 		return nil
 	}
 	return stalled(s, "has no new plan")
+}
+
+// keepsOldPlan reports whether the last attempt of a stack made no plan and wrote
+// nothing: a plan that is pending was made before. A plan beside the failure of an apply
+// was made after it.
+func keepsOldPlan(s query.Stack) bool {
+	return s.FailedKind == stack.PlanRun || s.FailedKind == stack.CheckRun || s.Phase == string(stack.RunCancelled)
 }
 
 func stalled(s query.Stack, what string) error {
@@ -86,11 +93,18 @@ func retriesLater(s query.Stack) bool {
 
 // cannotAnswer reports whether a stack waits for a user, and no request changes that.
 func cannotAnswer(s query.Stack) bool {
-	switch stack.Reason(s.Phase) {
-	case stack.RetryLimitReached, stack.NotConverging: // a request begins again
+	if !s.Stalled || s.Run != nil {
 		return false
+	}
+	switch stack.Reason(s.Phase) {
+	case stack.RetryLimitReached, stack.NotConverging, stack.ReviewRefused: // a request begins again
+		return false
+	case stack.ModuleInvalid: // a request begins again if a run failed with it
+		return s.Failures == 0
+	case stack.StateIncomplete: // a request begins again, but releases no deleted stack
+		return s.Deleting
 	default:
-		return s.Stalled && s.Run == nil
+		return true
 	}
 }
 

@@ -61,6 +61,7 @@ type Stack struct {
 	FailsSince     time.Time           `json:"failsSince,omitzero"`      // the first failure after the last success
 	FailedRevision string              `json:"failedRevision,omitempty"` // the revision that fails
 	FailedWith     string              `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
+	FailedKind     stack.RunKind       `json:"failedKind,omitempty"`     // the kind of the run of that attempt
 	Lock           *stack.Lock         `json:"lock,omitempty"`
 	Untracked      *stack.Untracked    `json:"untracked,omitempty"` // resources that may exist
 
@@ -191,7 +192,7 @@ func (s *Stack) remember(m stack.Status) {
 		s.Drift = &DriftInfo{At: m.Drift.At, Changes: m.Drift.Changes}
 	}
 	if m.Failures > 0 {
-		s.FailedRevision, s.FailedWith, s.FailsSince = m.FailedFor.Revision, m.FailedWith, m.FailsSince
+		s.FailedRevision, s.FailedWith, s.FailedKind, s.FailsSince = m.FailedFor.Revision, m.FailedWith, m.FailedKind, m.FailsSince
 		if s.FailsSince.IsZero() {
 			s.FailsSince = m.FailedAt
 		}
