@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,9 @@ func (p runCommands) outputs() *cobra.Command {
 		Short: "Show the outputs of a stack",
 		Long: `Shows the outputs of a stack, from the Secret that writeOutputsToSecret names. You
 need the permission to read this Secret. Sensitive outputs, and outputs that hold a value
-from a Secret, are masked unless --show-secrets is given.`,
+from a Secret, are masked unless --show-secrets is given. The server tells users
+who may read the state which values came from Secrets. If it does not answer, every value
+is masked, and the command says so on standard error.`,
 		Example: `  terrier outputs network
   terrier outputs network -o json --show-secrets`,
 		GroupID:           groupView,
@@ -32,6 +35,9 @@ from a Secret, are masked unless --show-secrets is given.`,
 			list, err := s.Outputs(ctx, key, show)
 			if err != nil {
 				return err
+			}
+			if i := slices.IndexFunc(list, func(o query.Output) bool { return o.Masked != "" }); i >= 0 {
+				p.note("%s. To show the values: --show-secrets\n", list[i].Masked)
 			}
 			if p.structured(f, map[string]any{"items": list}) {
 				return nil

@@ -490,6 +490,17 @@ func TestOutputs(t *testing.T) {
 	if got, want := text(true), `id="vpc-1" password="hunter22" zones=["a"]`; got != want {
 		t.Errorf("Outputs() shown = %s, want %s", got, want)
 	}
+	c.records[record.Secrets(string(c.object().UID))] = "damaged"
+	if got, want := text(false), `id= password= zones=`; got != want {
+		t.Errorf("Outputs() while it is not known what came from Secrets = %s, want %s", got, want)
+	}
+	list, err := s.Outputs(t.Context(), c.key(), false)
+	if err != nil || !strings.Contains(list[0].Masked, "did not say which values came from Secrets") || list[1].Masked != "" {
+		t.Errorf("Outputs() = %+v, %v; want the reason why the public ones are masked", list, err)
+	}
+	if got, want := text(true), `id="vpc-1" password="hunter22" zones=["a"]`; got != want {
+		t.Errorf("Outputs() shown while it is not known = %s, want %s", got, want)
+	}
 	secret.Annotations = nil
 	if err := c.kube.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -117,12 +118,13 @@ type Output struct {
 	Name      string          `json:"name"`
 	Value     json.RawMessage `json:"value,omitempty"` // absent where it is not shown
 	Sensitive bool            `json:"sensitive,omitempty"`
+	Masked    string          `json:"masked,omitempty"` // why a value is masked that the module does not declare sensitive
 }
 
 // Outputs returns what a stack published, read from its Secret as the caller.
 // The values of sensitive ones, and of those that hold a value from a Secret, are
 // left out unless show says otherwise; what was published by a program that does
-// not say is sensitive.
+// not say is sensitive. With show, the records are not asked what came from a Secret.
 func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, error) {
 	o, err := s.Read(ctx, key)
 	if err != nil {
@@ -143,13 +145,17 @@ func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, err
 	if err != nil {
 		return nil, fmt.Errorf("reading the Secret %s: %w", name, err)
 	}
-	hidden, unknown := s.Objects.Records.SecretPrints(ctx, View(o).ID())
-	if unknown != nil {
-		public = nil // any of them may hold a value from a Secret
+	var hidden plan.Prints
+	var unknown error
+	if !show {
+		hidden, unknown = s.Objects.Records.SecretPrints(ctx, View(o).ID())
 	}
 	out := make([]Output, 0, len(values))
 	for name, value := range values {
 		v := Output{Name: name, Sensitive: !slices.Contains(public, name) || hidden.Holds(value)}
+		if unknown != nil && !v.Sensitive { // it may hold a value from a Secret
+			v.Sensitive, v.Masked = true, maskedFor(unknown)
+		}
 		if show || !v.Sensitive {
 			v.Value = value
 		}

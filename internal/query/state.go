@@ -168,9 +168,14 @@ func (s *States) StateOf(ctx context.Context, key Key, version string, reveal bo
 	}
 	show := plan.Showing{Reveal: reveal}
 	if show.Secrets, err = s.Records.SecretPrints(ctx, h.ID); err != nil {
-		show.Unknown = fmt.Sprintf("every value is masked, because the server did not say which values came from Secrets: %v", err)
+		show.Unknown = maskedFor(err)
 	}
 	return plan.ViewState(raw, show)
+}
+
+// maskedFor says why every value is masked.
+func maskedFor(unknown error) string {
+	return fmt.Sprintf("every value is masked, because the server did not say which values came from Secrets: %v", unknown)
 }
 
 // id is how the records know a stack.
