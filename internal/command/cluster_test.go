@@ -217,27 +217,34 @@ func TestReject(t *testing.T) {
 func TestRejectTooLate(t *testing.T) {
 	c := newCluster(t)
 	s := c.stacks(interceptor.Funcs{})
-	for name, status := range map[string]func(*v1alpha2.TerraformStatus){
-		"a run applies it": func(s *v1alpha2.TerraformStatus) {
+	for name, tt := range map[string]struct {
+		reason  string
+		cancels bool // the hint names terrier cancel
+		status  func(*v1alpha2.TerraformStatus)
+	}{
+		"a run applies it": {query.ReasonTooLate, true, func(s *v1alpha2.TerraformStatus) {
 			waits(t, shown.Name, shown.Digest)(s)
 			s.Terrier.Run = &v1alpha2.RunStatus{ID: "apply-1", Kind: "apply"}
-		},
-		"it was applied": func(s *v1alpha2.TerraformStatus) {
+		}},
+		"it was applied": {query.ReasonWasApplied, false, func(s *v1alpha2.TerraformStatus) {
 			raw, err := json.Marshal(stack.Status{Resources: stack.Resources{Applied: &stack.Plan{Name: shown.Name, Digest: shown.Digest}, AppliedAt: noon}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.Plan.Pending, s.Terrier = "", &v1alpha2.TerrierStatus{Phase: "Applied", Memory: &apiextensionsv1.JSON{Raw: raw}}
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := c
 			c.t = t
-			c.status(status)
+			c.status(tt.status)
 			c.spec(func(s *v1alpha2.TerraformSpec) { s.ApprovePlan = shown.Name })
 			_, err := s.Reject(t.Context(), c.key(), shown, "no, wait")
-			if fault.Of(err) != fault.Conflict || fault.Reason(err, "") != query.ReasonTooLate {
-				t.Errorf("Reject() is %v, want a conflict: too late", err)
+			if fault.Of(err) != fault.Conflict || fault.Reason(err, "") != tt.reason {
+				t.Errorf("Reject() is %v, want a conflict: %s", err, tt.reason)
+			}
+			if hint := command.Hint(err); strings.Contains(hint, "terrier cancel") != tt.cancels || hint == "" {
+				t.Errorf("Hint() is %q, want it to name terrier cancel: %v", hint, tt.cancels)
 			}
 			if o := c.object(); o.Annotations[dialect.Rejected] != shown.Name || o.Annotations[dialect.Comment] != "no, wait" {
 				t.Errorf("the annotations are %v, want the rejection for the audit log", o.Annotations)

@@ -26,6 +26,7 @@ var hints = map[string]string{
 	query.ReasonAmbiguous:     "Show the kinds with: terrier get -A",
 	query.ReasonPlanChanged:   "View the new plan with terrier plan, and decide again.",
 	query.ReasonTooLate:       "Watch the run with terrier logs STACK -f. To interrupt it: terrier cancel STACK.",
+	query.ReasonWasApplied:    "Show the status with: terrier explain STACK",
 	query.ReasonNoRun:         "Show the status with: terrier explain STACK",
 	query.ReasonRunChanged:    "Show the run with terrier describe STACK, and decide again.",
 	query.ReasonNotManual:     "Show the mode of the stack with: terrier explain",

@@ -298,6 +298,7 @@ const (
 	ReasonNotKept     = "NotKept"
 	ReasonPlanChanged = "PlanChanged"
 	ReasonTooLate     = "TooLate"
+	ReasonWasApplied  = "AlreadyApplied"
 	ReasonNoRun       = "NoRun"
 	ReasonRunChanged  = "RunChanged"
 	ReasonNotManual   = "NotManual"
