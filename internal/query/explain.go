@@ -23,7 +23,7 @@ var situations = map[stack.Reason]Situation{
 	stack.Applying:    {"Terrier is applying a plan.", ""},
 	stack.Destroying:  {"Terrier is destroying the resources of the stack.", ""},
 	stack.Cancelling:  {"Terrier is cancelling a run: one that is not needed any more, or that a user cancelled. The message says how long its engine may take to end.", ""},
-	stack.Deleting:    {"The object is being deleted. There are no resources to destroy, or they are to be retained.", ""},
+	stack.Deleting:    {"The object is being deleted. There are no resources to destroy, or they are to be retained. Resources that runs forgot (destroy = false) stay as well.", ""},
 	stack.Unlocking:   {"Terrier is breaking a lock on the state, as the object allows.", ""},
 	stack.Publishing:  {"Terrier is writing outputs to their Secret.", ""},
 	stack.Suspended:   {"The stack is suspended: Terrier plans, applies and checks nothing.", "Resume it with terrier resume, or set suspend to false."},

@@ -55,7 +55,7 @@ var rules = []RuleText{
 	},
 	{
 		"a deleted stack with nothing to destroy is released", "release the object", []stack.Reason{stack.Deleting},
-		"There are no resources, or they are retained: destroyResourcesOnDeletion is not set, or terrier.dev/deletion is retain. A record lists retained resources.",
+		"There are no resources, or they are retained: destroyResourcesOnDeletion is not set, or terrier.dev/deletion is retain. A record lists retained resources, and resources that runs forgot (destroy = false).",
 	},
 	{
 		"a cancelled destroy is not repeated by itself", "wait", []stack.Reason{stack.RunCancelled},
@@ -87,7 +87,7 @@ var rules = []RuleText{
 	},
 	{
 		"a deleted stack destroys its resources", "destroy", []stack.Reason{stack.Destroying},
-		"It uses the record of the last apply: source, Secrets and variables may not exist any more. If it fails, and a user changes the source, the variables or the spec after the deletion began, it uses those; the backend stays as it was. A module that declares its own backend is used only from the record.",
+		"It uses the record of the last apply: source, Secrets and variables may not exist any more. If it fails, and a user changes the source, the variables or the spec after the deletion began, it uses those; the backend stays as it was. A module that declares its own backend is used only from the record. Resources with destroy = false in the module are forgotten, and stay: a record lists them.",
 	},
 	{
 		"a suspended stack does nothing", "wait", []stack.Reason{stack.Suspended},
