@@ -234,7 +234,7 @@ variable "from" { type = number }
 resource "terraform_data" "it" { input = var.from + 1 }
 output "sum" { value = terraform_data.it.output }
 `))
-	c.AwaitReason(t, "above", "VarsGenerationFailed") // the first thing that is missing
+	c.AwaitReason(t, "above", "DependencyNotReady") // not the input that the dependency is to write
 	c.Apply(t, inline("below", below, things(w, "x", "a")+"\noutput \"size\" { value = world_thing.a.size }\n"))
 	pending := c.AwaitPending(t, "below").Status.Plan.Pending
 	if s := c.Stack(t, "above"); testkit.IsReady(s) == nil {
