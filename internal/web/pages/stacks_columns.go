@@ -13,8 +13,8 @@ import (
 
 // stackColumns are the columns of the list of stacks, in the order of the page.
 //
-// To add a column, add it here, add its cell to templates/stacks.html, under the
-// Class of the column, and add what the cell shows to stackRow. The columns of
+// To add a column, add it here, add its cell to templates/stacks.html, at the same
+// place of the row, and add what the cell shows to stackRow. The columns of
 // "terrier get" are in internal/cli/stack_columns.go.
 var stackColumns = []column{
 	{Class: "status", Name: "Status", sort: "status"},
