@@ -48,7 +48,7 @@ func driftView(rows []query.Row, whyNot func(query.Key) string) driftList {
 	var out driftList
 	for _, r := range rows {
 		may := whyNot(r.Key())
-		d := driftRow{Row: r, Href: stackPath(r.Key()), Details: stackPath(r.Key(), tabDrift), Source: sourceText(r.Stack, true)}
+		d := driftRow{Row: r, Href: stackPath(r.Key()), Details: stackPath(r.Key(), tabDrift), Source: sourceText(&r.Stack, true)}
 		d.Replan = ui.Button{Label: "Plan now", To: stackPath(r.Key(), "replan"), Fields: map[string]string{"back": "drift"}, Why: may, Name: r.Key().String()}
 		if may == "" && r.Suspended {
 			d.Replan.Why = "The stack is suspended. Resume it first."

@@ -105,8 +105,8 @@ type stackNeed struct {
 
 // stackNeeds are in the order of the page.
 var stackNeeds = []stackNeed{
-	{query.StatusFailed, "Failing stacks", "/stacks?status=failed", func(r query.Row) needRow { return needRow{Text: listed(r).Why} }},
-	{query.StatusLocked, "Locked states", "/stacks?status=locked", func(r query.Row) needRow { return needRow{Text: listed(r).Why} }},
+	{query.StatusFailed, "Failing stacks", "/stacks?status=failed", func(r query.Row) needRow { return needRow{Text: whyNotReady(&r)} }},
+	{query.StatusLocked, "Locked states", "/stacks?status=locked", func(r query.Row) needRow { return needRow{Text: whyNotReady(&r)} }},
 	{query.StatusPending, "Approvals", "/approvals", func(r query.Row) needRow {
 		d := decideOf(r.Stack, "", "")
 		return needRow{Href: d.See, Text: planCause(r.Stack, d.Plan), Delta: &d.Plan}

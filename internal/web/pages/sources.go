@@ -68,7 +68,7 @@ func SourceDetail(v *Visit) (Page, error) {
 	offset := offsetOf(v, len(seen), pageRows)
 	for _, k := range seen[offset:min(offset+pageRows, len(seen))] {
 		if row, ok := v.row(k); ok {
-			d.Users = append(d.Users, listed(row))
+			d.Users = append(d.Users, listed(&row, v.Now))
 		}
 	}
 	d.Pager = ui.NewPager(v.Path, v.Query, offset, len(d.Users), pageRows, len(seen), "stack")

@@ -25,7 +25,7 @@ func Stacks(v *Visit) (Page, error) {
 	if err != nil && fault.Of(err) != fault.Invalid {
 		return Page{}, err
 	}
-	view := stacksView(v.Path, v.Query, q, found)
+	view := stacksView(v, q, found)
 	if len(found.Items) == 0 && v.Unasked() > 0 {
 		view.Empty = &ui.Empty{Title: "No matches so far", Text: "No stack matches in the namespaces whose permissions were checked so far."}
 	}
@@ -130,12 +130,13 @@ type rowGroup struct {
 }
 
 // stacksView makes the view of what was found.
-func stacksView(path string, params url.Values, q query.BoardQuery, found query.BoardPage) stackList {
+func stacksView(v *Visit, q query.BoardQuery, found query.BoardPage) stackList {
+	path, params := v.Path, v.Query
 	l := stackList{
 		Query: q, Chips: statusChips(path, params, q, found.Counts), Tokens: tokens(path, params, q),
 		Filtered: q.Text != "" || q.Namespace != "" || q.Tenant != "" || q.Selector != "" || len(q.Statuses) > 0,
 		Columns:  columnsOf(path, params, q.Sort, found.Items),
-		Groups:   groups(path, params, q.Group, found),
+		Groups:   groups(path, params, q.Group, found, v.Now),
 		Pager:    ui.NewPager(path, params, q.Offset, len(found.Items), pageRows, found.Total, "row"),
 		Here:     ui.With(path, params, ""),
 	}

@@ -3,8 +3,8 @@ package pages
 import (
 	"cmp"
 	"net/url"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -40,15 +40,25 @@ type column struct {
 
 // hasTenants reports whether the tenant of a row is another word than its namespace.
 func hasTenants(rows []query.Row) bool {
-	return slices.ContainsFunc(rows, func(r query.Row) bool { return r.Tenant != "" && r.Tenant != r.Namespace })
+	return anyRow(rows, func(r *query.Row) bool { return r.Tenant != "" && r.Tenant != r.Namespace })
 }
 
 func hasDelta(rows []query.Row) bool {
-	return slices.ContainsFunc(rows, func(r query.Row) bool { return r.Plan != nil || r.Drift != nil })
+	return anyRow(rows, func(r *query.Row) bool { return r.Plan != nil || r.Drift != nil })
 }
 
 func hasWhy(rows []query.Row) bool {
-	return slices.ContainsFunc(rows, func(r query.Row) bool { return listed(r).Why != "" })
+	return anyRow(rows, func(r *query.Row) bool { return whyNotReady(r) != "" })
+}
+
+// anyRow looks at rows without copying them, for they are large.
+func anyRow(rows []query.Row, is func(*query.Row) bool) bool {
+	for i := range rows {
+		if is(&rows[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // columnsOf are the columns of a list of rows that is sorted by sorted.
@@ -73,17 +83,27 @@ func columnsOf(path string, params url.Values, sorted string, rows []query.Row) 
 	return out
 }
 
+// stackRow is a row as the page shows it. It has what the cells need and no more, and
+// embeds nothing: a template looks up a promoted field each time with an effort that a
+// list of a hundred rows feels.
 type stackRow struct {
-	query.Row
+	Key, Namespace, Name, Kind string
+
 	Pill         ui.Pill
+	DriftsAsWell bool // it has drifted, and its status is another one
+	FailingCheck bool // a check block fails
 	Href         string
-	Module       string // where its module comes from, short
-	ModuleFull   string // the same in full
+	Tenant       string
+	TenantHref   string         // the list of its tenant's stacks
+	Module       string         // where its module comes from, short
+	ModuleFull   string         // the same in full
+	Revision     string         // that was applied
+	Delta        *stack.Changes // of the pending plan, or of the drift; nil if there is neither
+	Lasts        string         // before how long it has its status; empty if its age says enough
+	Since        ui.Moment
 	Why          string // why it is not ready, cut
-	TenantHref   string // the list of its tenant's stacks
-	DriftsAsWell bool   // it has drifted, and its status is another one
-	FailingCheck bool   // a check block fails
-	Lasts        string // before how long it has its status; empty if its age says enough
+	Next         ui.Moment
+	Every        time.Duration
 }
 
 // lasting are the words before how long a stack has a status that needs a user.
@@ -94,26 +114,41 @@ var lasting = map[query.Status]string{
 // whyLength is how much of a message the list shows; the stack's page has it all.
 const whyLength = 160
 
-func listed(r query.Row) stackRow {
-	s := stackRow{Row: r, Pill: statusPill(r.Status), Href: stackPath(r.Key()), Module: sourceText(r.Stack, true), ModuleFull: sourceText(r.Stack, false)}
+func listed(r *query.Row, now time.Time) stackRow {
+	k := r.Key()
+	s := stackRow{
+		Key: k.String(), Namespace: r.Namespace, Name: r.Name, Kind: r.Kind, Pill: statusPill(r.Status), Href: stackPath(k), Tenant: r.Tenant,
+		DriftsAsWell: r.Drift != nil && r.Status != query.StatusDrifted, FailingCheck: r.FailingCheckBlocks != nil,
+		Module: sourceText(&r.Stack, true), ModuleFull: sourceText(&r.Stack, false), Revision: r.Revision,
+		Lasts: lasting[r.Status], Since: ui.Moment{Now: now, At: r.Since}, Why: whyNotReady(r), Next: ui.Moment{Now: now, At: r.NextAttempt}, Every: r.Every,
+	}
 	if r.Tenant != "" {
 		s.TenantHref = ui.With("/stacks", nil, "tenant", r.Tenant)
 	}
+	if r.Plan != nil || r.Drift != nil {
+		s.Delta = r.Delta
+	}
+	if s.Lasts != "" {
+		s.Since.At = r.StatusSince()
+	}
+	return s
+}
+
+// whyNotReady is why a stack is not ready, cut; empty if it is.
+func whyNotReady(r *query.Row) string {
 	switch {
 	case r.Phase == string(stack.BreakGlassSession):
-		s.Why = "A break-glass session is open"
+		return "A break-glass session is open"
 	case r.Status != query.StatusReady && r.Status != query.StatusSuspended:
-		s.Why = ui.Cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
+		return ui.Cut(whyLength, cmp.Or(lastFailure(r), r.Message, r.WaitingFor))
+	default:
+		return ""
 	}
-	s.Lasts = lasting[r.Status]
-	s.FailingCheck = r.FailingCheckBlocks != nil
-	s.DriftsAsWell = r.Drift != nil && r.Status != query.StatusDrifted
-	return s
 }
 
 // lastFailure is why a stack is shown as failed or locked, while it is
 // retried and its own message only says that.
-func lastFailure(r query.Row) string {
+func lastFailure(r *query.Row) string {
 	again := r.Status == query.StatusFailed || r.Status == query.StatusLocked
 	if again && r.Failures > 0 && r.Ready != "True" && r.Ready != "False" {
 		return r.FailedWith
@@ -123,7 +158,7 @@ func lastFailure(r query.Row) string {
 
 // sourceText is where a stack's module comes from: its source, the revision, and
 // the path in it.
-func sourceText(s query.Stack, short bool) string {
+func sourceText(s *query.Stack, short bool) string {
 	text, rev := s.Source, s.Revision
 	if short {
 		if _, name, ok := strings.Cut(text, "/"); ok {

@@ -3,6 +3,7 @@ package pages
 import (
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/ui"
@@ -10,22 +11,23 @@ import (
 
 // groups puts rows under the headings of their groups. The rows come in the
 // order of the groups.
-func groups(path string, params url.Values, by string, found query.BoardPage) []rowGroup {
+func groups(path string, params url.Values, by string, found query.BoardPage, now time.Time) []rowGroup {
 	if by == "" || len(found.Groups) == 0 {
-		g := rowGroup{}
-		for _, r := range found.Items {
-			g.Rows = append(g.Rows, listed(r))
+		g := rowGroup{Rows: make([]stackRow, 0, len(found.Items))}
+		for i := range found.Items {
+			g.Rows = append(g.Rows, listed(&found.Items[i], now))
 		}
 		return []rowGroup{g}
 	}
 	var out []rowGroup
-	for _, r := range found.Items {
+	for i := range found.Items {
+		r := &found.Items[i]
 		name := groupOf(by, r)
 		if len(out) == 0 || out[len(out)-1].Name != name {
 			out = append(out, rowGroup{Named: true, Name: name, Only: onlyGroup(path, params, by, name)})
 		}
 		g := &out[len(out)-1]
-		g.Rows = append(g.Rows, listed(r))
+		g.Rows = append(g.Rows, listed(r, now))
 	}
 	for i := range out {
 		for _, g := range found.Groups {
@@ -57,7 +59,7 @@ func onlyGroup(path string, params url.Values, by, name string) string {
 }
 
 // groupOf is the group of a row, as the board names it.
-func groupOf(by string, r query.Row) string {
+func groupOf(by string, r *query.Row) string {
 	switch key, isLabel := strings.CutPrefix(by, "label:"); {
 	case isLabel:
 		return r.Labels[key]

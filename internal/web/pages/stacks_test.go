@@ -222,7 +222,7 @@ func TestSourcesInShort(t *testing.T) {
 		if edit != nil {
 			edit(&r.Stack)
 		}
-		if got := sourceText(r.Stack, true); got != want {
+		if got := sourceText(&r.Stack, true); got != want {
 			t.Errorf("sourceText() = %q, want %q", got, want)
 		}
 	}
@@ -355,8 +355,42 @@ func TestARetriedStackSaysWhyItFailed(t *testing.T) {
 		"it is ready":               {row(query.StatusReady, "True", "Applied", 0), ""},
 		"no known reason":           {query.Row{Status: query.StatusFailed, Stack: query.Stack{Ready: "Unknown", Message: "Terraform Planning", Failures: 1}}, "Terraform Planning"},
 	} {
-		if got := listed(tt.row).Why; got != tt.want {
+		if got := whyNotReady(&tt.row); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
+	}
+}
+
+// BenchmarkStacks is what one page of the list costs, of what was found already.
+func BenchmarkStacks(b *testing.B) {
+	pages := map[string]query.Status{"ready": query.StatusReady, "waiting for approval": query.StatusPending}
+	renderer, err := NewRenderer("v1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, status := range pages {
+		e := &estate{}
+		for i := range pageRows {
+			e.rows = append(e.rows, row(fmt.Sprintf("team-%02d", i), fmt.Sprintf("stack-%03d", i), status, func(r *query.Row) {
+				if status == query.StatusPending {
+					r.Phase, r.Message, r.Pending = string(stack.AwaitingApproval), "a plan waits: 2 to add", "plan-main-4f1c9ab2d7"
+					r.Plan = planOf(r.Pending, stack.Changes{Add: 2})
+					r.Delta = &r.Plan.Changes
+				}
+			}))
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				v := &Visit{Context: b.Context(), Backend: &Backend{Board: board{e}}, Scopes: scoped(access.Everything), Can: func(access.Request) bool { return true }, Path: "/stacks", Query: url.Values{}, Now: now}
+				p, err := Stacks(v)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := renderer.Render(v, p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

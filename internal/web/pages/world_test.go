@@ -69,7 +69,7 @@ func (e *estate) Page(scope access.Scope, q query.BoardQuery) (query.BoardPage, 
 		if q.Group == "" {
 			continue
 		}
-		name := groupOf(q.Group, r)
+		name := groupOf(q.Group, &r)
 		if groups[name] == nil {
 			groups[name] = &query.BoardGroup{Name: name, Counts: map[query.Status]int{}}
 		}
@@ -81,7 +81,7 @@ func (e *estate) Page(scope access.Scope, q query.BoardQuery) (query.BoardPage, 
 	}
 	slices.SortFunc(out.Groups, func(a, b query.BoardGroup) int { return strings.Compare(a.Name, b.Name) })
 	if q.Group != "" {
-		slices.SortStableFunc(found, func(a, b query.Row) int { return strings.Compare(groupOf(q.Group, a), groupOf(q.Group, b)) })
+		slices.SortStableFunc(found, func(a, b query.Row) int { return strings.Compare(groupOf(q.Group, &a), groupOf(q.Group, &b)) })
 	}
 	out.Total = len(found)
 	from := min(q.Offset, len(found))
