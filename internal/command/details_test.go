@@ -181,6 +181,11 @@ func TestOutputsKeptHideWhatIsSensitive(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("OutputsKept() (-want +got):\n%s", diff)
 	}
+	kept[record.Secrets(uid)] = []byte(`{"key":`) // damaged: any value may have come from a Secret
+	got, err = c.details(kept).OutputsKept(t.Context(), c.key())
+	if err != nil || len(got) != 2 || got[1].Value != nil || !strings.Contains(got[1].Masked, "every value is masked") {
+		t.Errorf("OutputsKept() with a damaged record of secrets = %+v, %v, want every value masked, and why", got, err)
+	}
 	if _, err := c.details(nil).OutputsKept(t.Context(), c.key()); fault.Of(err) != fault.Missing || fault.Reason(err, "") != query.ReasonNoOutputsKept {
 		t.Errorf("OutputsKept() of a stack without: %v, want Missing", err)
 	}

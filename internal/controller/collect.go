@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -99,13 +100,23 @@ func (se *settler) checked(ctx context.Context, p *pass, r *runner.Report) error
 	return se.checks.noteDriftCheck(ctx, p.entry, r.Finished)
 }
 
+// secretPrints recognise the secret values that the stack was given. If they are not
+// known, the next run has them remembered again.
+func (p *pass) secretPrints(ctx context.Context, from *records.Store) (plan.Prints, error) {
+	hidden, err := from.SecretPrints(ctx, p.id)
+	if hidden.All {
+		p.entry.secrets = ""
+	}
+	return hidden, err
+}
+
 // hideCheckBlocks removes from the messages of check blocks the values that Secrets
 // held earlier: the run knew only those of now.
 func (se *settler) hideCheckBlocks(ctx context.Context, p *pass, run *stack.Run) error {
 	if run.Blocks == nil || len(run.Blocks.Failed) == 0 {
 		return nil
 	}
-	hidden, err := se.records.SecretPrints(ctx, p.id)
+	hidden, err := p.secretPrints(ctx, se.records)
 	if err != nil {
 		return err
 	}
@@ -276,7 +287,7 @@ func (se *settler) shown(ctx context.Context, p *pass, r *runner.Report, file st
 	if err != nil || text == nil {
 		return nil, err
 	}
-	hidden, err := se.records.SecretPrints(ctx, p.id)
+	hidden, err := p.secretPrints(ctx, se.records)
 	if err != nil {
 		return nil, err
 	}

@@ -139,6 +139,14 @@ func (tl *teller) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
 	}
 }
 
+// lostSecrets tells that Terrier no longer knows which values a stack was given from
+// Secrets.
+func (tl *teller) lostSecrets(p *pass, damage error) {
+	tl.say(p, warning, "SecretRecordDamaged", fmt.Sprintf("Terrier replaced the hashes by which it recognises values from Secrets: %v. "+
+		"Until an apply succeeds, or a plan finds no changes, Terrier masks every value of the stack. "+
+		"After that it recognises only values that runs were given since: rotate former secret values that the state may still hold", damage), nil)
+}
+
 // tellCommand tells of a command of a break-glass session.
 func (tl *teller) tellCommand(p *pass, h stack.CommandResult) {
 	kind, text := normal, fmt.Sprintf("%s ran %q: %s", cmp.Or(h.By, "a user"), h.Command.String(), h.Outcome)

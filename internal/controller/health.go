@@ -48,7 +48,7 @@ func (ac *actor) outputs(ctx context.Context, p *pass) (map[string]kube.Output, 
 	if err := json.Unmarshal(b, &outputs); err != nil {
 		return nil, err
 	}
-	hidden, err := ac.records.SecretPrints(ctx, p.id)
+	hidden, err := p.secretPrints(ctx, ac.records)
 	if err != nil {
 		return nil, err
 	}

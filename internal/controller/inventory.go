@@ -46,7 +46,7 @@ func (cm *committer) inventory(ctx context.Context, p *pass) *dialect.Inventory 
 	}
 	var hidden plan.Prints
 	if err == nil {
-		hidden, err = cm.states.Records.SecretPrints(ctx, p.id)
+		hidden, err = p.secretPrints(ctx, cm.states.Records)
 	}
 	if err != nil {
 		cm.log.Warn("stack not listed", "stack", p.job.Name, "err", err) // the next pass tries again

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -144,11 +145,21 @@ func (la *launcher) rememberSecrets(ctx context.Context, p *pass, values []strin
 	if p.entry.secrets == digest {
 		return nil
 	}
-	err := la.records.RememberSecrets(ctx, p.id, values)
-	if err == nil {
+	var settled time.Time // when the last run left the state as its inputs want it
+	if m := p.o.Status; m.Pending == nil {
+		settled = slices.MaxFunc([]time.Time{m.AppliedAt, m.PlannedAt}, time.Time.Compare)
+	}
+	done, err := la.records.RememberSecrets(ctx, p.id, values, p.o.Now, settled)
+	if err != nil {
+		return err
+	}
+	if !done.Incomplete { // else the next run asks again
 		p.entry.secrets = digest
 	}
-	return err
+	if done.Damage != nil {
+		la.status.teller.lostSecrets(p, done.Damage)
+	}
+	return nil
 }
 
 // startState returns the state that a run starts from, and remembers whether it was

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"hash"
 	"maps"
 	"slices"
@@ -22,6 +23,9 @@ type Prints struct {
 	// so that most positions of a text cost no hash. Prints of earlier releases
 	// have none: then each position costs one hash for each length.
 	Begin map[uint16][]int `json:"begin,omitempty"`
+
+	// All is set where it is not known which values are secret: each counts as one.
+	All bool `json:"-"`
 }
 
 // maxLooks bounds the hashes for one text.
@@ -63,6 +67,9 @@ func (p *Prints) add(length int, hint uint16, hash string) {
 // String returns s with every known value replaced by Mask; Mask alone if that
 // would take too long to find out.
 func (p Prints) String(s string) string {
+	if p.All && s != "" {
+		return Mask
+	}
 	if len(p.Forms) == 0 || len(s) < minValue {
 		return s
 	}
@@ -100,6 +107,9 @@ func (p Prints) String(s string) string {
 // RedactJSON returns a JSON text with every known value replaced by Mask, as a
 // Redactor does. What is not JSON is hidden as a whole.
 func (p Prints) RedactJSON(b []byte) []byte {
+	if p.All {
+		return encode(allHidden(decode(b), false))
+	}
 	if len(p.Forms) == 0 {
 		return b
 	}
@@ -111,6 +121,9 @@ func (p Prints) RedactJSON(b []byte) []byte {
 
 // Lines returns a text of several lines with every known value replaced by Mask.
 func (p Prints) Lines(text []byte) []byte {
+	if p.All && len(text) > 0 {
+		return []byte(Mask + "\n")
+	}
 	if len(p.Forms) == 0 {
 		return text
 	}
@@ -123,6 +136,9 @@ func (p Prints) Lines(text []byte) []byte {
 
 // Holds reports whether a JSON text holds one of the values.
 func (p Prints) Holds(text []byte) bool {
+	if p.All {
+		return true
+	}
 	if len(p.Forms) == 0 {
 		return false
 	}
@@ -133,8 +149,31 @@ func (p Prints) Holds(text []byte) bool {
 // hidden returns a value out of JSON with every known value replaced by Mask. It
 // changes v.
 func (p Prints) hidden(v any) any {
+	if p.All {
+		return allHidden(v, true)
+	}
 	if len(p.Forms) > 0 {
 		v, _ = redactedValue(p, v, true)
+	}
+	return v
+}
+
+// allHidden returns a value out of JSON with every text and number replaced by Mask
+// that a document holds as a value, or as a message. It changes v.
+func allHidden(v any, inside bool) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, item := range v {
+			v[key] = allHidden(item, inside || holdsValues(key) || key == "message")
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = allHidden(item, inside)
+		}
+	case string, json.Number:
+		if inside {
+			return Mask
+		}
 	}
 	return v
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPrintsHideWhatTheRedactorHides(t *testing.T) {
@@ -124,5 +125,34 @@ func TestPrintsWithoutHints(t *testing.T) {
 	p.Begin = nil
 	if got := p.String("a hunter2hunter2 b"); got != "a "+Mask+" b" {
 		t.Errorf("String() = %q", got)
+	}
+}
+
+// While it is not known which values are secret, none is shown, and the form of a
+// document stays.
+func TestPrintsOfAnIncompleteRecord(t *testing.T) {
+	m := Remembered{Key: []byte("k"), Lost: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}
+	data, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := ReadRemembered(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := kept.Prints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const doc = `{"format_version":"1.2","resource_changes":[{"address":"a.b","change":{"actions":["update"],"after":{"n":2,"on":true,"x":["new"]},"before":{"n":1,"on":true,"x":["old"]}}}],"checks":[{"problems":[{"message":"old is odd"}]}]}`
+	const want = `{"checks":[{"problems":[{"message":"` + Mask + `"}]}],"format_version":"1.2","resource_changes":[{"address":"a.b","change":{"actions":["update"],"after":{"n":"` + Mask + `","on":true,"x":["` + Mask + `"]},"before":{"n":"` + Mask + `","on":true,"x":["` + Mask + `"]}}}]}`
+	if got := string(p.RedactJSON([]byte(doc))); got != want {
+		t.Errorf("RedactJSON() = %s, want %s", got, want)
+	}
+	if got := p.String("i-1") + p.String("") + string(p.Lines([]byte("x = old\ny = new\n"))); got != Mask+Mask+"\n" {
+		t.Errorf("texts become %q", got)
+	}
+	if !p.Holds([]byte(`"open"`)) || string(encode(p.hidden(map[string]any{"a": "open"}))) != `{"a":"`+Mask+`"}` {
+		t.Error("a value is shown")
 	}
 }

@@ -1,10 +1,13 @@
 package plan
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Remembered are prints of the secret values that a stack was given over time.
@@ -12,6 +15,25 @@ import (
 type Remembered struct {
 	Key    []byte            `json:"key"` // random, one for each stack
 	Values []RememberedValue `json:"values"`
+
+	// Lost is when an earlier record was found damaged, until the state holds only
+	// values that are remembered again. What came from a Secret before is not known:
+	// every value may have.
+	Lost time.Time `json:"lost,omitzero"`
+}
+
+// ReadRemembered reads what is kept of secret values. What is not whole is an error:
+// values that it knew would be shown.
+func ReadRemembered(b []byte) (Remembered, error) {
+	var m Remembered
+	err := json.Unmarshal(b, &m)
+	if err == nil && len(m.Key) == 0 {
+		err = errors.New("it has no key")
+	}
+	if err == nil {
+		_, err = m.Prints()
+	}
+	return m, err
 }
 
 // RememberedValue is what is kept of one secret value.
@@ -84,7 +106,7 @@ func printsOf(h *hasher, value string) []string {
 
 // Prints returns the prints of all values.
 func (m Remembered) Prints() (Prints, error) {
-	p := Prints{Key: m.Key, Forms: map[int]map[string]bool{}}
+	p := Prints{Key: m.Key, Forms: map[int]map[string]bool{}, All: !m.Lost.IsZero()}
 	for _, v := range m.Values {
 		for _, form := range v.Forms {
 			parts := strings.Split(form, ".")

@@ -97,14 +97,16 @@ func (d *Details) OutputsKept(ctx context.Context, key Key) ([]Output, error) {
 	if err := errors.Join(err, r.Close()); err != nil {
 		return nil, fmt.Errorf("reading the outputs of the stack %s: %w", key, err)
 	}
-	hidden, err := d.records.SecretPrints(ctx, st.ID())
-	if err != nil {
-		return nil, err
+	hidden, unknown := d.records.SecretPrints(ctx, st.ID())
+	if unknown == nil {
+		kube.MarkSecret(values, hidden)
 	}
-	kube.MarkSecret(values, hidden)
 	out := make([]Output, 0, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		o := Output{Name: name, Sensitive: values[name].Sensitive}
+		if unknown != nil && !o.Sensitive { // it may hold a value from a Secret
+			o.Sensitive, o.Masked = true, maskedFor(unknown)
+		}
 		if !o.Sensitive {
 			o.Value = values[name].Value
 		}

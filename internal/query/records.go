@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -44,7 +45,7 @@ type Records interface {
 // SecretRecords know the values from Secrets that a stack was given.
 type SecretRecords interface {
 	// SecretPrints recognise the values; those of a stack that was given none are
-	// empty.
+	// empty. While it is not known which values they are, there is an error.
 	SecretPrints(ctx context.Context, id StackID) (plan.Prints, error)
 }
 
@@ -59,7 +60,10 @@ func (b *Blobs) SecretPrints(ctx context.Context, id StackID) (plan.Prints, erro
 	}
 	var known plan.Remembered
 	if err == nil {
-		known, err = record.At[plan.Remembered](record.Secrets(id.UID)).Decode(raw)
+		known, err = plan.ReadRemembered(raw)
+	}
+	if err == nil && !known.Lost.IsZero() {
+		err = fmt.Errorf("the record of them was damaged and is incomplete since %s; it is complete again after the next apply, or plan without changes", known.Lost.UTC().Format(time.RFC3339))
 	}
 	if err != nil {
 		return plan.Prints{}, fmt.Errorf("reading which values of %s came from Secrets: %w", id.Key, err)
