@@ -61,6 +61,9 @@ func (r *preparation) prepare(context.Context) error {
 	if err := os.MkdirAll(r.work.path(dirWork, dirScratch), 0o700); err != nil {
 		return err
 	}
+	if err := r.findVarFiles(); err != nil {
+		return err
+	}
 	if err := r.overrule(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -25,6 +27,36 @@ func (r *preparation) varFiles() engine.VarFiles {
 		v.First = workdir.VariablesPath
 	}
 	return v
+}
+
+// findVarFiles ends the run if the source has no file that the stack names: no retry
+// would find it. A break-glass session goes on, since a user may do without it.
+func (r *preparation) findVarFiles() error {
+	if len(r.job.Options.VarFiles) == 0 || r.job.Kind == stack.BreakGlassRun {
+		return nil
+	}
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	for i, name := range r.job.Options.VarFiles {
+		info, err := tree.Stat(name)
+		what := ""
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			what = "has no file"
+		case err != nil:
+			return fmt.Errorf("spec.tfVarsFiles[%d]: %w", i, err)
+		case !info.Mode().IsRegular():
+			what = "has no regular file, but another kind of file, at"
+		default:
+			continue
+		}
+		return ending{outcome: stack.Failed, step: "init", permanent: true, message: fmt.Sprintf(
+			"spec.tfVarsFiles[%d]: the source %s %q. The path is relative to the root of the source, not to spec.path. Correct the field, or add the file to the source.", i, what, name)}
+	}
+	return nil
 }
 
 // overrule finds the files of the module that set variables of the stack, and

@@ -137,3 +137,23 @@ func TestRemoteStatesOfTheClusterHaveAnAlternative(t *testing.T) {
 		})
 	}
 }
+
+// A file of variables that the source does not have ends the run with the name of the
+// field, once: no retry would find it.
+func TestAFileOfVariablesThatIsMissing(t *testing.T) {
+	s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "")
+	s.Archive(pack(t, map[string]string{"main.tf": "variable \"zone\" {}\noutput \"zone\" {\n  value = var.zone\n}\n", "env/a.tfvars": "zone = \"a\"\n"}))
+	s.Job.Files = s.Job.Files[1:]
+	for name, want := range map[string]string{
+		"env/b.tfvars": `spec.tfVarsFiles[1]: the source has no file "env/b.tfvars".`,
+		"env":          `spec.tfVarsFiles[1]: the source has no regular file, but another kind of file, at "env".`,
+	} {
+		s.Job.Options.VarFiles = []string{"env/a.tfvars", name}
+		d := s.Finish(s.Start(stack.PlanRun))
+		if d.Outcome != stack.Failed || !d.Permanent || d.Step != "init" || !strings.HasPrefix(d.Message, want) || !strings.HasSuffix(d.Message, "or add the file to the source.") {
+			t.Errorf("with %s: %s at %s, permanent %v: %s; want a failure that no retry repairs: %s", name, d.Outcome, d.Step, d.Permanent, d.Message, want)
+		}
+	}
+	s.Job.Options.VarFiles = []string{"env/a.tfvars"}
+	s.Must(stack.PlanRun)
+}
