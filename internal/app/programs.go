@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -19,10 +21,9 @@ import (
 
 // checkPrograms reports what is missing, each with the flag that names it.
 func checkPrograms(ctx context.Context, o Options, engines func() (findEngine, error)) error {
-	_, runner := o.supervisor()
 	_, platform := o.platform()
 	var all error
-	for _, err := range []error{runner, checkEngines(ctx, o, engines), platform} {
+	for _, err := range []error{checkSupervisor(ctx, o), checkEngines(ctx, o, engines), platform} {
 		switch {
 		case all == nil:
 			all = err
@@ -46,6 +47,27 @@ func (o Options) supervisor() (string, error) {
 		return "", fault.New(fault.Missing, "RunnerMissing", fmt.Errorf("--runner: %s does not exist or cannot be executed", binary))
 	}
 	return binary, nil
+}
+
+// checkSupervisor asks terrier-runner for its version: another program would fail each
+// run, or do nothing and end well.
+func checkSupervisor(ctx context.Context, o Options) error {
+	binary, err := o.supervisor()
+	if err != nil {
+		return err
+	}
+	path, err := filepath.Abs(binary)
+	var said []byte
+	if err == nil {
+		said, err = output(ctx, path, "version")
+	}
+	if err == nil && !strings.HasPrefix(string(said), "terrier-runner ") {
+		err = errors.New("it does not answer the argument version as terrier-runner does")
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, "RunnerUnknown", fmt.Errorf("--runner: %s is not terrier-runner: %w: build it with `make build`, and set --runner to its path", binary, err))
+	}
+	return nil
 }
 
 // checkEngines finds the engine of all stacks, and those that stacks may ask for.

@@ -75,6 +75,8 @@ func TestWhatRunsNeedIsChecked(t *testing.T) {
 	}{
 		"a runner that is not there":          {func(c *Config) { c.Runner = dir + "/x" }, "--runner: " + dir + "/x does not exist"},
 		"a runner that is a directory":        {func(c *Config) { c.Runner = dir }, "--runner: "},
+		"a runner that is another program":    {func(c *Config) { c.Runner = "/bin/true" }, "--runner: /bin/true is not terrier-runner: "},
+		"a runner that ends with an error":    {func(c *Config) { c.Runner = "/bin/false" }, "--runner: /bin/false is not terrier-runner: it ended with 1"},
 		"an engine that is not there":         {func(c *Config) { c.Engine = dir + "/tofu" }, "--engine: no engine at " + dir + "/tofu"},
 		"a named engine that is not there":    {func(c *Config) { c.Engines = []string{"old=" + dir + "/tofu"} }, "--engine-named old: " + dir + "/tofu does not exist"},
 		"a mirror that is not there":          {func(c *Config) { c.Mirror = dir + "/mirror" }, "--provider-mirror: there is no directory " + dir + "/mirror"},
