@@ -27,7 +27,8 @@ func (p stackCommands) get() *cobra.Command {
 		Aliases: []string{"ls", "list"},
 		Short:   "List stacks and their status",
 		Long: `Lists stacks with their readiness, their phase, the pending plan, and the revision
-that was applied last. Where there are stacks of several kinds, the list has the kind
+that was applied last. The message begins with the number of check blocks of the module
+that fail, if any does. Where there are stacks of several kinds, the list has the kind
 of each, and a name that several kinds have is given with it: KIND/NAME.
 
 "terrier explain STACK" and docs/states.md explain the phases.`,

@@ -80,11 +80,16 @@ func nextAttempt(v listView, s query.Stack) cell {
 // messageWidth is how much of a message a table shows unless it is wide.
 const messageWidth = 72
 
+// stackMessage begins with the check blocks that fail: a stack may be ready beside them.
 func stackMessage(v listView, s query.Stack) cell {
-	if v.wide {
-		return plain(s.Message)
+	message := s.Message
+	if f := s.FailingCheckBlocks; f != nil {
+		message = strings.TrimSuffix(query.Count(f.Count(), "failing check")+"; "+message, "; ")
 	}
-	return plain(cut(s.Message, messageWidth))
+	if v.wide {
+		return plain(message)
+	}
+	return plain(cut(message, messageWidth))
 }
 
 func statusColour(s query.Stack) string {

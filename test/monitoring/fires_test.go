@@ -34,6 +34,10 @@ var situations = map[string][]situation{
 		{"it stays", `terrier_drift_oldest_seconds 82800+60x120`, 61 * minute},
 		{"it is put right", `terrier_drift_oldest_seconds 82800+60x50 0x60`, 0},
 	},
+	"TerrierChecksFailing": {
+		{"a certificate expires", `terrier_failing_checks_oldest_seconds 0x9 0+60x60`, 41 * minute},
+		{"it is renewed", `terrier_failing_checks_oldest_seconds 0x9 0+60x25 0x60`, 0},
+	},
 	"TerrierStateLockHeld": {
 		{"a lock was left behind", `terrier_state_lock_oldest_seconds 0+60x120`, 61 * minute},
 		{"somebody works by hand", `terrier_state_lock_oldest_seconds 0+60x50 0x60`, 0},
