@@ -21,6 +21,11 @@ type Known struct {
 	Taken     map[string]string // names of other Tenants in the namespace, and their owners
 	Departed  []Departed
 
+	// From is when the registry was last resumed, or left a dry run. Tenants that
+	// leave since an earlier time start again: their rows may have come and gone
+	// meanwhile.
+	From time.Time
+
 	Digest func(Row) string // what Existing.Row is compared with
 }
 
@@ -171,7 +176,11 @@ func Sync(k Known) Step {
 	s.step.Departed = recent(k.Departed, k.Now)
 	s.understand()
 	for i := range s.Tenants {
-		s.compare(&s.Tenants[i])
+		e := &s.Tenants[i]
+		if e.Leaving != nil && e.Leaving.Since.Before(s.From) {
+			s.unmark(e)
+		}
+		s.compare(e)
 	}
 	s.depart()
 	s.rollOut()

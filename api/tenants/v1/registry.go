@@ -317,6 +317,11 @@ type TenantRegistryStatus struct {
 	// +optional
 	Departed []Departure `json:"departed,omitempty"`
 
+	// When the registry was last resumed, or left a dry run. A grace period that began
+	// before that does not count.
+	// +optional
+	DeparturesFrom *metav1.Time `json:"departuresFrom,omitempty"`
+
 	// The last value of the annotation terrier.dev/sync that was handled.
 	// +optional
 	LastHandledSync string `json:"lastHandledSync,omitempty"`

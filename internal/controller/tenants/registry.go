@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,6 +105,9 @@ func (c *Registries) pass(ctx context.Context, l *registryPass) (ctrl.Result, er
 		c.wake.listen(l.obj, nil)
 		return ctrl.Result{}, c.status.suspended(ctx, l)
 	}
+	if !l.obj.Spec.DryRun && paused(l.before) {
+		l.resume(began)
+	}
 	if c.reader.due(l) {
 		c.reader.read(ctx, l)
 	}
@@ -139,6 +144,19 @@ func (c *Registries) pass(ctx context.Context, l *registryPass) (ctrl.Result, er
 		}
 	}
 	return ctrl.Result{RequeueAfter: pause}, nil
+}
+
+// paused reports whether the last pass was one of a suspended registry, or a dry run.
+func paused(obj *tenantsv1.TenantRegistry) bool {
+	r := meta.FindStatusCondition(obj.Status.Conditions, conditionReady)
+	return obj.Status.DryRun != nil || r != nil && r.Reason == reasonSuspended
+}
+
+// resume begins after a pause: with a new read of the rows, and without the
+// departures that were marked before.
+func (l *registryPass) resume(now time.Time) {
+	l.memory.read, l.memory.next = tenant.Read{}, time.Time{}
+	l.obj.Status.DeparturesFrom = &metav1.Time{Time: now.UTC().Truncate(time.Second)}
 }
 
 // forget drops everything that is kept for a registry that is gone.

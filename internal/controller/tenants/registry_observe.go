@@ -23,6 +23,9 @@ func (c *Registries) observe(ctx context.Context, l *registryPass) error {
 		Read:    l.memory.read, Taken: map[string]string{},
 		Digest: func(r tenant.Row) string { return digestOf(c.Key, r) },
 	}
+	if s.DeparturesFrom != nil {
+		l.known.From = s.DeparturesFrom.Time
+	}
 	l.known.Read.OK = l.known.Read.OK && l.memory.err == nil
 	for _, d := range s.Departed {
 		l.known.Departed = append(l.known.Departed, tenant.Departed{UID: d.UID, Time: d.Time.Time, Count: int(d.Count)})
