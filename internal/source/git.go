@@ -81,7 +81,7 @@ func (g *Git) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 	}
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	return nil, packed(g.Scratch, sourceRules(g.Ignore), g.Limits, w, func(dir string) error {
+	err := packed(g.Scratch, sourceRules(g.Ignore), g.Limits, w, func(dir string) error {
 		return scratch(g.Scratch, func(objects string) error {
 			store := filesystem.NewStorageWithOptions(osfs.New(objects, osfs.WithBoundOS()), cache.NewObjectLRUDefault(),
 				filesystem.Options{ExclusiveAccess: true, LargeObjectThreshold: 8 << 20})
@@ -99,6 +99,7 @@ func (g *Git) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 			return g.write(ctx, tree, dir)
 		})
 	})
+	return map[string]string{LFSFetched: "true"}, err
 }
 
 // download gets the objects of a commit into store.

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -245,6 +246,28 @@ func lfsAnswer(client *http.Client, req *http.Request, read func(io.Reader) erro
 	default:
 		return fmt.Errorf("%s answers %s", req.URL.Host, resp.Status)
 	}
+}
+
+// LFSFetched is in the metadata of artifacts of git whose pointers of Git LFS were
+// replaced by what they point to. Earlier releases made artifacts without it.
+const LFSFetched = "terrier.dev/lfs-fetched"
+
+// FindPointer returns the first file of an artifact that is a pointer of Git LFS;
+// empty if there is none. It unpacks the artifact in a directory below scratchDir.
+func (s *Store) FindPointer(a Stored, scratchDir string, limits archive.Limits) (name string, err error) {
+	f, err := s.Open(a.Path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	err = scratch(scratchDir, func(dir string) error {
+		if err := archive.Extract(f, dir, limits); err != nil {
+			return err
+		}
+		name, err = FindPointer(os.DirFS(dir), ".", func(string) bool { return false })
+		return err
+	})
+	return name, err
 }
 
 // FindPointer returns the first file below a directory of a tree that is a pointer

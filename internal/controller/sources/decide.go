@@ -14,6 +14,7 @@ type observation struct {
 	artifact *meta.Artifact // what the status says; nil if nothing
 	stored   bool           // the store holds exactly that
 	shaped   bool           // it was made by the rules of the spec
+	pointers bool           // an earlier release made it, and left pointers of Git LFS in it
 
 	revision string // what the origin has now
 	failure  error  // why that is not known
@@ -41,7 +42,7 @@ func decide(o observation) step {
 		return leave
 	case o.failure != nil:
 		return fail
-	case o.artifact == nil, !o.stored, !o.shaped, o.artifact.Revision != o.revision:
+	case o.artifact == nil, !o.stored, !o.shaped, o.pointers, o.artifact.Revision != o.revision:
 		return build
 	default:
 		return hold

@@ -20,6 +20,7 @@ func TestDecide(t *testing.T) {
 		"what there is nothing of is built":            {func(o *observation) { o.artifact = nil }, build},
 		"what the store lost is built":                 {func(o *observation) { o.stored = false }, build},
 		"what other rules made is built":               {func(o *observation) { o.shaped = false }, build},
+		"what has pointers for content is built":       {func(o *observation) { o.pointers = true }, build},
 		"without a revision nothing is replaced":       {func(o *observation) { o.failure = errors.New("down"); o.revision = "" }, fail},
 		"without a revision nothing lost is built":     {func(o *observation) { o.failure = errors.New("down"); o.stored = false }, fail},
 		"what is suspended is left, even if it is old": {func(o *observation) { o.suspended = true; o.revision = "main@sha1:2" }, leave},

@@ -27,7 +27,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -106,6 +108,62 @@ func TestGitRepository(t *testing.T) {
 	s.read(obj)
 	if got, want := message(obj.Status.Conditions, "Stalled"), "not supported: spec.include, spec.recurseSubmodules"; got != want {
 		t.Errorf("the message is %q, want %q", got, want)
+	}
+}
+
+// An artifact that an earlier release made with pointers of Git LFS is made again for
+// the same commit; one that has none stays.
+func TestArtifactsWithPointersAreMadeAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		was, want string
+	}{
+		"it has a pointer": {"version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("ab", 32) + "\nsize 8\n", "from git"},
+		"it has none":      {"made by an earlier release", "made by an earlier release"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			url, commit := serveGit(t, "from git")
+			obj := &sourcev1.GitRepository{
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "net"},
+				Spec: sourcev1.GitRepositorySpec{URL: url, Interval: metav1.Duration{Duration: time.Hour},
+					Reference: &sourcev1.GitRepositoryRef{Branch: "main"}, SecretRef: s.secret("git", map[string]string{"username": "u", "password": "canary"})},
+			}
+			if err := s.Client.Create(t.Context(), obj); err != nil {
+				t.Fatal(err)
+			}
+			r := s.reconciler(gitKind())
+			s.reconcile(r)
+			s.read(obj)
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(tt.was), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			old, err := s.options.Store.Put(gitKind().key(s.Namespace, "net"), func(w io.Writer) error { return archive.Pack(dir, nil, w, archive.Limits{}) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := obj.Status.Artifact
+			if a.Metadata[source.LFSFetched] == "" {
+				t.Errorf("the artifact does not say that its pointers were followed: %v", a.Metadata)
+			}
+			a.Path, a.Digest, a.Size, a.Metadata = old.Path, old.Digest, &old.Size, nil
+			a.URL = s.options.BaseURL() + "/" + old.Path
+			if err := s.Client.Status().Update(t.Context(), obj); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				s.reconcile(r)
+				s.read(obj)
+				if is := obj.Status.Artifact; is.Revision != "main@sha1:"+commit || (is.Digest == old.Digest) != (tt.was == tt.want) {
+					t.Errorf("the artifact is %s %s, which was %s", is.Revision, is.Digest, old.Digest)
+				}
+			}
+			if tt.was != tt.want {
+				if content := s.file(obj.Status.Artifact); content != tt.want {
+					t.Errorf("the artifact holds %q, want %q", content, tt.want)
+				}
+			}
+		})
 	}
 }
 

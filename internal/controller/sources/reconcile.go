@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fluxcd/pkg/apis/meta"
@@ -29,6 +30,8 @@ type reconciler struct {
 	client  client.Client
 	live    client.Reader
 	backoff workqueue.TypedRateLimiter[reconcile.Request]
+
+	pointers sync.Map // whether an artifact of an earlier release has pointers of Git LFS, by digest
 }
 
 // pass is one reconcile of one object.
@@ -98,7 +101,9 @@ func (r *reconciler) observe(ctx context.Context, p *pass) observation {
 	}
 	if a := o.artifact; a != nil && a.Size != nil {
 		own := strings.HasPrefix(a.Path, p.key.Kind+"/"+p.key.Namespace+"/"+p.key.Name+"/")
-		o.stored = own && r.Store.Has(source.Stored{Path: a.Path, Digest: a.Digest, Size: *a.Size})
+		stored := source.Stored{Path: a.Path, Digest: a.Digest, Size: *a.Size}
+		o.stored = own && r.Store.Has(stored)
+		o.pointers = o.stored && r.kind.name == sourcev1.GitRepositoryKind && a.Metadata[source.LFSFetched] == "" && r.hasPointers(p, stored)
 	}
 	in := inputs{namespace: p.obj.GetNamespace(), live: r.live, out: r.Out, scratch: r.Scratch, limits: r.Limits, pull: r.Pull}
 	if p.fetcher, o.failure = p.adapter.fetcher(ctx, in); o.failure != nil {
@@ -107,6 +112,21 @@ func (r *reconciler) observe(ctx context.Context, p *pass) observation {
 	p.found, o.failure = p.fetcher.Resolve(ctx)
 	o.revision = p.found.Revision
 	return o
+}
+
+// hasPointers reports whether an artifact has pointers of Git LFS. It is looked through
+// once.
+func (r *reconciler) hasPointers(p *pass, a source.Stored) bool {
+	if known, ok := r.pointers.Load(a.Digest); ok {
+		return known.(bool)
+	}
+	name, err := r.Store.FindPointer(a, r.Scratch, r.Limits)
+	if err != nil {
+		r.Log.Warn("artifact not searched for pointers of git lfs", "source", p.key, "err", err)
+		return false // the next pass tries again
+	}
+	r.pointers.Store(a.Digest, name != "")
+	return name != ""
 }
 
 // build makes the artifact for what was found.
