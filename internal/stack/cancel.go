@@ -18,11 +18,22 @@ type Cancellation struct {
 	Kind    RunKind    `json:"kind,omitempty"`
 	For     PlanInputs `json:"for,omitzero"`
 	Outcome Outcome    `json:"outcome,omitempty"`
+
+	// The cancellation of a run of the stack's own before this one, which is of a
+	// preview or of a break-glass command: that run is still not to be repeated.
+	Before *Cancellation `json:"before,omitempty"`
 }
 
+// answers reports whether a run only answers a request of a user, as a preview and a
+// break-glass command do.
+func (k RunKind) answers() bool { return k == PreviewRun || k == BreakGlassRun }
+
 // ended is the cancellation after the run r: nil if r is another run, or succeeded all
-// the same.
+// the same. After a preview it is the one before that.
 func (c *Cancellation) ended(r Run) *Cancellation {
+	if c != nil && c.Before != nil {
+		return c.Before
+	}
 	if c == nil || c.Run != r.ID || r.Outcome == Succeeded {
 		return nil
 	}
@@ -33,11 +44,15 @@ func (c *Cancellation) ended(r Run) *Cancellation {
 
 // Asked is the cancellation of a run that is interrupted now, and how long it may take
 // to end. The first interrupt of a run counts.
-func (c *Cancellation) Asked(run, by string, now time.Time, grace time.Duration) *Cancellation {
+func (c *Cancellation) Asked(run string, kind RunKind, by string, now time.Time, grace time.Duration) *Cancellation {
 	if c != nil && c.Run == run {
 		return c
 	}
-	return &Cancellation{Run: run, By: by, At: now, Until: now.Add(grace)}
+	out := &Cancellation{Run: run, By: by, At: now, Until: now.Add(grace)}
+	if c != nil && kind.answers() && !c.Kind.answers() {
+		out.Before = c
+	}
+	return out
 }
 
 // cancels reports whether a person wants the run that goes on to be cancelled.

@@ -221,7 +221,7 @@ func (m Status) Record(r Run) Status {
 	if r.KnownState != (StateID{}) {
 		m.KnownState = r.KnownState
 	}
-	if c := m.Cancelled; c != nil && c.Run == r.ID || r.Kind != PreviewRun && r.Kind != BreakGlassRun {
+	if c := m.Cancelled; c != nil && c.Run == r.ID || !r.Kind.answers() {
 		m.Cancelled = c.ended(r) // a preview and a break-glass command answer requests of their own
 	}
 	switch r.Kind {
