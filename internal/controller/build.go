@@ -66,22 +66,27 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		Home:   p.in.Files.Home,
 
 		Managed: ref != nil, Workspace: c.Workspace,
-		Options: runner.Options{
-			InitKey:     jb.initKey(p, backendFile, network),
-			BackendType: kind,
-			Upgrade:     c.Upgrade, Destroy: c.Destroy, Targets: c.Targets, VarFiles: c.VarFiles, Parallelism: c.Parallelism,
-			NoLock: c.NoPlanLock, LockTimeout: c.LockTimeout,
-			ReadableText: c.Readable == stack.ReadableHuman,
-			Outputs:      ref == nil && (c.Outputs != nil || len(c.Checks) > 0),
-			Inventory:    ref == nil && c.Inventory,
-			NoReattach:   jb.config.NoReattach,
-		},
-		Limits: jb.limits(c), Sandbox: jb.sandbox(network),
+		Options: jb.options(c, ref == nil),
+		Limits:  jb.limits(c), Sandbox: jb.sandbox(network),
 	}
+	p.job.Options.BackendType, p.job.Options.InitKey = kind, jb.initKey(p, backendFile, network)
 	if p.in.Files.Settings != nil {
 		p.job.Options.BackendFile = runner.BackendFile
 	}
 	return nil
+}
+
+// options are those that the configuration decides. Outputs and inventory are read at
+// the end of a run only from a foreign backend: a managed state is in our hands.
+func (jb *jobs) options(c stack.Configuration, foreign bool) runner.Options {
+	return runner.Options{
+		Upgrade: c.Upgrade, Destroy: c.Destroy, Targets: c.Targets, VarFiles: c.VarFiles, Parallelism: c.Parallelism,
+		NoLock: c.NoPlanLock, LockTimeout: c.LockTimeout,
+		ReadableText: c.Readable == stack.ReadableHuman,
+		Outputs:      foreign && (c.Outputs != nil || len(c.Checks) > 0),
+		Inventory:    foreign && c.Inventory,
+		NoReattach:   jb.config.NoReattach,
+	}
 }
 
 // initKey covers all that an initialised directory depends on beside its tree.

@@ -137,7 +137,7 @@ type Explanation struct {
 	Means    Situation     `json:"means"`
 	Failures int           `json:"failures,omitempty"`
 	Facts    []string      `json:"facts,omitempty"` // what else is known
-	Rules    []RuleVerdict `json:"rules"`
+	Rules    []RuleOutcome `json:"rules"`
 	Story    []Step        `json:"story,omitempty"` // the next steps, of a manifest
 
 	// Assumed says that the explanation is of a manifest, and nothing of it was read
@@ -145,8 +145,8 @@ type Explanation struct {
 	Assumed bool `json:"assumed,omitempty"`
 }
 
-// RuleVerdict is what became of one rule.
-type RuleVerdict struct {
+// RuleOutcome is what became of one rule.
+type RuleOutcome struct {
 	Rule  string `json:"rule"`
 	Does  string `json:"does"`
 	Fires bool   `json:"fires,omitempty"`
@@ -160,19 +160,19 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 		return Explanation{}, err
 	}
 	st := View(o)
-	e := Explanation{Stack: st, Means: Explained(stack.Reason(st.Phase)), Facts: facts(st, o.Status), Rules: verdicts(st.Rule)}
+	e := Explanation{Stack: st, Means: Explained(stack.Reason(st.Phase)), Facts: facts(st, o.Status), Rules: ruleOutcomes(st.Rule)}
 	if why := uncompared(o.Configuration); why != "" {
 		e.Facts = append(e.Facts, why)
 	}
 	return e, nil
 }
 
-// verdicts lists the rules in their order, with what became of each.
-func verdicts(fired string) []RuleVerdict {
-	var out []RuleVerdict
+// ruleOutcomes lists the rules in their order, with what became of each.
+func ruleOutcomes(fired string) []RuleOutcome {
+	var out []RuleOutcome
 	reached := false
 	for _, r := range rules {
-		v := RuleVerdict{Rule: r.Rule, Does: r.Does, Fires: r.Rule == fired}
+		v := RuleOutcome{Rule: r.Rule, Does: r.Does, Fires: r.Rule == fired}
 		reached = reached || v.Fires
 		v.Tried = fired != "" && !reached
 		out = append(out, v)
@@ -238,6 +238,33 @@ func facts(s Stack, m stack.Status) []string {
 	if s.Drift != nil {
 		add("drift since %s: %s", s.Drift.At.UTC().Format(time.RFC3339), s.Drift.Changes)
 	}
+	out = append(out, troubles(s, m)...)
+	if g := m.BreakGlass; g != nil && s.Phase == string(stack.BreakGlassSession) {
+		add("the session ends at %s at the latest", g.Until.UTC().Format(time.RFC3339))
+	}
+	if h := m.LastCommand; h != nil {
+		add("last command of a session: %s (%s), by %s at %s", h.Command, h.Outcome, cmp.Or(h.By, "an unknown user"), h.At.UTC().Format(time.RFC3339))
+	}
+	if s.Suspended {
+		add("suspend is true")
+	}
+	if s.Deleting {
+		add("the object is being deleted")
+	}
+	var applied stack.PlanInputs
+	if m.Applied != nil {
+		applied = m.Applied.PlanInputs
+	}
+	if s.Deleting && m.Failures > 0 && m.Corrects(m.FailedFor, applied) {
+		add("the last destroy was made from %s, with the inputs %.19s: they changed after the deletion began", m.FailedFor.Revision, m.FailedFor.Inputs)
+	}
+	return out
+}
+
+// troubles are the facts that need a user.
+func troubles(s Stack, m stack.Status) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if m.Failures > 0 {
 		add("%s failed, the last time at %s in the step %s", Count(m.Failures, "attempt"), m.FailedAt.UTC().Format(time.RFC3339), cmp.Or(m.FailedStep, string(m.FailedKind), "start"))
 	}
@@ -257,25 +284,6 @@ func facts(s Stack, m stack.Status) []string {
 		add("a reviewer holds the plan until it is approved, since %s: %s", r.At.UTC().Format(time.RFC3339), r.Message)
 	} else if r != nil && !r.Passed {
 		add("the reviewers refused the plan at %s", r.At.UTC().Format(time.RFC3339))
-	}
-	if g := m.BreakGlass; g != nil && s.Phase == string(stack.BreakGlassSession) {
-		add("the session ends at %s at the latest", g.Until.UTC().Format(time.RFC3339))
-	}
-	if h := m.LastCommand; h != nil {
-		add("last command of a session: %s (%s), by %s at %s", h.Command, h.Outcome, cmp.Or(h.By, "an unknown user"), h.At.UTC().Format(time.RFC3339))
-	}
-	if s.Suspended {
-		add("suspend is true")
-	}
-	if s.Deleting {
-		add("the object is being deleted")
-	}
-	var applied stack.PlanInputs
-	if m.Applied != nil {
-		applied = m.Applied.PlanInputs
-	}
-	if s.Deleting && m.Failures > 0 && m.Corrects(m.FailedFor, applied) {
-		add("the last destroy was made from %s, with the inputs %.19s: they changed after the deletion began", m.FailedFor.Revision, m.FailedFor.Inputs)
 	}
 	return out
 }

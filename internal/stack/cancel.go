@@ -75,7 +75,7 @@ func cancelling(o Observation) Decision {
 func calledOff(o Observation) bool {
 	c := o.Status.Cancelled
 	switch {
-	case c == nil || c.Ended.IsZero() || o.requested() || o.current() && o.named():
+	case c == nil || c.Ended.IsZero() || o.requested() || o.pendingIsCurrent() && o.named():
 		return false
 	case o.Deleting:
 		return !o.Corrected && (c.Kind.Writes() || c.Kind == PlanRun)

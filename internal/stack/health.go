@@ -30,5 +30,5 @@ func (o Observation) unhealthy() bool { return o.Status.unhealthy(o.Spec) }
 // degraded reports whether the stack is unhealthy and nothing else is to be done:
 // nothing is planned, applied or published before it is known to work.
 func (o Observation) degraded() bool {
-	return o.unhealthy() && o.Status.Planned.same(o.PlanInputs) && !o.applicable() && (o.current() || !o.unpublished())
+	return o.unhealthy() && o.Status.Planned.same(o.PlanInputs) && !o.applicable() && (o.pendingIsCurrent() || !o.unpublished())
 }

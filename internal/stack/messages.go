@@ -154,7 +154,7 @@ func unhealthy(o Observation, a Action) Decision {
 		d = failed(o, a, Stalled, RetryLimitReached)
 	}
 	switch {
-	case !o.current():
+	case !o.pendingIsCurrent():
 	case o.refused() != nil:
 		d.Message += ". " + o.refused().Message
 	case isRejected(o):

@@ -4,8 +4,8 @@ import "time"
 
 // What is to become of the pending plan.
 
-// current reports whether the pending plan was made from what is seen now.
-func (o Observation) current() bool {
+// pendingIsCurrent reports whether the pending plan was made from what is seen now.
+func (o Observation) pendingIsCurrent() bool {
 	return o.Status.Pending != nil && o.Status.Pending.PlanInputs.same(o.PlanInputs)
 }
 
@@ -54,7 +54,7 @@ func (o Observation) repaired() bool {
 // applicable reports whether nothing stands between the pending plan and its
 // apply.
 func (o Observation) applicable() bool {
-	return o.current() && o.approved() && o.refused() == nil && (!o.Status.recurs() || o.named())
+	return o.pendingIsCurrent() && o.approved() && o.refused() == nil && (!o.Status.recurs() || o.named())
 }
 
 // destroys reports whether the pending plan destroys everything.

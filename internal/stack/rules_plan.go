@@ -6,12 +6,12 @@ func reviewRules() []rule {
 	return []rule{
 		{
 			"a plan waits for the answer of its reviewers",
-			func(o Observation) bool { return o.current() && o.unreviewed() && o.Asking },
+			func(o Observation) bool { return o.pendingIsCurrent() && o.unreviewed() && o.Asking },
 			func(o Observation) Decision { return asking(o, Wait{}) },
 		},
 		{
 			"the reviewers are asked before a plan is applied",
-			func(o Observation) bool { return o.current() && o.unreviewed() },
+			func(o Observation) bool { return o.pendingIsCurrent() && o.unreviewed() },
 			func(o Observation) Decision { return asking(o, Review{*o.Status.Pending}) },
 		},
 	}
@@ -21,7 +21,7 @@ func pendingRules() []rule {
 	return []rule{
 		{
 			"a plan that its reviewers did not pass is held",
-			func(o Observation) bool { return o.current() && o.refused() != nil },
+			func(o Observation) bool { return o.pendingIsCurrent() && o.refused() != nil },
 			func(o Observation) Decision {
 				r := o.refused()
 				d := Decision{Action: Wait{o.clock().left(r.At, o.Spec.askAgain(r))}, Ready: Reconciling, Reason: ReviewRefused, Message: r.Message}
@@ -33,36 +33,38 @@ func pendingRules() []rule {
 		},
 		{
 			"changes that come back after each apply stop the stack",
-			func(o Observation) bool { return o.current() && o.approved() && o.Status.recurs() && !o.named() },
+			func(o Observation) bool {
+				return o.pendingIsCurrent() && o.approved() && o.Status.recurs() && !o.named()
+			},
 			notConverging,
 		},
 		{
 			"an approved plan is applied",
-			func(o Observation) bool { return o.current() && o.approved() },
+			func(o Observation) bool { return o.pendingIsCurrent() && o.approved() },
 			func(o Observation) Decision {
 				return Decision{Action: Apply{*o.Status.Pending}, Ready: Reconciling, Reason: Applying, Message: ApplyRun.doing()}
 			},
 		},
 		{
 			"a rejected plan waits for another plan",
-			func(o Observation) bool { return o.current() && isRejected(o) },
+			func(o Observation) bool { return o.pendingIsCurrent() && isRejected(o) },
 			rejected,
 		},
 		{
 			"drift that is not to be remediated is shown",
 			func(o Observation) bool {
-				return o.current() && o.Status.Drift != nil && (o.Spec.Mode == DriftOnly || o.Spec.Mode == Manual)
+				return o.pendingIsCurrent() && o.Status.Drift != nil && (o.Spec.Mode == DriftOnly || o.Spec.Mode == Manual)
 			},
 			drifted,
 		},
 		{
 			"a plan-only stack stops at the plan",
-			func(o Observation) bool { return o.current() && o.Spec.Mode == PlanOnly },
+			func(o Observation) bool { return o.pendingIsCurrent() && o.Spec.Mode == PlanOnly },
 			is(Wait{}, Held, PlanOnlyHeld, "Plan generated: This object is in the plan only mode."),
 		},
 		{
 			"a plan waits for approval",
-			Observation.current,
+			Observation.pendingIsCurrent,
 			awaiting,
 		},
 	}

@@ -52,6 +52,12 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	if w.Creation == tenant.Once && before.CreatedOnce && !before.Orphaned && holds(w.Owner, before.Tenant) {
 		return before, nil
 	}
+	return c.update(ctx, objects, key, w, before, ignored)
+}
+
+// update makes an object that exists as w says, if it is not.
+func (c *Cluster) update(ctx context.Context, objects dynamic.ResourceInterface, key Key, w Write, before Live, ignored tenant.Ignored) (Live, error) {
+	live := &unstructured.Unstructured{Object: before.Object}
 	desired := c.decorated(key, w, live)
 	if err := ignored.Keep(desired.Object, live.Object); err != nil {
 		kind := fault.Invalid
@@ -65,7 +71,7 @@ func (c *Cluster) Write(ctx context.Context, w Write) (Live, error) {
 	if !before.Orphaned && unchanged(w.Patch, asked, desired, live) {
 		return before, nil
 	}
-	u := live
+	u, err := live, error(nil)
 	if w.Creation != tenant.Once || !before.CreatedOnce {
 		if u, err = c.write(ctx, objects, key, w, desired, live); err != nil {
 			return Live{}, err

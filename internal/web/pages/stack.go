@@ -79,7 +79,7 @@ type overview struct {
 	Facts           []string
 	Rule            string // that fired
 	RuleWhy         string
-	Rules           []query.RuleVerdict
+	Rules           []query.RuleOutcome
 	Run             *runNow
 	Labels          []field
 	Timeline        []moment // its newest entries

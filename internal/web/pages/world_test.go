@@ -118,7 +118,7 @@ func (e *estate) Explain(ctx context.Context, k query.Key) (query.Explanation, e
 	s, err := e.Get(ctx, k)
 	x := query.Explanation{Stack: s, Means: query.Explained(stack.Reason(s.Phase)), Facts: []string{"the webhooks did not let the plan pass", hostile}}
 	for _, r := range query.Rules() {
-		x.Rules = append(x.Rules, query.RuleVerdict{Rule: r.Rule, Does: r.Does, Fires: r.Rule == s.Rule})
+		x.Rules = append(x.Rules, query.RuleOutcome{Rule: r.Rule, Does: r.Does, Fires: r.Rule == s.Rule})
 	}
 	return x, err
 }
