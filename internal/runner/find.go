@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/terrier-iac/terrier/internal/runner/disk"
-	"github.com/terrier-iac/terrier/internal/runner/managed"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -21,8 +20,8 @@ func (p *Processes) find(key, id string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r Report
-	if err := disk.ReadJSON(filepath.Join(dir, fileReport), &r); err != nil {
+	r, err := ReadReport(dir)
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -60,19 +59,7 @@ func (p *Processes) completeKilled(r Report) (*Report, error) {
 	if err := errors.Join(disk.ReleaseReserve(dir), recoverEvents(dir)); err != nil {
 		return nil, err
 	}
-	if data, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
-		if file, err := managed.Parse(data); err == nil {
-			r.State, r.Resources = file.ID(data), file.Managed()
-		}
-	}
-	if data, err := os.ReadFile(filepath.Join(dir, FileRescue)); err == nil {
-		if file, err := managed.Parse(data); err == nil {
-			id := file.ID(data)
-			r.Rescued = &id
-		}
-	}
-	now := p.config.Now()
-	r.Outcome, r.Message = stack.Killed, fmt.Sprintf("the supervisor died while the run was %s", r.Phase)
-	r.Phase, r.Since, r.Finished = Done, now, now
-	return &r, updateReport(dir, r)
+	return Complete(dir, r, p.config.Now(), func(r *Report) {
+		r.Outcome, r.Message = stack.Killed, fmt.Sprintf("the supervisor died while the run was %s", r.Phase)
+	})
 }

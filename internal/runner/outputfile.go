@@ -46,7 +46,7 @@ type outputFile struct {
 	failed func(error)
 	in     *os.File // ours
 	out    *os.File // the engine's
-	watch  *watch
+	watch  *disk.Watch
 	done   chan struct{} // closed when the file is not read any more
 	ended  bool
 
@@ -95,7 +95,7 @@ func openOutputFile(dir string, to io.Writer, failed func(error)) (s *outputFile
 	if err := s.allocate(); err != nil {
 		return nil, errors.Join(err, s.in.Close(), s.out.Close())
 	}
-	s.watch = newWatch(path)
+	s.watch = disk.NewWatch(path)
 	return s, nil
 }
 
@@ -131,7 +131,7 @@ func (s *outputFile) follow(p *sandbox.Process) {
 		defer close(s.done)
 		for {
 			s.drain(true)
-			if !s.watch.wait() {
+			if !s.watch.Wait() {
 				return
 			}
 		}
@@ -144,7 +144,7 @@ func (s *outputFile) end() {
 		return
 	}
 	s.ended = true
-	s.watch.close()
+	s.watch.Close()
 	if s.done != nil {
 		<-s.done
 		s.drain(false)

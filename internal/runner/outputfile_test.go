@@ -125,34 +125,6 @@ func TestSpoolOfAnEngineThatCannotBeStopped(t *testing.T) {
 	}
 }
 
-func TestWatchTells(t *testing.T) {
-	for name, clock := range map[string]bool{"by the kernel": false, "by the clock": true} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "f")
-			f, err := os.Create(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			w := newWatch(path)
-			if clock {
-				_ = w.events.Close()
-				w.events = nil
-			}
-			if _, err := f.WriteString("x"); err != nil {
-				t.Fatal(err)
-			}
-			if !w.wait() {
-				t.Error("wait() = false although somebody wrote")
-			}
-			w.close()
-			if w.wait() {
-				t.Error("wait() = true after close()")
-			}
-		})
-	}
-}
-
 const (
 	startOf = `{"@level":"info","@message":"a: Creating...","type":"apply_start","hook":{"resource":{"addr":"a"},"action":"create"}}`
 	endOf   = `{"@level":"info","@message":"a: Creation complete","type":"apply_complete","hook":{"resource":{"addr":"a"},"action":"create","id_key":"id","id_value":"hunter2-1"}}`

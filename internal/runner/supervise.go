@@ -112,8 +112,8 @@ func acquire(job Job, s Supervisor) (r *run, err error) {
 	now := r.now()
 	r.reportFile = &reportFile{dir: r.dir, now: s.Now}
 	return r, r.reportFile.update(func(rep *Report) {
-		*rep = Report{Version: ReportVersion, ID: job.ID, Stack: job.Stack, ObjectKind: job.ObjectKind, Beside: job.Beside, Name: job.Name, Kind: job.Kind, Note: job.Note,
-			Phase: Starting, Since: now, Started: now, PID: os.Getpid()}
+		*rep = NewReport(job, now)
+		rep.PID = os.Getpid()
 	})
 }
 
