@@ -1,0 +1,251 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
+)
+
+// server is the side of a Runner that agents see.
+type server struct{ *Runner }
+
+// route is one thing that an agent asks for.
+type route struct {
+	method, path string
+	first        bool  // asked before the agent has its proof
+	body         int64 // bytes, at most
+	serve        func(w http.ResponseWriter, req *http.Request, l *live) error
+}
+
+// routes are all that an agent can ask for.
+func (r *server) routes() []route {
+	return []route{
+		{method: http.MethodPost, path: wire.Order, first: true, serve: r.serveOrder},
+		{method: http.MethodGet, path: wire.Archive, serve: r.serveArchive},
+		{method: http.MethodPatch, path: wire.File + "{name}", body: wire.MaxAppend, serve: r.appendFile},
+		{method: http.MethodPut, path: wire.File + "{name}", body: maxFile, serve: r.replaceFile},
+		{method: http.MethodPut, path: wire.Report, body: wire.MaxReport, serve: r.takeReport},
+		{method: http.MethodGet, path: wire.AskWish, serve: r.serveWish},
+	}
+}
+
+// Handler serves agents, below wire.Prefix. It authenticates every request by itself,
+// and bounds it. A process that does not own the runs must not serve it: an agent
+// takes the answer that its run is not known as the end of the run.
+func (r *Runner) Handler() http.Handler {
+	s := &server{r}
+	mux := http.NewServeMux()
+	for _, t := range s.routes() {
+		mux.HandleFunc(t.method+" "+t.path, func(w http.ResponseWriter, req *http.Request) {
+			req.Body = http.MaxBytesReader(w, req.Body, t.body)
+			l, err := s.admit(req, t.first)
+			if err == nil {
+				err = t.serve(w, req, l)
+			}
+			if err != nil {
+				s.refuse(w, req, err)
+			}
+		})
+	}
+	return mux
+}
+
+// refusal is an error with its status.
+type refusal struct {
+	status int
+	err    error
+	held   wire.Held
+}
+
+func (e *refusal) Error() string { return e.err.Error() }
+func (e *refusal) Unwrap() error { return e.err }
+
+func refused(status int, format string, args ...any) error {
+	return &refusal{status: status, err: fmt.Errorf(format, args...)}
+}
+
+// errUnknown answers the agent of a run that is not known, that was forgotten, and that
+// has ended: the three have the same end.
+func errUnknown() error {
+	return refused(http.StatusGone, "the controller knows no such run that goes on")
+}
+
+// refuse answers with an error.
+func (r *server) refuse(w http.ResponseWriter, req *http.Request, err error) {
+	answer, status := wire.Refusal{Error: err.Error()}, http.StatusInternalServerError
+	if e, ok := errors.AsType[*refusal](err); ok {
+		status, answer.Held = e.status, e.held
+	} else if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		status = http.StatusRequestEntityTooLarge
+	} else if disk.IsNoSpace(err) {
+		status = http.StatusInsufficientStorage
+	}
+	if status >= http.StatusInternalServerError && req.Context().Err() == nil {
+		r.config.Log.Warn("agent not served", "path", req.URL.Path, "status", status, "err", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // an agent that is gone asks again
+}
+
+// admit finds the run that a request is about. Nothing but the credential says which.
+func (r *server) admit(req *http.Request, first bool) (*live, error) {
+	if r.ctx.Err() != nil {
+		return nil, refused(http.StatusServiceUnavailable, "the controller is stopping")
+	}
+	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	if !ok || token == "" {
+		return nil, refused(http.StatusUnauthorized, "the request has no token")
+	}
+	p, err := r.config.Identify(req.Context(), token)
+	if fault.Of(err) == fault.Denied {
+		return nil, refused(http.StatusUnauthorized, "the token is not accepted")
+	}
+	if err != nil {
+		return nil, &refusal{status: http.StatusServiceUnavailable, err: fmt.Errorf("the token cannot be checked now: %w", err)}
+	}
+	l := r.at(p)
+	if l == nil {
+		return nil, errUnknown()
+	}
+	if !first && !r.signer.proves(req.Header.Get(wire.HeaderProof), l.place, l.key, l.id) {
+		return nil, refused(http.StatusForbidden, "the proof is not accepted")
+	}
+	return l, nil
+}
+
+// going reads what is known of a run that goes on. The lock of its key is held.
+func (r *server) going(l *live) (rec record, rep runner.Report, err error) {
+	if r.of(l.key, l.id) != l {
+		return rec, rep, errUnknown()
+	}
+	rec, rep, err = r.read(l)
+	if err == nil && rep.Phase == runner.Done {
+		err = errUnknown()
+	}
+	return rec, rep, err
+}
+
+// serveOrder gives the agent its order. An agent that did not receive all of it asks
+// again, until its first report.
+func (r *server) serveOrder(w http.ResponseWriter, _ *http.Request, l *live) error {
+	order, err := r.orderFor(l)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set(wire.HeaderProof, r.signer.proof(l.place, l.key, l.id))
+	_ = order.Write(w) // an agent that got a part of it asks again
+	return nil
+}
+
+func (r *server) orderFor(l *live) (*runner.Order, error) {
+	defer r.Lock(l.key)()
+	rec, _, err := r.going(l)
+	if err != nil {
+		return nil, err
+	}
+	if l.order == nil {
+		return nil, errUnknown()
+	}
+	if !rec.Ordered {
+		rec.Ordered = true
+		if err := r.write(l, rec); err != nil {
+			return nil, err
+		}
+	}
+	return l.order, nil
+}
+
+// serveArchive gives the agent the archive of the run.
+func (r *server) serveArchive(w http.ResponseWriter, req *http.Request, l *live) error {
+	f, err := r.openArchive(req, l)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w.Header().Set("Content-Type", "application/gzip")
+	_, _ = io.Copy(w, f) // an agent that got a part of it asks again
+	return nil
+}
+
+func (r *server) openArchive(req *http.Request, l *live) (*os.File, error) {
+	defer r.Lock(l.key)()
+	rec, _, err := r.going(l)
+	if err != nil {
+		return nil, err
+	}
+	if rec.Archive == "" {
+		return nil, refused(http.StatusUnprocessableEntity, "the run has no archive")
+	}
+	f, err := os.Open(filepath.Join(r.dir(l), fileArchive))
+	if !errors.Is(err, os.ErrNotExist) {
+		return f, err
+	}
+	// The directory is a new one.
+	path, err := r.config.Contents.Archive(req.Context(), rec.Archive)
+	if err != nil {
+		return nil, &refusal{status: http.StatusServiceUnavailable, err: fmt.Errorf("finding the archive %s: %w", rec.Archive, err)}
+	}
+	return os.Open(path)
+}
+
+// wishLasts is how long an agent waits for a wish.
+const wishLasts = 25 * time.Second
+
+// serveWish tells the agent what is wanted of the run, once that differs from what the
+// agent knows. After its end the run is only to be forgotten.
+func (r *server) serveWish(w http.ResponseWriter, req *http.Request, l *live) error {
+	q := req.URL.Query()
+	cancel, _ := strconv.ParseBool(q.Get(wire.QueryCancel))
+	known := wire.Wish{Cancel: cancel, Report: q.Get(wire.QueryReport)}
+	over := time.NewTimer(wishLasts)
+	defer over.Stop()
+	for last := false; ; {
+		wish, changed, err := r.wish(l)
+		if err != nil {
+			return err
+		}
+		if wish != known || last {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(wish) // an agent that is gone asks again
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-over.C:
+			last = true
+		case <-req.Context().Done():
+			last = true
+		case <-r.ctx.Done():
+			return refused(http.StatusServiceUnavailable, "the controller is stopping")
+		}
+	}
+}
+
+func (r *server) wish(l *live) (wire.Wish, <-chan struct{}, error) {
+	defer r.Lock(l.key)()
+	if r.of(l.key, l.id) != l {
+		return wire.Wish{}, nil, errUnknown()
+	}
+	rec, rep, err := r.read(l)
+	if err != nil {
+		return wire.Wish{}, nil, err
+	}
+	if rep.Phase == runner.Done && rec.Ended {
+		return wire.Wish{}, nil, errUnknown()
+	}
+	return wire.Wish{Cancel: rec.Cancel, Report: l.taken}, l.changed, nil
+}

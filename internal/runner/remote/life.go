@@ -1,0 +1,285 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+const (
+	lookEvery  = 15 * time.Second // at every place whose run goes on, in case a change was missed
+	sweepEvery = 5 * time.Minute  // for places without a run
+	lookLimit  = time.Minute      // for one call of the launcher
+)
+
+// resume finds the runs in the directory.
+func (r *Runner) resume() error {
+	keys, err := r.Keys()
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		ids, err := r.IDs(key)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := r.resumeRun(key, id); err != nil {
+				return fmt.Errorf("run %s of %s: %w", id, key, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Runner) resumeRun(key, id string) error {
+	dir := r.Dir(key, id)
+	var rec record
+	if err := disk.ReadJSON(filepath.Join(dir, fileRecord), &rec); err != nil {
+		return err
+	}
+	rep, err := runner.ReadReport(dir)
+	if err != nil {
+		return err
+	}
+	if rec.Place.UID == "" || rep.ID == "" {
+		// Start did not come to its end, so there is no run. Its place may be there.
+		if rec.Place.Name != "" {
+			if err := r.graves.add(rec.Place, quick, ""); err != nil {
+				return err
+			}
+		}
+		return os.RemoveAll(dir)
+	}
+	l := newLive(key, id, rec.Place, nil)
+	r.add(l)
+	if rep.Phase != runner.Done && !rec.Ordered {
+		// The order was in the memory of the earlier process.
+		return r.withdraw(l, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
+	}
+	return nil
+}
+
+// adoptAll takes over the places that the directory does not know.
+func (r *Runner) adoptAll(ctx context.Context) error {
+	places, err := r.config.Launcher.Places(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the places: %w", err)
+	}
+	for _, p := range places {
+		if err := r.adopt(ctx, p); err != nil {
+			return fmt.Errorf("adopting place %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// adopt takes over a place that the directory does not know. Its agent proves with its
+// first delivery that it had the order. A place that this installation did not seal
+// keeps its stack from beginning a run for as long as it is there, for it may have been
+// sealed with a key that is lost.
+func (r *Runner) adopt(ctx context.Context, p Place) error {
+	if r.at(p) != nil || r.graves.has(p) {
+		return nil
+	}
+	what, err := r.signer.open(p)
+	if err != nil {
+		r.config.Log.Warn("place of another installation key is removed", "place", p.Namespace+"/"+p.Name, "err", err)
+		return r.graves.add(p, runner.DefaultGrace, p.Key)
+	}
+	life, err := r.config.Launcher.Look(ctx, p)
+	if err != nil {
+		return err
+	}
+	key, id := what.First.Key(), what.First.ID
+	if life.State == Gone {
+		return nil
+	}
+	if life.State == Ended && life.Exit == wire.ExitForgotten || r.of(key, id) != nil {
+		return r.graves.add(p, quick, "")
+	}
+	l := newLive(key, id, Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, nil)
+	rec := record{Place: l.place, Made: r.config.Now(), Ordered: true, sealed: what}
+	if err := r.prepare(l, rec, ""); err != nil {
+		return err
+	}
+	r.add(l)
+	r.config.Log.Info("run adopted", "stack", what.First.Name, "run", id, "place", p.Namespace+"/"+p.Name)
+	return nil
+}
+
+// watch follows the lives of the places until Close.
+func (r *Runner) watch() {
+	look, sweep := time.NewTicker(lookEvery), time.NewTicker(sweepEvery)
+	defer look.Stop()
+	defer sweep.Stop()
+	r.lookAll()
+	for {
+		r.tend()
+		select {
+		case p := <-r.config.Launcher.Changed():
+			if l := r.at(p); l != nil {
+				r.look(l)
+			}
+		case <-look.C:
+			r.lookAll()
+		case <-sweep.C:
+			r.sweep()
+		case <-r.graves.wake:
+		case <-r.ctx.Done():
+			return
+		}
+	}
+}
+
+// tend ends places that are to go. What fails is tried again.
+func (r *Runner) tend() {
+	ctx, cancel := context.WithTimeout(r.ctx, lookLimit)
+	defer cancel()
+	if err := r.graves.tend(ctx, r.config.Launcher); err != nil && r.ctx.Err() == nil {
+		r.config.Log.Warn("places not ended yet", "err", err)
+	}
+}
+
+func (r *Runner) lookAll() {
+	for _, l := range r.all() {
+		if r.ctx.Err() != nil {
+			return
+		}
+		r.look(l)
+	}
+}
+
+// look sees what became of the place of a run.
+func (r *Runner) look(l *live) {
+	unlock := r.Lock(l.key)
+	_, rep, err := r.read(l)
+	unlock()
+	if err == nil && rep.Phase == runner.Done || r.of(l.key, l.id) != l {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, lookLimit)
+	defer cancel()
+	life, err := r.config.Launcher.Look(ctx, l.place)
+	if err == nil {
+		err = r.judge(l, life)
+	}
+	if err != nil && r.ctx.Err() == nil {
+		r.config.Log.Warn("run cannot be watched", "run", l.id, "err", err)
+	}
+}
+
+// judge decides whether a run is over because of its place.
+func (r *Runner) judge(l *live, life Life) error {
+	defer r.Lock(l.key)()
+	if r.of(l.key, l.id) != l {
+		return nil
+	}
+	rec, rep, err := r.read(l)
+	if err != nil || rep.Phase == runner.Done {
+		return err
+	}
+	l.why = ""
+	if life.State == Pending {
+		l.why = life.Message
+	}
+	switch dead := life.State == Ended || life.State == Gone; {
+	case dead && l.bodies > 0:
+		return nil // what the agent sent last is being received
+	case dead && !rec.Ordered:
+		return r.withdraw(l, rep, stack.Failed, cmp.Or(life.Reason, PlaceLost), "the pod ended before the run began; nothing ran"+because(life))
+	case dead && life.Exit == wire.ExitNoOrder && rep.Phase == runner.Starting:
+		return r.withdraw(l, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
+	case dead:
+		return r.end(l, rep, stack.Killed, cmp.Or(life.Reason, PlaceLost), fmt.Sprintf("the pod ended while the run was %s%s", rep.Phase, because(life)))
+	case !rec.Ordered && r.config.Now().Sub(rec.Made) > r.config.StartLimit:
+		return r.withdraw(l, rep, stack.Failed, cmp.Or(life.Reason, NeverStarted),
+			fmt.Sprintf("the pod did not start within %v; nothing ran%s", r.config.StartLimit, because(life)))
+	}
+	return nil
+}
+
+// because is the end of a sentence about a life.
+func because(life Life) string {
+	if why := cmp.Or(life.Message, life.Reason); why != "" {
+		return ": " + why
+	}
+	return ""
+}
+
+// withdraw ends a run whose agent does not have the order, and now never gets it. The
+// lock of the key is held.
+func (r *Runner) withdraw(l *live, rep runner.Report, o stack.Outcome, reason, message string) error {
+	if err := r.end(l, rep, o, reason, message); err != nil {
+		return err
+	}
+	return r.graves.add(l.place, quick, "")
+}
+
+// end completes the report of a run that cannot do so itself. The lock of the key is
+// held.
+func (r *Runner) end(l *live, rep runner.Report, o stack.Outcome, reason, message string) error {
+	rec, _, err := r.read(l)
+	if err != nil {
+		return err
+	}
+	rec.Ended = true
+	if err := r.write(l, rec); err != nil {
+		return err
+	}
+	_, err = runner.Complete(r.dir(l), rep, r.config.Now(), func(rep *runner.Report) {
+		rep.Outcome, rep.Message = o, fault.Shorten(message, maxMessage)
+		if reason != "" {
+			rep.Fault, rep.Reason = fault.Broken, reason
+		}
+	})
+	if err != nil {
+		return err
+	}
+	l.order, l.why = nil, ""
+	l.wake()
+	r.announce(l.key)
+	return nil
+}
+
+// maxMessage bounds a message in a report, in bytes.
+const maxMessage = 2 << 10
+
+// sweep ends places of this installation that no run belongs to.
+func (r *Runner) sweep() {
+	ctx, cancel := context.WithTimeout(r.ctx, lookLimit)
+	defer cancel()
+	places, err := r.config.Launcher.Places(ctx)
+	if err != nil {
+		r.config.Log.Warn("places not listed", "err", err)
+		return
+	}
+	for _, p := range places {
+		if err := r.sweepPlace(p); err != nil {
+			r.config.Log.Warn("place not ended", "place", p.Namespace+"/"+p.Name, "err", err)
+		}
+	}
+}
+
+// sweepPlace ends a place that no run belongs to. A run that begins in it holds the
+// lock of the key.
+func (r *Runner) sweepPlace(p Place) error {
+	what, err := r.signer.open(p)
+	if err != nil {
+		return nil // it was fenced when this process began, or another one made it
+	}
+	defer r.Lock(what.First.Key())()
+	if r.at(p) != nil || r.graves.has(p) {
+		return nil
+	}
+	return r.graves.add(p, quick, "")
+}

@@ -1,0 +1,120 @@
+package remote
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+)
+
+// Files in RUN beside the report and those that Open opens.
+const (
+	fileRecord  = "place.json"     // the record
+	fileArchive = "archive.tar.gz" // until the run has unpacked it
+)
+
+// record is what the controller knows of a run beside its report. It holds no secret.
+type record struct {
+	Place   Place     `json:"place"` // without a UID until it was made
+	Made    time.Time `json:"made"`
+	Ordered bool      `json:"ordered,omitempty"` // the order may have reached the agent
+	Cancel  bool      `json:"cancel,omitempty"`  // the run was asked to stop
+	Ended   bool      `json:"ended,omitempty"`   // not its agent but this side ended the run
+	sealed
+}
+
+// live is a run that was not forgotten, as this process knows it. Its fields are
+// guarded by the lock of the key.
+type live struct {
+	key, id string
+	place   Place
+	order   *runner.Order     // until the first report; nil in a process that did not start the run
+	why     string            // why the place is pending
+	taken   string            // digest of the last report that this process took
+	turns   map[string]int64  // of what was replaced last, by name
+	digests map[string]string // of the files that are replaced, by name, as far as they are known
+	bodies  int               // requests that are being received
+	changed chan struct{}     // closed, and replaced, when the wish changed
+}
+
+func newLive(key, id string, p Place, o *runner.Order) *live {
+	return &live{key: key, id: id, place: p, order: o, turns: map[string]int64{}, digests: map[string]string{}, changed: make(chan struct{})}
+}
+
+// wake answers the agent that waits for a wish.
+func (l *live) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// book is what this process knows of the runs that were not forgotten.
+type book struct {
+	*runner.Runs
+
+	mu      sync.Mutex
+	byPlace map[string]*live // by the UID of the place
+	byName  map[string]*live // by key and ID
+}
+
+func (b *book) dir(l *live) string { return b.Dir(l.key, l.id) }
+
+// read reads what is known of a run. The lock of its key is held.
+func (b *book) read(l *live) (rec record, rep runner.Report, err error) {
+	if err := disk.ReadJSON(filepath.Join(b.dir(l), fileRecord), &rec); err != nil {
+		return rec, rep, err
+	}
+	if rep, err = runner.ReadReport(b.dir(l)); err == nil && (rep.ID == "" || rec.Place.UID == "") {
+		err = fmt.Errorf("run %s has no record", l.id)
+	}
+	return rec, rep, err
+}
+
+func (b *book) write(l *live, rec record) error {
+	return disk.WriteJSON(filepath.Join(b.dir(l), fileRecord), rec)
+}
+
+// add makes a run known.
+func (b *book) add(l *live) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.byPlace[l.place.UID], b.byName[l.key+"/"+l.id] = l, l
+}
+
+// drop makes a run unknown.
+func (b *book) drop(l *live) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.byPlace, l.place.UID)
+	delete(b.byName, l.key+"/"+l.id)
+}
+
+// at finds the run of a place.
+func (b *book) at(p Place) *live {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.byPlace[p.UID]; l != nil && l.place.same(p) {
+		return l
+	}
+	return nil
+}
+
+// of finds a run by its name.
+func (b *book) of(key, id string) *live {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.byName[key+"/"+id]
+}
+
+// all lists the runs.
+func (b *book) all() []*live {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	runs := make([]*live, 0, len(b.byName))
+	for _, l := range b.byName {
+		runs = append(runs, l)
+	}
+	return runs
+}

@@ -1,0 +1,337 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/managed"
+	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Bounds of what a run may leave, in bytes. An agent that keeps the bounds of package
+// runner never reaches them.
+const (
+	maxFile   = 512 << 20
+	defLog    = 8 << 20
+	moreLog   = 1 << 20
+	moreEvent = 66 << 20 // finished operations and errors beyond the bound of the events
+)
+
+// growing are the files that are appended to; the others are replaced.
+func growing(name string) bool { return name == runner.FileLog || name == runner.FileEvents }
+
+// limit is how large a file of a run may be.
+func (rec *record) limit(name string) int64 {
+	log := rec.LogBytes
+	if log <= 0 {
+		log = defLog
+	}
+	switch name {
+	case runner.FileLog:
+		return log + moreLog
+	case runner.FileEvents:
+		return log + moreEvent
+	case runner.FileState, runner.FileRescue:
+		return managed.MaxBytes
+	default:
+		return maxFile
+	}
+}
+
+// fileName is the name of the file that a request is about.
+func fileName(req *http.Request, grows bool) (string, error) {
+	name := req.PathValue("name")
+	if !slices.Contains(runner.Files(), name) || growing(name) != grows {
+		return "", refused(http.StatusUnprocessableEntity, "a run has no file %.80q to %s", name, req.Method)
+	}
+	return name, nil
+}
+
+// appendFile takes the next part of a file.
+func (r *server) appendFile(w http.ResponseWriter, req *http.Request, l *live) error {
+	name, err := fileName(req, true)
+	if err != nil {
+		return err
+	}
+	offset, err := strconv.ParseInt(req.Header.Get(wire.HeaderOffset), 10, 64)
+	if err != nil || offset < 0 {
+		return refused(http.StatusUnprocessableEntity, "%s is no offset", wire.HeaderOffset)
+	}
+	part, err := io.ReadAll(req.Body)
+	if err != nil {
+		return body(err)
+	}
+	defer r.Lock(l.key)()
+	rec, _, err := r.going(l)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(r.dir(l), name)
+	size, err := sizeOf(path)
+	if err != nil {
+		return err
+	}
+	if offset != size {
+		return &refusal{http.StatusConflict, fmt.Errorf("%s has %d bytes, and the part begins at %d", name, size, offset), wire.Held{name: {Size: size}}}
+	}
+	if size+int64(len(part)) > rec.limit(name) {
+		return refused(http.StatusRequestEntityTooLarge, "%s would have more than %d bytes", name, rec.limit(name))
+	}
+	if err := disk.Append(path, part, size); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// body is an error of reading a request: its agent is gone, or the body is too large.
+func body(err error) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return err
+	}
+	return refused(http.StatusBadRequest, "the body ended early: %v", err)
+}
+
+func sizeOf(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// replaceFile takes a whole file. It is received beside the old one, without the lock
+// of the key, for it may be large.
+func (r *server) replaceFile(w http.ResponseWriter, req *http.Request, l *live) error {
+	name, err := fileName(req, false)
+	if err != nil {
+		return err
+	}
+	turn, err := turnOf(req)
+	if err != nil {
+		return err
+	}
+	rec, err := r.receiving(l)
+	if err != nil {
+		return err
+	}
+	defer r.received(l)
+	req.Body = http.MaxBytesReader(w, req.Body, rec.limit(name))
+	in, err := disk.Receive(r.dir(l), name, req.Body)
+	if err != nil {
+		if disk.IsNoSpace(err) {
+			return err
+		}
+		return body(err)
+	}
+	defer in.Drop()
+	if want := req.Header.Get(wire.HeaderDigest); in.Digest() != want {
+		return refused(http.StatusUnprocessableEntity, "%s has the digest %s, and %q was said", name, in.Digest(), want)
+	}
+	defer r.Lock(l.key)()
+	if _, _, err := r.going(l); err != nil {
+		return err
+	}
+	if err := l.inTurn(name, turn); err != nil {
+		return err
+	}
+	delete(l.digests, name)
+	if err := in.Keep(); err != nil {
+		return err
+	}
+	l.turns[name], l.digests[name] = turn, in.Digest()
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func turnOf(req *http.Request) (int64, error) {
+	turn, err := strconv.ParseInt(req.Header.Get(wire.HeaderTurn), 10, 64)
+	if err != nil || turn <= 0 {
+		return 0, refused(http.StatusUnprocessableEntity, "%s is no number", wire.HeaderTurn)
+	}
+	return turn, nil
+}
+
+// inTurn refuses a request that a later one has overtaken.
+func (l *live) inTurn(name string, turn int64) error {
+	if turn <= l.turns[name] {
+		return &refusal{status: http.StatusConflict, err: fmt.Errorf("a later %s was there first", name)}
+	}
+	return nil
+}
+
+// receiving notes that a body is on its way: until it is here, the death of the place
+// does not end the run.
+func (r *server) receiving(l *live) (record, error) {
+	defer r.Lock(l.key)()
+	rec, _, err := r.going(l)
+	if err == nil {
+		l.bodies++
+	}
+	return rec, err
+}
+
+func (r *server) received(l *live) {
+	defer r.Lock(l.key)()
+	l.bodies--
+}
+
+// takeReport takes a report, if every file is here that the run had left by then.
+func (r *server) takeReport(w http.ResponseWriter, req *http.Request, l *live) error {
+	turn, err := turnOf(req)
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(req.Body)
+	if err != nil {
+		return body(err)
+	}
+	var d wire.Delivery
+	if err := json.Unmarshal(data, &d); err != nil {
+		return refused(http.StatusUnprocessableEntity, "reading the report: %v", err)
+	}
+	defer r.Lock(l.key)()
+	if r.of(l.key, l.id) != l {
+		return errUnknown()
+	}
+	rec, before, err := r.read(l)
+	if err != nil {
+		return err
+	}
+	report, phase, err := rec.identify(d.Report)
+	if err != nil {
+		return refused(http.StatusUnprocessableEntity, "reading the report: %v", err)
+	}
+	if before.Phase == runner.Done {
+		return r.takenAgain(w, l, rec, report, d.Report)
+	}
+	if err := l.inTurn(wire.Report, turn); err != nil {
+		return err
+	}
+	held, err := r.held(l)
+	if err != nil {
+		return err
+	}
+	if !maps.Equal(held, d.Files) {
+		return &refusal{http.StatusConflict, errors.New("the files are not those of the report"), held}
+	}
+	if err := r.store(l, report, phase); err != nil {
+		return err
+	}
+	l.turns[wire.Report], l.taken, l.order, l.why = turn, digest(d.Report), nil, ""
+	if phase == runner.Done {
+		r.announce(l.key)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// takenAgain answers an agent that did not hear that its last report was taken.
+func (r *server) takenAgain(w http.ResponseWriter, l *live, rec record, report, raw json.RawMessage) error {
+	if rec.Ended || !runner.IsReport(r.dir(l), report) {
+		return errUnknown()
+	}
+	l.taken = digest(raw)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// store makes a report durable, after the files that it is about.
+func (r *server) store(l *live, report json.RawMessage, phase runner.Phase) error {
+	dir := r.dir(l)
+	for _, name := range []string{runner.FileEvents, runner.FileLog} {
+		if err := disk.Sync(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	if err := runner.WriteReport(dir, report); err != nil {
+		return err
+	}
+	if phase == runner.Starting || phase == runner.Unpacking {
+		return nil
+	}
+	defer failpoint.Act("run.remove", "archive")()
+	if err := os.Remove(filepath.Join(dir, fileArchive)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// identify puts the name of the run into a report, whatever the report says, and keeps
+// what only a newer agent knows.
+func (rec *record) identify(raw json.RawMessage) (report json.RawMessage, phase runner.Phase, err error) {
+	var rep runner.Report
+	if err := json.Unmarshal(raw, &rep); err != nil {
+		return nil, "", err
+	}
+	if rep.Phase == "" {
+		return nil, "", errors.New("it has no phase")
+	}
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, "", err
+	}
+	first := rec.First
+	named, err := json.Marshal(runner.Report{ID: first.ID, Stack: first.Stack, ObjectKind: first.ObjectKind, Beside: first.Beside,
+		Name: first.Name, Kind: first.Kind, Note: first.Note})
+	if err != nil {
+		return nil, "", err
+	}
+	names := map[string]json.RawMessage{}
+	if err := json.Unmarshal(named, &names); err != nil {
+		return nil, "", err
+	}
+	for _, field := range []string{"id", "stack", "objectKind", "beside", "name", "kind", "note"} {
+		delete(all, field)
+		if v, ok := names[field]; ok {
+			all[field] = v
+		}
+	}
+	report, err = json.Marshal(all)
+	return report, rep.Phase, err
+}
+
+// held lists the files that are here. The lock of the key is held.
+func (r *server) held(l *live) (wire.Held, error) {
+	held := wire.Held{}
+	for _, name := range runner.Files() {
+		path := filepath.Join(r.dir(l), name)
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		f := wire.HeldFile{Size: info.Size()}
+		if !growing(name) {
+			if l.digests[name] == "" {
+				if l.digests[name], err = disk.Digest(path); err != nil {
+					return nil, err
+				}
+			}
+			f.Digest = l.digests[name]
+		}
+		held[name] = f
+	}
+	return held, nil
+}
+
+func digest(data []byte) string { return stack.Sum(bytes.TrimSpace(data)) }

@@ -1,0 +1,256 @@
+// Package remote carries out runs elsewhere: each in a place of its own, which a
+// Launcher makes, a pod of a cluster above all. It keeps the contract of package runner.
+//
+//	controller                                            place
+//	Runner.Start ── Launcher.Launch ────────────────────▶ agent (package agent)
+//	Handler ◀── order, archive, files, report, wish ─────── │ asks; nothing listens there
+//	RUN = DIR/runs/<key>/<id>: a copy                       ▼
+//	                                                     runner.Processes, and its supervisor
+//
+// The place is the truth until the run is forgotten, and the directory of the
+// controller is a copy: a controller that was killed, replaced, or lost its directory
+// adopts the places that it finds, and their agents deliver everything again. A run is
+// over when its agent reports so, or when the Launcher is certain that its place is
+// dead.
+//
+// It refuses to give an order to any place but the one that it just made, to take the
+// name of a run from a request, to change anything of a run that has ended, and to write
+// a secret down that a run of this machine would not write down either.
+//
+// Start reading at Launcher, then Runner and Handler.
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Config is what a Runner needs.
+type Config struct {
+	Dir      string // the data directory; made if it is not there
+	Launcher Launcher
+	Identify Identify
+	Contents runner.Contents // finds archives; its engine is that of the places, with a path there or none; its platform is given to them
+
+	// Key signs what tells the places of this installation from others: 32 bytes.
+	// The same key has to come back after the loss of everything else. Places that
+	// another key signed keep their stack busy, are ended, and nothing that they say is
+	// believed.
+	Key []byte
+
+	StartLimit time.Duration    // how long a place may take until its agent asks for the order; 10 minutes if zero
+	Now        func() time.Time // nil is the machine's
+	Log        *slog.Logger     // nil discards
+}
+
+// Runner carries out runs in places. The places outlive it: a new Runner finds them.
+type Runner struct {
+	*book
+	config Config
+	signer signer
+	graves *graves
+	ctx    context.Context // ends with Close
+	stop   context.CancelFunc
+	work   sync.WaitGroup
+	ended  chan string
+}
+
+var _ runner.Runner = (*Runner)(nil)
+
+// defaultStartLimit is how long a place may take to ask for its order.
+const defaultStartLimit = 10 * time.Minute
+
+// Reasons in a Report of a run that its place, not the engine, ended; those of a Life
+// come beside them.
+const (
+	NeverStarted = "NeverStarted" // the agent never got the order, and nothing ran
+	PlaceLost    = "PlaceLost"    // the place ended while the run went on
+)
+
+// New opens the runner on its directory, and finds the runs of an earlier one: in the
+// directory, and in the places that it adopts. It asks the Launcher for all places.
+func New(ctx context.Context, c Config) (*Runner, error) {
+	if c.StartLimit <= 0 {
+		c.StartLimit = defaultStartLimit
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	r := &Runner{config: c, ended: make(chan string), book: &book{byPlace: map[string]*live{}, byName: map[string]*live{}}}
+	var err error
+	if r.signer, err = newSigner(c.Key); err != nil {
+		return nil, err
+	}
+	if r.Runs, err = runner.OpenRuns(c.Dir, runner.Acts{Begin: r.begin, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
+		return nil, err
+	}
+	if r.graves, err = openGraves(c.Dir, c.Now); err != nil {
+		return nil, err
+	}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	if err := errors.Join(r.resume(), r.adoptAll(ctx)); err != nil {
+		r.stop()
+		r.work.Wait()
+		return nil, fmt.Errorf("finding the runs of an earlier process: %w", err)
+	}
+	r.work.Go(r.watch)
+	return r, nil
+}
+
+// Ended sends the key of every run that ends, also of one that an earlier Runner
+// started. It is never closed.
+func (r *Runner) Ended() <-chan string { return r.ended }
+
+// Close stops watching. The runs go on in their places, and are found by the next New.
+func (r *Runner) Close() error {
+	r.stop()
+	r.work.Wait()
+	return nil
+}
+
+// announce says that a run has ended.
+func (r *Runner) announce(key string) {
+	r.work.Go(func() {
+		select {
+		case r.ended <- key:
+		case <-r.ctx.Done():
+		}
+	})
+}
+
+// begin makes the place of a run, and keeps the order for its agent.
+func (r *Runner) begin(ctx context.Context, job runner.Job) error {
+	host, err := runner.Find(ctx, r.config.Contents, job)
+	if err != nil {
+		return err
+	}
+	name := placeName(&job)
+	if r.graves.fenced(job.Key(), name) {
+		return fault.New(fault.Later, runner.StackBusy, errors.New("the place of an earlier run of the stack is still being removed"))
+	}
+	now := r.config.Now()
+	rec := record{Place: Place{Name: name}, Made: now,
+		sealed: sealed{First: runner.NewReport(job, now), Archive: job.Tree.Archive, LogBytes: job.Limits.LogBytes}}
+	seal, err := r.signer.seal(name, rec.sealed)
+	if err != nil {
+		return err
+	}
+	l := newLive(job.Key(), job.ID, Place{}, &runner.Order{Version: runner.JobVersion, Job: job, Host: host})
+	if err := r.prepare(l, rec, host.Archive); err != nil {
+		return err
+	}
+	done := failpoint.Act("place.launch", "")
+	l.place, err = r.config.Launcher.Launch(ctx, Launch{Name: name, Key: job.Key(), ID: job.ID, Seal: seal, Job: &job})
+	done()
+	if err != nil {
+		return errors.Join(err, r.mayExist(name, err))
+	}
+	l.place.Key, l.place.Seal = "", ""
+	rec.Place = l.place
+	if err := ctx.Err(); err != nil {
+		return errors.Join(err, r.graves.add(l.place, quick, ""))
+	}
+	// From this write on there is a run.
+	if err := r.write(l, rec); err != nil {
+		return errors.Join(err, r.graves.add(l.place, quick, ""))
+	}
+	r.add(l)
+	r.config.Log.Debug("run started", "stack", job.Name, "run", job.ID, "place", name)
+	return nil
+}
+
+// prepare makes the directory of a run.
+func (r *Runner) prepare(l *live, rec record, archive string) error {
+	dir := r.dir(l)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	report, err := json.Marshal(rec.First)
+	if err != nil {
+		return fmt.Errorf("encoding the report: %w", err)
+	}
+	if err := errors.Join(r.write(l, rec), runner.WriteReport(dir, report)); err != nil {
+		return err
+	}
+	if archive == "" {
+		return nil
+	}
+	return disk.Share(archive, filepath.Join(dir, fileArchive))
+}
+
+// mayExist has a place removed that a Launch may have made although it failed.
+func (r *Runner) mayExist(name string, err error) error {
+	switch fault.Of(err) {
+	case fault.Later, fault.Invalid, fault.Denied:
+		return nil
+	default:
+		return r.graves.add(Place{Name: name}, quick, "")
+	}
+}
+
+// find reads the report of a run. A directory without a record of its place is left by
+// a start that failed.
+func (r *Runner) find(key, id string) (*runner.Report, error) {
+	l := r.of(key, id)
+	if l == nil {
+		return nil, nil
+	}
+	rep, err := runner.ReadReport(r.dir(l))
+	if err != nil {
+		return nil, err
+	}
+	if rep.Phase == runner.Starting {
+		rep.Message = l.why
+	}
+	return &rep, nil
+}
+
+// cancel asks a run to stop. One whose agent did not ask for the order yet never begins.
+func (r *Runner) cancel(_ context.Context, rep *runner.Report) error {
+	l := r.of(rep.Key(), rep.ID)
+	rec, _, err := r.read(l)
+	switch {
+	case err != nil:
+		return err
+	case !rec.Ordered:
+		return r.withdraw(l, *rep, stack.Interrupted, "", "the run was cancelled before it began")
+	case rec.Cancel:
+		return nil
+	}
+	rec.Cancel = true
+	if err := r.write(l, rec); err != nil {
+		return err
+	}
+	l.wake()
+	return nil
+}
+
+// forget is called before the directory of a run is removed.
+func (r *Runner) forget(key, id string) error {
+	l := r.of(key, id)
+	if l == nil {
+		return nil
+	}
+	if err := r.graves.add(l.place, quick, ""); err != nil {
+		return err
+	}
+	r.drop(l)
+	l.wake()
+	return nil
+}
