@@ -10,8 +10,10 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -66,6 +68,30 @@ func (s *starter) Start(_ context.Context, job runner.Job) error {
 }
 
 func (s *starter) Current(string) (*runner.Report, error) { return s.started, nil }
+
+// LQ-03: a quota that is used up is a wait and no failure. The run gives back its lock
+// and its turn, the status says what it waits for, and it is tried again after a pause.
+func TestARunThatTheRunnerHasNoRoomForWaits(t *testing.T) {
+	full := fault.New(fault.Later, runner.NoRoom, errors.New("the quota is used up"))
+	lock := &lockOnly{}
+	c := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: full}, Queue: queueOf(1)})
+	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+	if err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, ""); err != nil {
+		t.Errorf("launch() = %v, want no obstacle", err)
+	}
+	if p.o.Queued != "the quota is used up" || p.o.Run != nil || p.o.Status.Failures != 0 {
+		t.Errorf("it waits for %q, its run is %v after %d failures; want the quota, none and none", p.o.Queued, p.o.Run, p.o.Status.Failures)
+	}
+	if p.recheck < soonestRoom || p.recheck > latestRoom {
+		t.Errorf("it is tried again after %s, want %s to %s", p.recheck, soonestRoom, latestRoom)
+	}
+	if lock.taken != 1 || lock.held != "" {
+		t.Errorf("the lock was taken %d times and is held by %q, want it taken once and free", lock.taken, lock.held)
+	}
+	if why := c.whole.Queue.Admit("other", schedule.Candidate{Tenant: "ns"}); why != "" {
+		t.Errorf("another run waits: %s; want the turn of the one that cannot start", why)
+	}
+}
 
 func TestALockIsFreedIfItsRunDoesNotStart(t *testing.T) {
 	failed := errors.New("no")

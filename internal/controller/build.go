@@ -64,6 +64,7 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		Env:    p.in.Resolved.Environment,
 		Mask:   p.in.Mask,
 		Home:   p.in.Files.Home,
+		Pod:    podOf(p),
 
 		Managed: ref != nil, Workspace: c.Workspace,
 		Options: jb.options(c, ref == nil),
@@ -87,6 +88,12 @@ func (jb *jobs) options(c stack.Configuration, foreign bool) runner.Options {
 		Inventory:    foreign && c.Inventory,
 		NoReattach:   jb.config.NoReattach,
 	}
+}
+
+// podOf is what the object says about the pod of a run.
+func podOf(p *pass) *runner.Pod {
+	c := p.st.Configuration.Pod
+	return &runner.Pod{Namespace: p.obj.GetNamespace(), Account: c.Account, Template: c.Template}
 }
 
 // initKey covers all that an initialised directory depends on beside its tree.

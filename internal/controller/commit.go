@@ -132,7 +132,7 @@ func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Summary {
 	r := dialect.Summary{
 		Decision: p.decision, Status: p.o.Status, PlanInputs: p.o.PlanInputs, Run: p.o.Run,
 		Next: p.o.Retry(p.decision), Every: p.o.Recheck(p.decision), Now: p.o.Now,
-		Isolation: p.isolation, Ignored: p.st.Ignored, BreakGlassDenied: p.breakGlassDenied,
+		Isolation: p.isolation, Ignored: cm.ignored(p), BreakGlassDenied: p.breakGlassDenied,
 		Inventory: cm.inventory(ctx, p),
 	}
 	if p.job != nil {
@@ -140,6 +140,16 @@ func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Summary {
 		slices.Sort(r.Environment)
 	}
 	return r
+}
+
+// ignored are the fields of the object that have no effect here, sorted.
+func (cm *committer) ignored(p *pass) []string {
+	if cm.config.Pods {
+		return p.st.Ignored
+	}
+	all := slices.Concat(p.st.Ignored, p.st.OnlyPods)
+	slices.Sort(all)
+	return all
 }
 
 // forgetRun removes a run that ended and is written down.

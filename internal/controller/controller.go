@@ -45,6 +45,7 @@ type Events interface {
 type Config struct {
 	CrossNamespace  bool     // sources and dependencies may be in another namespace
 	TenantLabel     string   // whose value is the tenant of a stack; its namespace if empty or not set
+	Pods            bool     // runs are pods
 	Network         string   // of runs that do not say: none or host
 	HostNetwork     bool     // a stack may ask for the host's network although the default is none
 	MirrorProviders []string // addresses of the providers in the runner's mirror

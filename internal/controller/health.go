@@ -27,7 +27,7 @@ func (ac *actor) checkup(ctx context.Context, p *pass, why string) error {
 		Stack: p.job.Stack, Name: p.job.Name, Created: p.job.Created,
 		Checks: healthChecks(p.st.Configuration.Checks, outputs),
 		Mask:   append(slices.Clone(p.job.Mask), sensitive(outputs)...),
-		Limits: p.job.Limits, Sandbox: p.job.Sandbox,
+		Pod:    p.job.Pod, Limits: p.job.Limits, Sandbox: p.job.Sandbox,
 	}
 	p.note = note{}
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: why, Health: stack.HealthKey(p.o.Spec.Health, p.o.Status.LastWrite)}

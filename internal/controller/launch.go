@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -57,11 +58,32 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 	if err == nil {
 		err = la.runner.Start(ctx, *job)
 	}
-	if err != nil {
-		p.o.Run = nil
-		return la.locked(p, kind, cause, errors.Join(err, la.notStarted(ctx, p, kind, cause)))
+	if err == nil {
+		return nil
 	}
-	return nil
+	p.o.Run = nil
+	full := fault.Of(err) == fault.Later && fault.Reason(err, "") == runner.NoRoom
+	why := la.notStarted(ctx, p, kind, cause)
+	if full && why == nil {
+		la.wait(p, err)
+		return nil
+	}
+	return la.locked(p, kind, cause, errors.Join(err, why))
+}
+
+// How long a run that the runner has no room for waits before it is tried again: a
+// random time between the two, so that those who wait do not come together.
+const (
+	soonestRoom = 5 * time.Second
+	latestRoom  = 15 * time.Second
+)
+
+// wait makes a run wait that the runner has no room for, as with a quota that is
+// used up. It is no failure, and other runs get its turn.
+func (la *launcher) wait(p *pass, why error) {
+	la.queue.Leave(p.id)
+	p.o.Queued = why.Error()
+	p.recheckIn(soonestRoom + rand.N(latestRoom-soonestRoom))
 }
 
 // announce writes the run into the status before it starts, if a user may take back

@@ -150,6 +150,9 @@ func runOf(r *runner.Report, n note) stack.Run {
 	}
 	if !run.Done {
 		run.Step, run.Until = string(r.Phase), r.Until
+		if r.Phase == runner.Starting {
+			run.Awaits = r.Message
+		}
 	}
 	switch r.Reason {
 	case runner.OutOfMemory, runner.NoSpace, runner.Stuck:

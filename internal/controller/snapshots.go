@@ -82,6 +82,9 @@ func (sn *snapshots) recall(ctx context.Context, p *pass) error {
 	}
 	s.Job.Sandbox = sn.jobs.sandbox(s.Job.Sandbox.Network)
 	s.Job.Limits = sn.jobs.limits(p.st.Configuration)
+	if b := p.o.Blocked; s.Job.Pod == nil || b == nil || b.Reason != stack.SpecInvalid {
+		s.Job.Pod = podOf(p) // a spec that cannot be read says nothing about it
+	}
 	p.note = s.Note
 	sn.jobs.refresh(ctx, p, &s.Job)
 	p.job, p.o.PlanInputs = &s.Job, s.PlanInputs

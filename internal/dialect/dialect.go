@@ -59,6 +59,7 @@ type Stack struct {
 	Legible       stack.Configuration // the same as far as it can be read, also where Decode has an error; for showing only
 	Replan        string              // the newest request of a user
 	Ignored       []string            // fields that are set and do not work yet
+	OnlyPods      []string            // fields that are set and work only where runs are pods
 	Listed        string              // what the inventory in the object is of; empty if there is none
 }
 

@@ -80,6 +80,9 @@ func explainObject(o *Object, now time.Time) (Explanation, error) {
 	for _, f := range o.Ignored {
 		e.Facts = append(e.Facts, f+" is set and has no effect yet")
 	}
+	for _, f := range o.OnlyPods {
+		e.Facts = append(e.Facts, f+" is set and has an effect only where runs are pods")
+	}
 	return e, nil
 }
 

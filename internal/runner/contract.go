@@ -38,6 +38,7 @@ import (
 //	Missing   FileMissing       the run left no such file
 //	Missing   ContentMissing    the runner does not have what the job names
 //	Later     SupervisorTooOld  the supervisor has another version than the controller
+//	Later     NoRoom            there is no room for the run now, as with a quota
 //
 // Any other error is about the runner, and the call can be repeated.
 type Runner interface {
@@ -93,6 +94,7 @@ const (
 	FileMissing      = "FileMissing"
 	ContentMissing   = "ContentMissing"
 	SupervisorTooOld = "SupervisorTooOld"
+	NoRoom           = "NoRoom"
 	BesideWrites     = "BesideWrites"
 )
 
@@ -128,6 +130,7 @@ type Job struct {
 	Serial    uint64
 	LockFile  Content `json:",omitzero"` // apply: the dependency lock file that the plan was made with; used if the directory is prepared again
 
+	Pod     *Pod `json:",omitempty"` // for runs that are pods; others leave it alone
 	Options Options
 	Limits  Limits
 	Sandbox Sandbox `json:"Box"` // as records of earlier releases name it
@@ -139,6 +142,14 @@ type Job struct {
 	// copies it into every Report, so that a restarted controller knows the
 	// cause of a run that it finds. It must hold no secret.
 	Note json.RawMessage `json:",omitempty"`
+}
+
+// Pod is what the object of a stack says about the pod of a run. It holds no secret,
+// and is all that the manifest of a pod has of a stack beside names.
+type Pod struct {
+	Namespace string          // of the object
+	Account   string          `json:",omitempty"` // see stack.Pod
+	Template  json.RawMessage `json:",omitempty"`
 }
 
 // Key is the key of a run beside a stack, or of the stack itself if beside is

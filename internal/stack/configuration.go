@@ -43,6 +43,8 @@ type Configuration struct {
 	NoPlanLock  bool
 	LockTimeout time.Duration
 
+	Pod Pod // of a run, where runs are pods
+
 	Engine  string // the name of an engine; empty means the platform's choice
 	Network string // none or host; empty means the platform's choice
 
@@ -154,6 +156,16 @@ const (
 	SpecOnly    Payload = "SpecOnly"
 	PlanAlone   Payload = "PlanOnly"
 )
+
+// Pod is what a stack says about the pods of its runs. It shapes no plan, and runs
+// that are processes leave it alone.
+type Pod struct {
+	Account  string          // the ServiceAccount; empty is the platform's choice
+	Template json.RawMessage // a strategic merge patch of the pod; empty changes nothing
+}
+
+// PodContainer is what Pod.Template calls the container of the run.
+const PodContainer = "terrier-runner"
 
 // Check is one thing that must answer after an apply.
 type Check struct {

@@ -32,6 +32,14 @@ func (k RunKind) doing() string {
 	}
 }
 
+// doing is the message while the run goes on, with what keeps it from beginning.
+func (r Run) doing() string {
+	if r.Awaits == "" {
+		return r.Kind.doing()
+	}
+	return r.Kind.doing() + ": " + r.Awaits
+}
+
 // progress is the reason while a run of this kind goes on.
 func (k RunKind) progress() Reason {
 	switch k {

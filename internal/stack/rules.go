@@ -107,7 +107,7 @@ func runRules() []rule {
 				if o.degraded() && !o.Run.Kind.Writes() && o.Run.Kind != BreakGlassRun && o.Run.Cause.Replan == "" {
 					return unhealthy(o, Wait{}) // it stays as bad as it was until something better is known
 				}
-				return Decision{Action: Wait{}, Ready: Reconciling, Reason: o.Run.Kind.progress(), Message: o.Run.Kind.doing()}
+				return Decision{Action: Wait{}, Ready: Reconciling, Reason: o.Run.Kind.progress(), Message: o.Run.doing()}
 			},
 		},
 	}

@@ -88,6 +88,7 @@ runnerPodTemplate:
 		}},
 		"resources": {`runnerPodTemplate: {spec: {resources: {limits: {memory: 1Gi, cpu: 1500m}, requests: {memory: 2Gi}}}}`, func(p *stack.Configuration) {
 			p.Memory, p.CPUs = 1<<30, 2
+			p.Pod.Template = json.RawMessage(`{"metadata":{},"spec":{"containers":[{"name":"terrier-runner","resources":{"limits":{"cpu":"1500m","memory":"1Gi"},"requests":{"memory":"2Gi"}}}]}}`)
 		}},
 		"a grace period":   {`runnerTerminationGracePeriodSeconds: 60`, func(p *stack.Configuration) { p.Grace = time.Minute }},
 		"no grace is none": {`runnerTerminationGracePeriodSeconds: -1`, func(*stack.Configuration) {}},

@@ -130,8 +130,8 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	return dialect.Stack{
 		Spec: spec, Configuration: configuration, Legible: legible, Status: status,
 		Replan:  a.Replan,
-		Ignored: notYet(&obj.Spec),
-		Listed:  listed(&obj.Status),
+		Ignored: notYet(&obj.Spec), OnlyPods: onlyPods(&obj.Spec),
+		Listed: listed(&obj.Status),
 	}, err
 }
 

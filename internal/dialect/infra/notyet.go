@@ -10,24 +10,25 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// unsupported is a field that is accepted and does not work yet.
+// unsupported is a field that is accepted and does not work yet, or not everywhere.
 type unsupported struct {
 	path   string // as in docs/compatibility.md
 	set    func(*v1alpha2.TerraformSpec) bool
 	refuse string // why a stack that sets it is not run; empty if it is
+	pods   bool   // it works where runs are pods
 }
 
-// unsupportedFields lists what does not work yet. A field is refused if ignoring
+// unsupportedFields lists what does not work yet, or only where runs are pods. A field is refused if ignoring
 // it could touch the wrong things: another state, or a plan that needs a review.
 func unsupportedFields() []unsupported {
 	type spec = v1alpha2.TerraformSpec
 	return []unsupported{
-		{"spec.alwaysCleanupRunnerPod", func(s *spec) bool { return s.AlwaysCleanupRunnerPod != nil && !*s.AlwaysCleanupRunnerPod }, ""},
-		{"spec.branchPlanner", func(s *spec) bool { return s.BranchPlanner != nil }, ""},
-		{"spec.enterprise", func(s *spec) bool { return s.Enterprise != nil }, ""},
-		{"spec.runnerPodTemplate.metadata", func(s *spec) bool {
+		{path: "spec.alwaysCleanupRunnerPod", set: func(s *spec) bool { return s.AlwaysCleanupRunnerPod != nil && !*s.AlwaysCleanupRunnerPod }},
+		{path: "spec.branchPlanner", set: func(s *spec) bool { return s.BranchPlanner != nil }},
+		{path: "spec.enterprise", set: func(s *spec) bool { return s.Enterprise != nil }},
+		{path: "spec.runnerPodTemplate.metadata", pods: true, set: func(s *spec) bool {
 			return len(s.RunnerPodTemplate.Metadata.Labels)+len(s.RunnerPodTemplate.Metadata.Annotations) > 0
-		}, ""},
+		}},
 		pod("affinity", func(s podSpec) bool { return s.Affinity != nil }),
 		pod("hostAliases", func(s podSpec) bool { return len(s.HostAliases) > 0 }),
 		pod("image", func(s podSpec) bool { return s.Image != "" }),
@@ -38,18 +39,23 @@ func unsupportedFields() []unsupported {
 		pod("tolerations", func(s podSpec) bool { return len(s.Tolerations) > 0 }),
 		pod("volumeMounts", func(s podSpec) bool { return len(s.VolumeMounts) > 0 }),
 		pod("volumes", func(s podSpec) bool { return len(s.Volumes) > 0 }),
-		{"spec.serviceAccountName", func(s *spec) bool { return s.ServiceAccountName != "" && s.ServiceAccountName != "tf-runner" }, ""},
-		{"spec.vars[].valueFrom.fileKeyRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.FileKeyRef != nil }), "a run has no volumes that it could be in"},
-		{"spec.vars[].valueFrom.resourceFieldRef", anyVar(func(f *corev1.EnvVarSource) bool { return f.ResourceFieldRef != nil }), "a run has no container whose resources it could name"},
+		{path: "spec.serviceAccountName", pods: true, set: func(s *spec) bool { return account(s) != "" }},
+		{path: "spec.vars[].valueFrom.fileKeyRef", set: anyVar(func(f *corev1.EnvVarSource) bool { return f.FileKeyRef != nil }), refuse: "a run has no volumes that it could be in"},
+		{path: "spec.vars[].valueFrom.resourceFieldRef", set: anyVar(func(f *corev1.EnvVarSource) bool { return f.ResourceFieldRef != nil }), refuse: "a run has no container whose resources it could name"},
 	}
 }
 
 // notYet returns the paths of the fields that s sets and that do not work yet,
 // sorted. A field that holds its default is not set.
-func notYet(s *v1alpha2.TerraformSpec) []string {
+func notYet(s *v1alpha2.TerraformSpec) []string { return unsupportedIn(s, false) }
+
+// onlyPods returns the same of the fields that work only where runs are pods.
+func onlyPods(s *v1alpha2.TerraformSpec) []string { return unsupportedIn(s, true) }
+
+func unsupportedIn(s *v1alpha2.TerraformSpec, pods bool) []string {
 	var paths []string
 	for _, f := range unsupportedFields() {
-		if f.set(s) {
+		if f.pods == pods && f.set(s) {
 			paths = append(paths, f.path)
 		}
 	}
@@ -83,7 +89,7 @@ func anyVar(from func(*corev1.EnvVarSource) bool) func(*v1alpha2.TerraformSpec) 
 
 type podSpec = v1alpha2.RunnerPodSpec
 
-// pod is an unsupported setting of the runner pod.
+// pod is a setting of the runner pod that works only where runs are pods.
 func pod(field string, set func(podSpec) bool) unsupported {
-	return unsupported{podField + field, func(s *v1alpha2.TerraformSpec) bool { return set(s.RunnerPodTemplate.Spec) }, ""}
+	return unsupported{path: podField + field, pods: true, set: func(s *v1alpha2.TerraformSpec) bool { return set(s.RunnerPodTemplate.Spec) }}
 }

@@ -1,10 +1,13 @@
 package infra
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -15,8 +18,8 @@ import (
 // podField is where the settings of a runner pod are, for messages.
 const podField = "spec.runnerPodTemplate.spec."
 
-// runnerPod reads the settings of a runner pod that a process can honour.
-// notYet names the others.
+// runnerPod reads the settings of a runner pod: those that a process can honour, too,
+// into fields of their own, and all but the environment as a patch of the pod.
 func runnerPod(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	if g := s.RunnerTerminationGracePeriodSeconds; g != nil && *g > 0 {
 		p.Grace = time.Duration(min(*g, int64(never/time.Second))) * time.Second
@@ -45,7 +48,50 @@ func runnerPod(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 		p.Memory = max(0, r.Limits.Memory().Value())
 		p.CPUs = int(max(0, r.Limits.Cpu().Value())) // rounded up
 	}
-	return nil
+	var err error
+	p.Pod, err = podOf(s)
+	return err
+}
+
+// defaultAccount is the default of spec.serviceAccountName, which stands for the
+// choice of the platform.
+const defaultAccount = "tf-runner"
+
+// account is the ServiceAccount that s names; empty if that is the default.
+func account(s *v1alpha2.TerraformSpec) string {
+	if s.ServiceAccountName == defaultAccount {
+		return ""
+	}
+	return s.ServiceAccountName
+}
+
+// podOf is what s says about the pod itself. The controller resolves env and envFrom,
+// and a run gets both from the controller: a pod that had them would hold variables
+// that no check has passed.
+func podOf(s *v1alpha2.TerraformSpec) (stack.Pod, error) {
+	out := stack.Pod{Account: account(s)}
+	t := s.RunnerPodTemplate
+	t.Spec.Env, t.Spec.EnvFrom = nil, nil
+	if equality.Semantic.DeepEqual(t, v1alpha2.RunnerPodTemplate{}) {
+		return out, nil
+	}
+	container := corev1.Container{
+		Name: stack.PodContainer, Image: t.Spec.Image, VolumeMounts: t.Spec.VolumeMounts, SecurityContext: t.Spec.SecurityContext,
+	}
+	if t.Spec.Resources != nil {
+		container.Resources = *t.Spec.Resources
+	}
+	patch := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: t.Metadata.Labels, Annotations: t.Metadata.Annotations},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{container}, InitContainers: t.Spec.InitContainers, Volumes: t.Spec.Volumes,
+			NodeSelector: t.Spec.NodeSelector, Affinity: t.Spec.Affinity, Tolerations: t.Spec.Tolerations,
+			HostAliases: t.Spec.HostAliases, PriorityClassName: t.Spec.PriorityClassName,
+		},
+	}
+	var err error
+	out.Template, err = json.Marshal(patch)
+	return out, err
 }
 
 // envVar reads one environment variable. Names that control the engine are

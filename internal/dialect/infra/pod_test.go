@@ -45,3 +45,51 @@ func TestCloudTokenIsKeptApart(t *testing.T) {
 		t.Error("a renewed token is another plan")
 	}
 }
+
+// The template of a pod is all that the object says about pods but the environment, which
+// the controller resolves and checks, and which may hold secrets.
+func TestPodTemplate(t *testing.T) {
+	pod := func(spec string) (string, string) {
+		_, p, _, err := Decode(sourced(t, spec), Defaults{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Pod.Account, string(p.Pod.Template)
+	}
+	for name, tt := range map[string]struct{ spec, account, template string }{
+		"nothing":                {"path: ./a", "", ""},
+		"the default account":    {"serviceAccountName: tf-runner", "", ""},
+		"another account":        {"serviceAccountName: net", "net", ""},
+		"environment alone":      {"runnerPodTemplate: {spec: {env: [{name: A, value: canary}], envFrom: [{secretRef: {name: s}}]}}", "", ""},
+		"labels and annotations": {"runnerPodTemplate: {metadata: {labels: {a: b}, annotations: {c: d}}}", "", `{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}},"spec":{"containers":[{"name":"terrier-runner","resources":{}}]}}`},
+		"settings of the container": {
+			"runnerPodTemplate: {spec: {image: i, resources: {limits: {memory: 1Gi}}, env: [{name: A, value: canary}], securityContext: {runAsUser: 5}, volumeMounts: [{name: v, mountPath: /v}]}}", "",
+			`{"metadata":{},"spec":{"containers":[{"name":"terrier-runner","image":"i","resources":{"limits":{"memory":"1Gi"}},"volumeMounts":[{"name":"v","mountPath":"/v"}],"securityContext":{"runAsUser":5}}]}}`,
+		},
+		"settings of the pod": {
+			"runnerPodTemplate: {spec: {nodeSelector: {disk: ssd}, tolerations: [{key: k}], hostAliases: [{ip: 10.0.0.1}], priorityClassName: p, volumes: [{name: v, emptyDir: {}}], initContainers: [{name: c, image: i}]}}", "",
+			`{"metadata":{},"spec":{"volumes":[{"name":"v","emptyDir":{}}],"initContainers":[{"name":"c","image":"i","resources":{}}],"containers":[{"name":"terrier-runner","resources":{}}],"nodeSelector":{"disk":"ssd"},"tolerations":[{"key":"k"}],"hostAliases":[{"ip":"10.0.0.1"}],"priorityClassName":"p"}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account, template := pod(tt.spec)
+			if account != tt.account || template != tt.template {
+				t.Errorf("account %q, template %s; want %q, %s", account, template, tt.account, tt.template)
+			}
+		})
+	}
+}
+
+// A pod shapes no plan: a pending plan stays valid when another pod is asked for.
+func TestPodIsNoPartOfTheShape(t *testing.T) {
+	shape := func(spec string) string {
+		_, p, _, err := Decode(sourced(t, spec), Defaults{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Shape()
+	}
+	if shape("path: ./a") != shape("{path: ./a, serviceAccountName: net, runnerPodTemplate: {spec: {image: other, nodeSelector: {a: b}}}}") {
+		t.Error("another pod is another plan")
+	}
+}
