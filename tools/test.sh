@@ -35,7 +35,7 @@ fi
 failed=()
 for m in "$@"; do
 	echo "test: $m"
-	(cd "$root/$m" && go test -timeout 30m ./...) || failed+=("$m")
+	(cd "$root/$m" && go test -timeout 60m ./...) || failed+=("$m")
 done
 if [ ${#failed[@]} -gt 0 ]; then
 	echo "test: failed in: ${failed[*]}" >&2
