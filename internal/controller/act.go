@@ -110,7 +110,7 @@ func (ac *actor) cancel(ctx context.Context, p *pass, run string) (outcome, erro
 		return done, err
 	}
 	was := p.o.Status.Cancelled
-	p.o.Status.Cancelled = was.Asked(run, p.o.Run.Kind, p.obj.GetAnnotations()[kube.ChangedBy], p.o.Now, graceOf(ac.jobs.limits(p.st.Configuration), p.o.Run.Kind))
+	p.o.Status.Answers = p.o.Status.Cancelling(*p.o.Run, p.obj.GetAnnotations()[kube.ChangedBy], p.o.Now, graceOf(ac.jobs.limits(p.st.Configuration), p.o.Run.Kind))
 	if was != nil && was.Run == run {
 		return done, nil
 	}

@@ -18,10 +18,6 @@ type Cancellation struct {
 	Kind    RunKind    `json:"kind,omitempty"`
 	For     PlanInputs `json:"for,omitzero"`
 	Outcome Outcome    `json:"outcome,omitempty"`
-
-	// The cancellation of a run of the stack's own before this one, which is of a
-	// preview or of a break-glass command: that run is still not to be repeated.
-	Before *Cancellation `json:"before,omitempty"`
 }
 
 // answers reports whether a run only answers a request of a user, as a preview and a
@@ -29,11 +25,8 @@ type Cancellation struct {
 func (k RunKind) answers() bool { return k == PreviewRun || k == BreakGlassRun }
 
 // ended is the cancellation after the run r: nil if r is another run, or succeeded all
-// the same. After a preview it is the one before that.
+// the same.
 func (c *Cancellation) ended(r Run) *Cancellation {
-	if c != nil && c.Before != nil {
-		return c.Before
-	}
 	if c == nil || c.Run != r.ID || r.Outcome == Succeeded {
 		return nil
 	}
@@ -44,15 +37,36 @@ func (c *Cancellation) ended(r Run) *Cancellation {
 
 // Asked is the cancellation of a run that is interrupted now, and how long it may take
 // to end. The first interrupt of a run counts.
-func (c *Cancellation) Asked(run string, kind RunKind, by string, now time.Time, grace time.Duration) *Cancellation {
+func (c *Cancellation) Asked(run, by string, now time.Time, grace time.Duration) *Cancellation {
 	if c != nil && c.Run == run {
 		return c
 	}
-	out := &Cancellation{Run: run, By: by, At: now, Until: now.Add(grace)}
-	if c != nil && kind.answers() && !c.Kind.answers() {
-		out.Before = c
+	return &Cancellation{Run: run, By: by, At: now, Until: now.Add(grace)}
+}
+
+// Cancelling notes that a run is interrupted now. That of a run which only answers a
+// request does not take the place of an earlier one: what was cancelled then is still not
+// to be repeated.
+func (a Answers) Cancelling(run Run, by string, now time.Time, grace time.Duration) Answers {
+	if c := a.Cancelled; c != nil && c.Run != run.ID && run.Kind.answers() && !c.Kind.answers() {
+		a.CancelledBefore = c
 	}
-	return out
+	a.Cancelled = a.Cancelled.Asked(run.ID, by, now, grace)
+	return a
+}
+
+// endOf is what is known of cancellations after the run r.
+func (a Answers) endOf(r Run) Answers {
+	c := a.Cancelled
+	if r.Kind.answers() && (c == nil || c.Run != r.ID) {
+		return a // it answers a request of its own
+	}
+	a.Cancelled = c.ended(r)
+	if r.Kind.answers() && a.CancelledBefore != nil {
+		a.Cancelled = a.CancelledBefore
+	}
+	a.CancelledBefore = nil
+	return a
 }
 
 // cancels reports whether a person wants the run that goes on to be cancelled.

@@ -99,6 +99,9 @@ func (m Status) WithDeletion() Status {
 	if c := m.Cancelled; c != nil && c.Kind != DestroyRun {
 		m.Cancelled = nil
 	}
+	if c := m.CancelledBefore; c != nil && c.Kind != DestroyRun {
+		m.CancelledBefore = nil
+	}
 	before := m.Planned
 	if before == (PlanInputs{}) && m.FailedKind != DestroyRun {
 		before = m.FailedFor // an apply that fails ends the plan; so does a destroy, of which an earlier release kept no more

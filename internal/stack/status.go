@@ -88,6 +88,8 @@ type Answers struct {
 
 	Cancelled *Cancellation `json:"cancelled,omitempty"` // of the run that goes on, or of the last one
 
+	CancelledBefore *Cancellation `json:"cancelledBefore,omitempty"` // the one before that, while that is of a preview or of a break-glass command
+
 	BreakGlass  *BreakGlass    `json:"glass,omitempty"`  // the break-glass session, or the last one
 	LastCommand *CommandResult `json:"byHand,omitempty"` // the last command of such a session
 }
@@ -222,9 +224,7 @@ func (m Status) Record(r Run) Status {
 	if r.KnownState != (StateID{}) {
 		m.KnownState = r.KnownState
 	}
-	if c := m.Cancelled; c != nil && c.Run == r.ID || !r.Kind.answers() {
-		m.Cancelled = c.ended(r) // a preview and a break-glass command answer requests of their own
-	}
+	m.Answers = m.endOf(r)
 	switch r.Kind {
 	case PreviewRun:
 		return m.previewed(r)
