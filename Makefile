@@ -8,6 +8,9 @@ export GOWORK      := off
 # Where `make up` keeps everything.
 DATA_DIR ?= .terrier
 
+# Where the cluster for tests keeps everything.
+CLUSTER_DIR ?= .cluster
+
 ifeq ($(filter undefine,$(.FEATURES)),)
 $(error GNU make 4 or newer is needed, this is $(MAKE_VERSION))
 endif
@@ -27,7 +30,7 @@ ldflags    := $(small) -X main.version=$(VERSION) -X $(kube).gitVersion=v$(KUBER
 	-X $(kube).gitMajor=1 -X $(kube).gitMinor=37 -X $(kube).gitTreeState=clean
 
 # The modules, and those of them that have tests.
-modules := . standalone test/monitoring test/standin test/world tools/gen tools/kubectl tools/lint tools/providers/kafka \
+modules := . standalone test/monitoring test/standin test/world tools/cluster tools/gen tools/kubectl tools/lint tools/providers/kafka \
 	tools/providers/local tools/providers/rabbitmq tools/providers/random tools/providers/time tools/tofu
 tested  := . standalone test/monitoring test/world tools/gen
 
@@ -94,6 +97,38 @@ bin/source-controller: tools/flux/go.mod tools/flux/go.sum
 	@rm -rf bin/flux && mkdir -p bin/flux
 	@cp "$$(cd tools/flux && go list -m -f '{{.Dir}}' github.com/fluxcd/source-controller)"/config/crd/bases/*.yaml bin/flux/
 	@chmod -R u+w bin/flux && touch $@
+
+# Kubernetes' own programs, for a real cluster to test on: one by one, since the
+# link of each takes gigabytes. Ten minutes of compiling on two cores, once.
+.PHONY: cluster-build
+cluster-build: $(addprefix bin/kubernetes/,etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet coredns pause) bin/cluster
+
+bin/kubernetes/kube%: tools/kubernetes/go.mod tools/kubernetes/go.sum
+	cd tools/kubernetes && go build -ldflags '$(ldflags)' -o ../../$@ k8s.io/kubernetes/cmd/$(@F)
+	@touch $@
+
+bin/kubernetes/etcd: tools/kubernetes/go.mod tools/kubernetes/go.sum
+	cd tools/kubernetes && go build -ldflags '$(small)' -o ../../$@ go.etcd.io/etcd/server/v3
+	@touch $@
+
+bin/kubernetes/coredns: $(wildcard tools/coredns/*)
+	cd tools/coredns && go build -ldflags '$(small)' -o ../../$@ .
+	@touch $@
+
+bin/kubernetes/pause: $(wildcard tools/cluster/pause/*)
+	cd tools/cluster && go build -ldflags '$(small)' -o ../../$@ ./pause
+	@touch $@
+
+.PHONY: bin/cluster bin/cluster-probe
+bin/cluster:
+	cd tools/cluster && go build -ldflags '$(small)' -o ../../$@ .
+
+bin/cluster-probe:
+	go build -ldflags '$(small)' -o $@ ./test/cluster/probe
+
+bin/helm: tools/helm/go.mod tools/helm/go.sum
+	cd tools/helm && go build -ldflags '$(small)' -o ../../$@ helm.sh/helm/v4/cmd/helm
+	@touch $@
 
 bin/staticcheck: tools/lint/go.mod tools/lint/go.sum
 	cd tools/lint && go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
@@ -190,6 +225,25 @@ check-vet:
 lint: bin/staticcheck ## only staticcheck
 	@tools/check.sh lint $(tested)
 
+##@ Prove it on a real cluster
+
+.PHONY: cluster-up
+cluster-up: cluster-deps cluster-build bin/kubectl bin/helm ## a Kubernetes cluster of one node on this machine (needs root)
+	bin/cluster --state $(CLUSTER_DIR) up
+
+.PHONY: cluster-down
+cluster-down: ## stop it, and remove all that it made
+	@if [ -x bin/cluster ]; then bin/cluster --state $(CLUSTER_DIR) down; fi
+
+.PHONY: cluster-deps
+cluster-deps: ## what it needs of the distribution: containerd, runc, network plugins, iptables
+	@tools/cluster/deps.sh
+
+# In the cluster's network: there the tests reach pods, and pods reach the tests.
+.PHONY: test-cluster
+test-cluster: cluster-up bin/cluster-probe ## the tests that need it; it stays up
+	go test -count=1 -v -timeout 60m -exec '$(CURDIR)/bin/cluster --state $(abspath $(CLUSTER_DIR)) exec' ./test/cluster/...
+
 ##@ Change it
 
 .PHONY: fmt
@@ -202,7 +256,7 @@ generate: ## CRDs, deepcopy methods and documents that follow from the code
 	go generate ./...
 
 .PHONY: clean
-clean: ## remove what was built, and the data of `make up`
+clean: cluster-down ## remove what was built, and the data of `make up`
 	@tools/down.sh $(DATA_DIR)
 	rm -rf bin dist $(DATA_DIR)
 

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// PushProgram gives the cluster an image with one static program in it, and
+// returns the image's name.
+func PushProgram(tb testing.TB, path string) string {
+	tb.Helper()
+	program, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	file := filepath.Base(path)
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	if err := w.WriteHeader(&tar.Header{Name: file, Mode: 0o755, Size: int64(len(program))}); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := w.Write(program); err != nil {
+		tb.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{Entrypoint: []string{"/" + file}},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if image, err = mutate.AppendLayers(image, layer); err != nil {
+		tb.Fatal(err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	as := Registry + "/" + file + ":" + digest.Hex[:12]
+	tag, err := name.NewTag(as)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := remote.Write(tag, image, remote.WithContext(tb.Context())); err != nil {
+		tb.Fatal(err)
+	}
+	return as
+}
