@@ -7,10 +7,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/kube/children"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
+
+// announced are the events of a report. They are written once the status is that they
+// are about: a report that lost against another writer is made again.
+type announced []func(Events)
+
+func (a *announced) add(obj client.Object, kind, reason, message string) {
+	*a = append(*a, func(to Events) { to.Event(obj, kind, reason, message) })
+}
+
+func (a announced) tell(to Events) {
+	for _, event := range a {
+		event(to)
+	}
+}
 
 // events writes the events of a pass: about actions, about objects that left the
 // inventory, and about changes of the status. Their names are Tenant Operator's.

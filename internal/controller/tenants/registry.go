@@ -76,6 +76,7 @@ type registryPass struct {
 	specs    map[string]*tenantsv1.TenantTemplate
 	step     tenant.Step
 	failures []tenant.RowError // Tenants that could not be written
+	said     announced
 }
 
 func (c *Registries) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {

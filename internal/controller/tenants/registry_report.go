@@ -66,7 +66,11 @@ func (c *registryStatus) report(ctx context.Context, l *registryPass) error {
 		s.Leaving = int32(l.step.Leaving)
 		s.Departed = departedOf(l.step.Departed)
 	}
-	return c.write(ctx, l.before, l.obj)
+	if err := c.write(ctx, l.before, l.obj); err != nil {
+		return err
+	}
+	l.said.tell(c.Events)
+	return nil
 }
 
 // write patches the status, if it has changed.
@@ -105,7 +109,7 @@ func (c *registryStatus) setReady(l *registryPass) {
 	if err := l.memory.err; err != nil {
 		c.condition(l.obj, conditionReady, false, reasonNotConnected, err.Error()+". Tenants stay as they are until the rows can be read")
 		if before == nil || before.Reason != reasonNotConnected {
-			c.Events.Event(l.obj, corev1.EventTypeWarning, "DatabaseQueryFailed", err.Error())
+			l.said.add(l.obj, corev1.EventTypeWarning, "DatabaseQueryFailed", err.Error())
 		}
 		return
 	}
@@ -115,7 +119,7 @@ func (c *registryStatus) setReady(l *registryPass) {
 	}
 	c.condition(l.obj, conditionReady, true, reasonConnected, message)
 	if before != nil && before.Reason == reasonNotConnected {
-		c.Events.Event(l.obj, corev1.EventTypeNormal, reasonConnected, "The rows can be read again")
+		l.said.add(l.obj, corev1.EventTypeNormal, reasonConnected, "The rows can be read again")
 	}
 }
 
@@ -168,7 +172,7 @@ func (c *registryStatus) setRows(l *registryPass) {
 		return a.UID == b.UID && a.Reason == b.Reason && a.Message == b.Message
 	}
 	if !slices.EqualFunc(s.RowErrors, l.before.Status.RowErrors, same) {
-		c.Events.Event(l.obj, corev1.EventTypeWarning, reasonRowErrors, message)
+		l.said.add(l.obj, corev1.EventTypeWarning, reasonRowErrors, message)
 	}
 }
 
@@ -202,7 +206,7 @@ func (c *registryStatus) setGuarded(l *registryPass) {
 		s.Blocked.Since = was.Since
 		return
 	}
-	c.Events.Event(l.obj, corev1.EventTypeWarning, "DeletionsBlocked", message)
+	l.said.add(l.obj, corev1.EventTypeWarning, "DeletionsBlocked", message)
 }
 
 // wouldChange counts a tenant that would wait for its deletion as deleted: a dry run

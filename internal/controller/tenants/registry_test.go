@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -16,6 +18,7 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/tenant"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
+	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
 // D-13: what a row holds is in a Secret, and nowhere else.
@@ -212,6 +215,35 @@ func TestADatabaseThatIsDownChangesNothing(t *testing.T) {
 	o.sync()
 	o.wantCondition(o.ofRegistry, "Ready", metav1.ConditionTrue, "DatabaseConnected")
 	o.wantTenants("after all", "a000-web", "a001-web")
+}
+
+// A report that loses against another writer tells nothing, because it is made again.
+func TestAReportIsToldOnceItIsWritten(t *testing.T) {
+	c := testkit.Kube(t, tenantsv1.AddToScheme)
+	o := &office{Cluster: c, t: t, heard: &rumours{}}
+	o.open()
+	registry := o.registry()
+	pass := func(obj *tenantsv1.TenantRegistry) *registryPass {
+		return &registryPass{obj: obj, before: obj.DeepCopy(), memory: &remembered{err: errDown}}
+	}
+	late := pass(registry.DeepCopy())
+	registry.Labels = map[string]string{"changed": "meanwhile"}
+	if err := c.Client.Update(t.Context(), registry); err != nil {
+		t.Fatal(err)
+	}
+	status := registryStatus{Options{Live: c.Client, Events: o.heard, Now: time.Now}}
+	if err := status.report(t.Context(), late); !apierrors.IsConflict(err) {
+		t.Fatalf("the late report: %v, want a conflict", err)
+	}
+	if n := o.heard.count("DatabaseQueryFailed"); n != 0 {
+		t.Errorf("a report that was not written was told %d times", n)
+	}
+	if err := status.report(t.Context(), pass(registry)); err != nil {
+		t.Fatal(err)
+	}
+	if n := o.heard.count("DatabaseQueryFailed"); n != 1 {
+		t.Errorf("the report was told %d times, want once", n)
+	}
 }
 
 func TestRowsThatAreWrongAreNamed(t *testing.T) {

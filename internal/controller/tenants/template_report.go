@@ -35,7 +35,8 @@ func (c *Templates) report(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 	s := &obj.Status
 	fresh := s.ObservedGeneration != obj.Generation || s.Rollout == nil
 	s.ObservedGeneration = obj.Generation
-	c.setValid(before, obj, registry)
+	var said announced
+	c.setValid(before, obj, registry, &said)
 	s.TotalTenants, s.ReadyTenants = 0, 0
 	for _, e := range own {
 		if e.Deleting {
@@ -47,7 +48,7 @@ func (c *Templates) report(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 		}
 	}
 	_, state, again := tenant.Advance(c.templates.known(obj, registry), own, c.Now())
-	c.setRollout(before, obj, state)
+	c.setRollout(before, obj, state, &said)
 	switch {
 	case s.TotalTenants == 0:
 		c.condition(obj, conditionApplied, false, reasonNoTenants, "the template has no tenants")
@@ -56,7 +57,11 @@ func (c *Templates) report(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 	default:
 		c.condition(obj, conditionApplied, false, reasonNotAllReady, fmt.Sprintf("%d of %d tenants are ready, %d have generation %d", s.ReadyTenants, s.TotalTenants, state.Updated, obj.Generation))
 	}
-	return again, fresh, c.write(ctx, before, obj)
+	if err := c.write(ctx, before, obj); err != nil {
+		return again, fresh, err
+	}
+	said.tell(c.Events)
+	return again, fresh, nil
 }
 
 func (c *Templates) condition(obj *tenantsv1.TenantTemplate, kind string, status bool, reason, message string) {
@@ -78,7 +83,7 @@ func (c *Templates) write(ctx context.Context, before, obj *tenantsv1.TenantTemp
 
 // setValid reports whether the template is valid, with an event if that has
 // changed.
-func (c *Templates) setValid(before, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) {
+func (c *Templates) setValid(before, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry, said *announced) {
 	reason, message := reasonPassed, "the template is valid"
 	if problems := c.templates.check(obj, registry); len(problems) > 0 {
 		reason, message = reasonFailed, problems[0]
@@ -98,13 +103,13 @@ func (c *Templates) setValid(before, obj *tenantsv1.TenantTemplate, registry *te
 		kind = corev1.EventTypeWarning
 	}
 	for _, e := range c.templates.events(obj) {
-		c.Events.Event(obj, kind, e.reason, shorten(e.message))
+		said.add(obj, kind, e.reason, shorten(e.message))
 	}
-	c.Events.Event(obj, kind, reason, message)
+	said.add(obj, kind, reason, message)
 }
 
 // setRollout reports the progress of the newest generation.
-func (c *Templates) setRollout(before, obj *tenantsv1.TenantTemplate, state tenant.RolloutState) {
+func (c *Templates) setRollout(before, obj *tenantsv1.TenantTemplate, state tenant.RolloutState, said *announced) {
 	was := before.Status.Rollout
 	if was == nil {
 		was = &tenantsv1.RolloutStatus{}
@@ -137,12 +142,12 @@ func (c *Templates) setRollout(before, obj *tenantsv1.TenantTemplate, state tena
 	switch now.Phase {
 	case tenant.RolloutInProgress:
 		if r := obj.Spec.Rollout; r != nil && (r.MaxSkew > 0 || len(r.Waves) > 0) && state.Updated < state.Total {
-			c.Events.Event(obj, corev1.EventTypeNormal, "RolloutThrottled", fmt.Sprintf("spec.rollout limits generation %d: %d of %d tenants have it", state.Target, state.Updated, state.Total))
+			said.add(obj, corev1.EventTypeNormal, "RolloutThrottled", fmt.Sprintf("spec.rollout limits generation %d: %d of %d tenants have it", state.Target, state.Updated, state.Total))
 		}
 	case tenant.RolloutFailed:
-		c.Events.Event(obj, corev1.EventTypeWarning, "RolloutFailed", state.Message)
+		said.add(obj, corev1.EventTypeWarning, "RolloutFailed", state.Message)
 	case tenant.RolloutComplete:
-		c.Events.Event(obj, corev1.EventTypeNormal, "RolloutComplete", fmt.Sprintf("Generation %d has reached all %d tenants", state.Target, state.Total))
+		said.add(obj, corev1.EventTypeNormal, "RolloutComplete", fmt.Sprintf("Generation %d has reached all %d tenants", state.Target, state.Total))
 	}
 }
 
