@@ -129,7 +129,7 @@ func (s *Scopes) find(ctx context.Context, u User, enough <-chan time.Time) (Sco
 // again.
 func (s *Scopes) answersOf(ctx context.Context, u User) (*answers, error) {
 	key := u.key()
-	if of, ok := s.known.Get(key); ok && of.fresh(s.Now()) {
+	if of, ok := s.known.Get(key); ok && of.current(s.Now()) {
 		return of, nil
 	}
 	return s.asking.Do(ctx, key, func(ctx context.Context) (*answers, error) {
@@ -138,7 +138,7 @@ func (s *Scopes) answersOf(ctx context.Context, u User) (*answers, error) {
 		of, ok := s.known.Get(key)
 		if !ok {
 			of = &answers{}
-		} else if of.fresh(s.Now()) {
+		} else if of.current(s.Now()) {
 			return of, nil
 		}
 		asked := s.Now()

@@ -35,10 +35,12 @@ func (v answer) known() bool { return v.asked != 0 }
 
 func (v answer) at() time.Time { return time.Unix(0, v.asked) }
 
-func (of *answers) fresh(now time.Time) bool {
+// current reports whether no right has to be asked for again, or the questions go on
+// that ask: a caller that looks meanwhile does not ask once more for all namespaces.
+func (of *answers) current(now time.Time) bool {
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	return now.Before(of.until)
+	return now.Before(of.until) || of.near != nil
 }
 
 func (of *answers) atNear() *round {

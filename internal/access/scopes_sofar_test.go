@@ -110,6 +110,25 @@ func TestScopeSoFar(t *testing.T) {
 	}
 }
 
+// However often a caller looks while the cluster is slow, each question is asked once.
+func TestLookingAgainAsksNothingAgain(t *testing.T) {
+	r := newSlow("ann team-0001")
+	r.shut = func(string) bool { return true }
+	s := access.NewScopes(r, access.ScopeOptions{Namespaces: func() []string { return []string{"team-0001"} }, Likely: at(noon, "team-0001"), Now: (&hands{now: noon}).Now, Patience: time.Millisecond})
+	for range 3 {
+		if scope := soFar(t, s, 1); len(scope.In) > 0 {
+			t.Errorf("before there is an answer the scope is %v", scope)
+		}
+	}
+	if r.questions() != 1 {
+		t.Errorf("%d questions were asked for all namespaces, want one", r.questions())
+	}
+	r.open()
+	if scope, err := s.Scope(t.Context(), ann); err != nil || !scope.Has("team-0001") || r.questions() != 2 {
+		t.Errorf("the scope is %v, %v after %d questions; want team-0001 after 2", scope, err, r.questions())
+	}
+}
+
 // A role that was bound somewhere has the cluster asked at once, also where it
 // has said no before. The cluster's answer is the one that counts.
 func TestABindingIsAQuestion(t *testing.T) {
