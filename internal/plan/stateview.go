@@ -176,24 +176,40 @@ var telling = sync.OnceValue(func() *regexp.Regexp {
 func Telling(name string) bool { return telling().MatchString(name) }
 
 // MaskNamed replaces what stands under names that say that they hold a secret by Mask,
-// in a value out of JSON, and says how many. It changes maps and lists in place.
+// in a value out of JSON, and says how many. The name may be the key of a map, or stand
+// beside the value, as in {name: PASSWORD, value: …}. Secrets in URLs are replaced, too.
+// It changes maps and lists in place.
 func MaskNamed(v any) (masked any, n int) {
+	return maskNamed(v, Telling)
+}
+
+// MaskURLsIn is MaskURLs for all texts of a value out of JSON.
+func MaskURLsIn(v any) (masked any, n int) {
+	return maskNamed(v, func(string) bool { return false })
+}
+
+func maskNamed(v any, tells func(name string) bool) (masked any, n int) {
 	switch v := v.(type) {
+	case string:
+		return MaskURLs(v)
 	case map[string]any:
+		name, _ := v["name"].(string)
+		key, _ := v["key"].(string)
+		beside := tells(name) || tells(key)
 		for name, item := range v {
-			if item != nil && item != "" && item != true && item != false && Telling(name) {
+			if item != nil && item != "" && item != Mask && item != true && item != false && (tells(name) || beside && name == "value") {
 				v[name] = Mask
 				n++
 				continue
 			}
 			var more int
-			v[name], more = MaskNamed(item)
+			v[name], more = maskNamed(item, tells)
 			n += more
 		}
 	case []any:
 		for i, item := range v {
 			var more int
-			v[i], more = MaskNamed(item)
+			v[i], more = maskNamed(item, tells)
 			n += more
 		}
 	}

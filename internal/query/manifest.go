@@ -103,8 +103,8 @@ func holdsCopy(name, value string) bool {
 }
 
 // Manifest implements StackDetails. Variables that the module declares as
-// sensitive, values of environment variables, and literals whose name says that they
-// are secret are masked.
+// sensitive, values of environment variables, literals whose name says that they are
+// secret, and the secrets in URLs are masked.
 func (d *Details) Manifest(ctx context.Context, key Key) (Manifest, error) {
 	o, err := d.stacks.Read(ctx, key)
 	if err != nil {
@@ -157,9 +157,10 @@ func maskObject(object map[string]any, sensitive func(variable string) bool) (ma
 			delete(annotations, name)
 		}
 	}
-	named := func(v any) {
-		_, n := plan.MaskNamed(v)
+	named := func(v any) any {
+		v, n := plan.MaskNamed(v)
 		masked += n
+		return v
 	}
 	named(annotations)
 	spec, _ := object["spec"].(map[string]any)
@@ -176,7 +177,7 @@ func maskObject(object map[string]any, sensitive func(variable string) bool) (ma
 		if sensitive(name) {
 			return true
 		}
-		named(m["value"])
+		m["value"] = named(m["value"])
 		return false
 	})
 	always := func(map[string]any) bool { return true }
@@ -198,7 +199,8 @@ func maskObject(object map[string]any, sensitive func(variable string) bool) (ma
 			masked += n
 		}
 	}
-	return masked
+	_, n := plan.MaskURLsIn(object)
+	return masked + n
 }
 
 // nested is a value of nested maps; nil if there is none.

@@ -36,6 +36,41 @@ spec:
 	}
 }
 
+// A secret may also stand beside its name, and in a URL.
+func TestManifestsMaskPairsAndURLs(t *testing.T) {
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(`
+metadata: {annotations: {example.com/from: "https://robot:hunter2@git.example.com/shown.git"}}
+spec:
+  vars:
+  - {name: env, value: [{name: DB_PASSWORD, value: hunter2}, {key: api-token, value: hunter2}, {name: REGION, value: shown}]}
+  - {name: hook, value: "https://hooks.example.com/shown?token=hunter2"}
+  webhooks: [{url: "https://hunter2@hooks.example.com/shown"}]
+  values:
+    hcl: |
+      module "a" { source = "git::https://hunter2@git.example.com/shown.git?ref=v1" }
+      resource "helm_release" "b" {
+        set {
+          name  = "auth.password"
+          value = "hunter2"
+        }
+      }
+status: {conditions: [{message: "cloning https://robot:hunter2@git.example.com/shown.git"}]}
+`), &object); err != nil {
+		t.Fatal(err)
+	}
+	if got := maskObject(object, func(string) bool { return false }); got != 8 {
+		t.Errorf("%d values are masked, want 8", got)
+	}
+	b, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(b); strings.Contains(text, "hunter2") || strings.Count(text, "shown") != 6 || !strings.Contains(text, "?ref=v1") {
+		t.Errorf("the object is shown as\n%s", text)
+	}
+}
+
 // Not only values that stand in a place of their own are masked, but also those with
 // names that say what they are, and copies of the object are left out.
 func TestManifestsMaskWhatNamesSay(t *testing.T) {

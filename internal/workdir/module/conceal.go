@@ -16,8 +16,9 @@ const Unparsed = "# This HCL cannot be parsed. Secrets in it cannot be told from
 
 // Conceal replaces literals of HCL that hold a secret by mask, and says how many:
 // those below an argument, a block or a key whose name telling matches, those that are
-// given to sensitive(), and the values of variables and outputs that are declared
-// sensitive or have such a name. Expressions stay. HCL that cannot be parsed becomes
+// given to sensitive(), those beside such a name (name = "DB_PASSWORD" and value = …),
+// and the values of variables and outputs that are declared sensitive or have such a
+// name. Expressions stay. HCL that cannot be parsed becomes
 // Unparsed.
 func Conceal(source, mask string, telling func(name string) bool) (string, int) {
 	if strings.TrimSpace(source) == "" {
@@ -62,14 +63,18 @@ func (c *concealer) Enter(n hclsyntax.Node) hcl.Diagnostics {
 	switch n := n.(type) {
 	case *hclsyntax.Block:
 		c.declaration(n)
+		c.block(n)
 		secret = secret || c.tells(n.Type)
 	case *hclsyntax.Attribute:
 		secret = secret || c.tells(n.Name)
 	case *hclsyntax.FunctionCallExpr:
 		secret = secret || n.Name == "sensitive"
 	case *hclsyntax.ObjectConsExpr:
+		beside := slices.ContainsFunc(n.Items, func(item hclsyntax.ObjectConsItem) bool {
+			return isNameBeside(literal(item.KeyExpr)) && c.tells(literal(item.ValueExpr))
+		})
 		for _, item := range n.Items {
-			if c.tells(keyOf(item.KeyExpr)) {
+			if key := literal(item.KeyExpr); c.tells(key) || beside && key == "value" {
 				c.hidden[item.ValueExpr] = true
 			}
 		}
@@ -111,6 +116,21 @@ func (c *concealer) declaration(b *hclsyntax.Block) {
 	}
 }
 
+// block notes the value of a block that has a telling name beside it, such as set of a
+// Helm release.
+func (c *concealer) block(b *hclsyntax.Block) {
+	value := b.Body.Attributes["value"]
+	for name, a := range b.Body.Attributes {
+		if value != nil && isNameBeside(name) && c.tells(literal(a.Expr)) {
+			c.hidden[value.Expr] = true
+		}
+	}
+}
+
+// isNameBeside reports whether an argument or a key holds the name of the value beside
+// it.
+func isNameBeside(key string) bool { return key == "name" || key == "key" }
+
 // comments notes comments that seem to hold a secret, such as an argument that was
 // taken out.
 func (c *concealer) comments(src []byte) {
@@ -150,15 +170,6 @@ func (c *concealer) replaced(src []byte, mask string) (string, int) {
 	}
 	out.Write(src[at:])
 	return out.String(), n
-}
-
-// keyOf is the name that a key of an object has in the text; empty if it is computed.
-func keyOf(key hclsyntax.Expression) string {
-	v, diags := key.Value(nil)
-	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.String {
-		return ""
-	}
-	return v.AsString()
 }
 
 // isText reports whether a part of a template is text, and not only white space.

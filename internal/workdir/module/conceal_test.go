@@ -39,6 +39,9 @@ func TestConceal(t *testing.T) {
 		"output \"p\" {\n  sensitive = true\n  value = \"hunter2\"\n}\n":       "output \"p\" {\n  sensitive = true\n  value = " + m + "\n}\n",
 		"# password = \"hunter2\"\nx = 1\n":                                    "# X\nx = 1\n",
 		"x = 1 /* token: hunter2 */\n":                                         "x = 1 /* X */\n",
+		"set {\n  name = \"db.password\"\n  value = \"hunter2\"\n}\n":          "set {\n  name = \"db.password\"\n  value = " + m + "\n}\n",
+		`env = [{ name = "DB_PASSWORD", value = "hunter2" }]`:                  `env = [{ name = "DB_PASSWORD", value = ` + m + ` }]`,
+		`env = [{ value = "hunter2", key = "DB_PASSWORD" }]`:                   `env = [{ value = ` + m + `, key = "DB_PASSWORD" }]`,
 		`password = "hunter2`:                                                  Unparsed,
 		strings.Repeat("[", 2*maxDepth):                                        Unparsed,
 	} {
@@ -49,7 +52,7 @@ func TestConceal(t *testing.T) {
 	}
 	for _, same := range []string{
 		``, `password = var.password`, `password = "${var.password}"`, `password = ""`, `password = null`, `use_token = true`, `name = "token"`,
-		`x = { name = "token" }`, "# reads the token\n", "variable \"p\" {\n  sensitive = false\n  default = \"a\"\n}\n", `resource "aws_secret" "token" {}`, `password = data.x["a"].b`,
+		`x = { name = "token" }`, `x = { name = "token", value = var.x, kind = "a" }`, `x = { name = "region", value = "eu" }`, "# reads the token\n", "variable \"p\" {\n  sensitive = false\n  default = \"a\"\n}\n", `resource "aws_secret" "token" {}`, `password = data.x["a"].b`,
 	} {
 		if got, n := Conceal(same, "X", tellingWord.MatchString); got != same || n != 0 {
 			t.Errorf("Conceal(%s) = %s, %d; want it unchanged", same, got, n)
