@@ -20,6 +20,9 @@ import (
 // SourceReader lists what modules come from.
 type SourceReader interface {
 	List(context.Context, access.Scope) ([]Source, error)
+	// Events returns what happened to a source as long as Kubernetes keeps it,
+	// newest first.
+	Events(context.Context, Source) ([]Event, error)
 }
 
 // Source is one GitRepository, OCIRepository or Bucket.
@@ -35,6 +38,8 @@ type Source struct {
 	Since     time.Time `json:"since,omitzero"` // it is Ready, or not
 	Suspended bool      `json:"suspended,omitempty"`
 	UsedBy    []Key     `json:"usedBy,omitempty"` // stacks that the visitor may see
+
+	UID string `json:"-"` // of the object
 }
 
 // Sources lists sources with the stacks that use them.
@@ -77,6 +82,11 @@ func (s *Sources) List(ctx context.Context, scope access.Scope) ([]Source, error
 	return out, nil
 }
 
+// Events implements SourceReader.
+func (s *Sources) Events(ctx context.Context, of Source) ([]Event, error) {
+	return events(ctx, s.kube, of.Namespace, of.UID)
+}
+
 func sourcesIn(list client.ObjectList) []Source {
 	var out []Source
 	switch list := list.(type) {
@@ -104,7 +114,7 @@ func sourceOf(kind string, o interface {
 	sourcev1.Source
 }, address string, suspended bool, conditions []metav1.Condition) Source {
 	s := Source{
-		Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), URL: withoutPassword(address),
+		Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()), URL: withoutPassword(address),
 		Suspended: suspended, Ready: string(metav1.ConditionUnknown),
 	}
 	if a := o.GetArtifact(); a != nil {

@@ -3,7 +3,50 @@ package query
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
 )
+
+// The history of a source is what its controller told Kubernetes of it, whichever
+// controller that is, and nothing of other objects.
+func TestASourceHasAHistory(t *testing.T) {
+	c := testkit.Kube(t)
+	at := metav1.Now().Rfc3339Copy()
+	event := func(name, uid, reason, message string, before time.Duration) *corev1.Event {
+		when := metav1.NewTime(at.Add(-before))
+		return &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: c.Namespace, Name: name},
+			InvolvedObject: corev1.ObjectReference{Kind: "GitRepository", Namespace: c.Namespace, Name: "net", UID: types.UID(uid)},
+			Type:           "Warning", Reason: reason, Message: message, Count: 1, FirstTimestamp: when, LastTimestamp: when,
+		}
+	}
+	for _, e := range []*corev1.Event{
+		event("first", "uid-1", "GitOperationFailed", "no route to host", time.Hour),
+		event("second", "uid-1", "AuthenticationFailed", "denied", time.Minute),
+		event("other", "uid-2", "AuthenticationFailed", "of another", time.Minute),
+	} {
+		if err := c.Client.Create(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := NewSources(c.Client, nil).Events(t.Context(), Source{Kind: "GitRepository", Namespace: c.Namespace, Name: "net", UID: "uid-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Event{
+		{At: at.Add(-time.Minute), Type: "Warning", Reason: "AuthenticationFailed", Message: "denied", Count: 1},
+		{At: at.Add(-time.Hour), Type: "Warning", Reason: "GitOperationFailed", Message: "no route to host", Count: 1},
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("Events() (-got +want):\n%s", diff)
+	}
+}
 
 // The credentials in the address of a source are never shown, however it is written.
 // The HTTP API sends it as it is here.

@@ -196,9 +196,10 @@ func TestASourceHasAPage(t *testing.T) {
 		return func(v *Visit) { v.Names = map[string]string{"kind": kind, "namespace": namespace, "name": name} }
 	}
 	d := screen(t, shire(), "/sources/GitRepository/net/x", SourceDetail, named("GitRepository", "net", hostile))
-	wants(t, d.text(), "AuthenticationFailed for 60m", "The server rejected the credentials.", "What to do", "kubectl describe gitrepository")
+	wants(t, d.text(), "AuthenticationFailed for 60m", "The server rejected the credentials.", "What to do", "kubectl describe gitrepository",
+		"10m ago", "20m ago", "GitOperationFailed", "no route to host", "The source has been failing for 60m.")
 	d = screen(t, shire(), "/sources/GitRepository/apps/platform", SourceDetail, named("GitRepository", "apps", "platform"))
-	wants(t, d.text(), "main@sha1:4f1c9ab2d7b8e362c2065d1f09aa4f1c9ab2d7b8", "Stacks that use it")
+	wants(t, d.text(), "main@sha1:4f1c9ab2d7b8e362c2065d1f09aa4f1c9ab2d7b8", "Stacks that use it", "No event in the last hour")
 	v := guest(t, shire(), "/sources/GitRepository/apps/none")
 	v.Names = map[string]string{"kind": "GitRepository", "namespace": "apps", "name": "none"}
 	if _, err := SourceDetail(v); fault.Of(err) != fault.Missing {

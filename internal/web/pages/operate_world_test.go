@@ -28,6 +28,7 @@ type county struct {
 	backlog    schedule.Backlog
 	line       schedule.Line
 	sources    []query.Source
+	happened   map[string][]query.Event // to sources, by name
 	entries    []query.AuditEntry
 	report     query.AuditReport
 	notices    []query.Delivery
@@ -119,6 +120,10 @@ type sourcesOf struct{ *county }
 
 func (s sourcesOf) List(context.Context, access.Scope) ([]query.Source, error) {
 	return s.sources, s.err
+}
+
+func (s sourcesOf) Events(_ context.Context, of query.Source) ([]query.Event, error) {
+	return s.happened[of.Name], s.err
 }
 
 // boardOf counts the stacks of tenants and knows the capacity of a county.
@@ -292,6 +297,10 @@ func (c *county) told() {
 	for i := range used {
 		used[i] = query.Key{Namespace: "apps", Name: fmt.Sprint("stack-", i)}
 	}
+	c.happened = map[string][]query.Event{hostile: {
+		{At: now.Add(-10 * time.Minute), Type: "Warning", Reason: "AuthenticationFailed", Message: hostile, Count: 3},
+		{At: now.Add(-20 * time.Minute), Type: "Warning", Reason: "GitOperationFailed", Message: "no route to host", Count: 1},
+	}}
 	c.sources = []query.Source{
 		{Kind: "GitRepository", Namespace: "apps", Name: "platform", URL: "https://git.example.com/platform.git", Revision: "main@sha1:4f1c9ab2d7b8e362c2065d1f09aa4f1c9ab2d7b8", Ready: "True", Since: now.Add(-3 * time.Hour), UsedBy: used},
 		{Kind: "GitRepository", Namespace: "net", Name: hostile, URL: "javascript:alert(1)//" + hostile, Ready: "False", Reason: "AuthenticationFailed", Message: hostile + long, Since: now.Add(-time.Hour), UsedBy: used[:2]},

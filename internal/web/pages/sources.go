@@ -39,7 +39,7 @@ func Sources(v *Visit) (Page, error) {
 	return page, nil
 }
 
-// SourceDetail shows one source: its revision, its last error, and the stacks that
+// SourceDetail shows one source: its revision, its last failures, and the stacks that
 // use it.
 func SourceDetail(v *Visit) (Page, error) {
 	kind, key := v.Names["kind"], v.Key()
@@ -71,14 +71,21 @@ func SourceDetail(v *Visit) (Page, error) {
 			d.Users = append(d.Users, listed(&row, v.Now))
 		}
 	}
+	events, err := v.Backend.Sources.Events(v.Context, list[i])
+	d.Events, d.Unseen = events[:min(len(events), sourceEvents)], problemOf("The history cannot be shown", err)
 	d.Pager = ui.NewPager(v.Path, v.Query, offset, len(d.Users), pageRows, len(seen), "stack")
 	return Page{Title: key.Name + " · " + kind, Section: "sources", Template: "source", Live: Live{Every: sourcesEvery}, Data: d}, nil
 }
+
+// sourceEvents bounds how many failures and new artifacts the page of a source has.
+const sourceEvents = 20
 
 // sourceDetail is what the page of one source shows.
 type sourceDetail struct {
 	sourceRow
 	Get    string // the command that prints all of it
+	Events []query.Event
+	Unseen *Problem // why Events are not known
 	Users  []stackRow
 	Total  int // stacks that the visitor may view
 	Hidden int // stacks that the visitor may not view
