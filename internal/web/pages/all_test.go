@@ -150,12 +150,13 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 		handle  Handler
 		err     error
 		want    string
+		command string // the next step
 	}{
-		"a state that is kept elsewhere": {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "its own backend"},
-		"no state yet":                   {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Missing, query.ReasonNoState, errors.New("x")), "Nothing was created"},
-		"versions kept elsewhere":        {"/stacks/apps/cart/states", StackStates, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "its own backend"},
-		"no outputs":                     {"/stacks/apps/cart/outputs", StackOutputs, fault.New(fault.Missing, query.ReasonNoOutputs, errors.New("x")), "declares no outputs"},
-		"no drift":                       {"/stacks/apps/cart/drift", StackDrift, fault.New(fault.Missing, "NoDrift", errors.New("x")), "No drift"},
+		"a state that is kept elsewhere": {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "its own backend", "tofu state list"},
+		"no state yet":                   {"/stacks/apps/cart/resources", StackResources, fault.New(fault.Missing, query.ReasonNoState, errors.New("x")), "Nothing was created", "terrier explain cart -n apps"},
+		"versions kept elsewhere":        {"/stacks/apps/cart/states", StackStates, fault.New(fault.Invalid, query.ReasonStateForeign, errors.New("x")), "its own backend", "tofu state pull"},
+		"no outputs":                     {"/stacks/apps/cart/outputs", StackOutputs, fault.New(fault.Missing, query.ReasonNoOutputs, errors.New("x")), "declares no outputs", "terrier explain cart -n apps"},
+		"no drift":                       {"/stacks/apps/cart/drift", StackDrift, fault.New(fault.Missing, "NoDrift", errors.New("x")), "No drift", "terrier replan cart -n apps"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := town()
@@ -165,8 +166,12 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := parse(t, v, p).text(); !strings.Contains(got, tt.want) {
+			d := parse(t, v, p)
+			if got := d.text(); !strings.Contains(got, tt.want) {
 				t.Errorf("the page does not say %q: %s", tt.want, got)
+			}
+			if copies := d.all(func(n *html.Node) bool { return attr(n, "data-copy") == tt.command }); len(copies) != 1 {
+				t.Errorf("the page offers the command %q %d times, want once", tt.command, len(copies))
 			}
 		})
 	}

@@ -127,7 +127,7 @@ func TestStaleApprovals(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := parse(t, v, Failed(v, command.Refusal{Error: err.Error(), Kind: fault.Conflict, Reason: query.ReasonPlanChanged, Hint: command.Hint(err)}, "req-1"))
-	for _, want := range []string{"Changed in the meantime", "the pending plan is plan-b", "Nothing was changed", "req-1"} {
+	for _, want := range []string{"Changed in the meantime", "The pending plan is plan-b", "Nothing was changed", "req-1"} {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("the page does not say %q", want)
 		}

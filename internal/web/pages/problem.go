@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 // has the same request ID.
 func Failed(v *Visit, r command.Refusal, request string) Page {
 	p := Page{Title: titles[r.Kind], Template: "problem", Data: failure{
-		Error: r.Error, Hint: hintFor(r.Reason, r.Hint), Request: request, Links: waysOut(v, r), Again: r.Kind == fault.Later,
+		Error: whatFailed(v, r), Hint: hintFor(r.Reason, r.Hint), Request: request, Links: waysOut(v, r), Again: r.Kind == fault.Later,
 	}}
 	if p.Title == "" {
 		p.Title = titles[fault.Broken]
@@ -26,6 +27,15 @@ func Failed(v *Visit, r command.Refusal, request string) Page {
 		p.Live.Every = 3 * time.Second
 	}
 	return p
+}
+
+// whatFailed is what a page says of a refusal, as a sentence. A missing page is
+// called by its address.
+func whatFailed(v *Visit, r command.Refusal) string {
+	if r.Reason == "NoRoute" {
+		return fmt.Sprintf("There is no page at %s.", ui.Cut(200, v.Path))
+	}
+	return ui.Sentence(r.Error)
 }
 
 type failure struct {
@@ -69,6 +79,7 @@ var hints = map[string]string{
 	"Suspended":                    "Resume the stack first.",
 	"RepairUnclear":                "For each resource, enter its import ID or select that it does not exist.",
 	"PreviewFailed":                "See the log of the run.",
+	"CancelUnconfirmed":            "The run goes on. To cancel it, go back and select the checkbox.",
 	"DestroyUnseen":                "Go back, review what the plan destroys, and select the checkbox.",
 	"NotAnswered":                  "The request was stored. The page of the stack shows its progress.",
 	"NoRoute":                      "Search the list of stacks.",
@@ -112,13 +123,20 @@ func waysOut(v *Visit, r command.Refusal) []link {
 	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadRetained(parts[1]) {
 		out = append(out, link{"Retained resources of the stack", ui.With("/retained", url.Values{"namespace": {parts[1]}, "name": {parts[2]}}, "")})
 	}
-	if parts[0] == "retained" {
-		out = append(out, link{"Retained resources", "/retained"})
-	}
-	if len(parts) > 0 && parts[0] == "approvals" {
-		out = append(out, link{"All approvals", "/approvals"})
+	if list, ok := lists[parts[0]]; ok {
+		out = append(out, list)
 	}
 	return append(out, link{"All stacks", "/stacks"})
+}
+
+// lists are the pages that list what the pages below an address are about.
+var lists = map[string]link{
+	"approvals":  {"All approvals", "/approvals"},
+	"retained":   {"Retained resources", "/retained"},
+	"sources":    {"All sources", "/sources"},
+	"tenants":    {"All tenants", "/tenants"},
+	"registries": {"All tenants", "/tenants"},
+	"templates":  {"All tenants", "/tenants"},
 }
 
 // mayReadRetained reports whether records of deleted stacks exist, and whether
@@ -188,5 +206,5 @@ func problemOf(title string, err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	return &Problem{Title: title, Error: err.Error(), Hint: browserHint(err)}
+	return &Problem{Title: title, Error: ui.Sentence(err.Error()), Hint: browserHint(err)}
 }

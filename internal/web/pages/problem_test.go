@@ -30,6 +30,8 @@ func TestFailures(t *testing.T) {
 		"no plan yet":       {"/stacks/apps/net/plan", command.Refusal{Error: "none", Kind: fault.Missing, Reason: query.ReasonNoPlan}, "Not found", []string{"/stacks/apps/net", "/stacks"}, 0},
 		"stale":             {"/stacks/apps/net/approve", command.Refusal{Error: "stale", Kind: fault.Conflict, Reason: query.ReasonPlanChanged}, "Changed in the meantime", []string{"/stacks/apps/net/plan", "/stacks/apps/net", "/stacks"}, 0},
 		"not ready":         {"/stacks", command.Refusal{Error: "ask again", Kind: fault.Later}, "Try again later", []string{"/stacks"}, 3 * time.Second},
+		"a source of old":   {"/sources/GitRepository/apps/x", command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}, "Not found", []string{"/sources", "/stacks"}, 0},
+		"a tenant of old":   {"/tenants/apps/x", command.Refusal{Error: "gone", Kind: fault.Missing, Reason: query.ReasonNoSuchThing}, "Not found", []string{"/tenants", "/stacks"}, 0},
 		"an address of old": {"/nowhere/<b>", command.Refusal{Error: long, Kind: fault.Invalid, Hint: "Look elsewhere."}, "Invalid request", []string{"/stacks"}, 0},
 		"of no kind":        {"/", command.Refusal{Error: "x", Kind: "Unheard"}, "Internal error", []string{"/stacks"}, 0},
 	} {
@@ -51,6 +53,23 @@ func TestFailures(t *testing.T) {
 				t.Errorf("the page does not say how to go on: %s", got)
 			}
 		})
+	}
+}
+
+// A refusal is a sentence, and a page that does not exist is called by its address.
+func TestFailuresAreSentences(t *testing.T) {
+	for _, tt := range []struct {
+		r    command.Refusal
+		want string
+	}{
+		{command.Refusal{Error: "the stack apps/net does not exist", Reason: access.ReasonNotFound}, "The stack apps/net does not exist"},
+		{command.Refusal{Error: "spec.path is empty"}, "spec.path is empty"},
+		{command.Refusal{Error: "there is no page or API at this address", Reason: "NoRoute"}, "There is no page at /nowhere."},
+	} {
+		v := visitor(t, town(), "/nowhere")
+		if got := Failed(v, tt.r, "req-1").Data.(failure).Error; got != tt.want {
+			t.Errorf("the page says %q, want %q", got, tt.want)
+		}
 	}
 }
 

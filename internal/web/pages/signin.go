@@ -3,12 +3,11 @@ package pages
 import (
 	"net/url"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // SignIn is the page that signs a user in.
@@ -41,9 +40,7 @@ func (s SignIn) IssuerPath() string {
 
 // SignInProblem is err as the page shows it.
 func SignInProblem(err error) *command.Refusal {
-	r, size := utf8.DecodeRuneInString(err.Error())
-	sentence := string(unicode.ToUpper(r)) + err.Error()[size:]
-	return &command.Refusal{Error: sentence, Kind: fault.Of(err), Reason: fault.Reason(err, ""), Hint: signInHints[fault.Reason(err, "")]}
+	return &command.Refusal{Error: ui.Sentence(err.Error()), Kind: fault.Of(err), Reason: fault.Reason(err, ""), Hint: signInHints[fault.Reason(err, "")]}
 }
 
 var signInHints = map[string]string{

@@ -1,8 +1,11 @@
 package pages
 
 import (
+	"fmt"
+
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // StackInputs lists the inputs of the runs of a stack, with the values from
@@ -24,8 +27,12 @@ func StackInputs(v *Visit) (Page, error) {
 	return stackPage(v, "stack_inputs", "Inputs", struct {
 		Head    stackHead
 		Inputs  []inputRow
+		Empty   ui.Empty
 		Problem *Problem
-	}{head, rows, problemOf("The inputs cannot be shown", err)}), nil
+	}{head, rows, ui.Empty{
+		Title: "No inputs", Text: "The stack sets no variables and reads none from Secrets or ConfigMaps. To set a variable:",
+		Command: fmt.Sprintf(`kubectl patch %s %s -n %s --type merge -p '{"spec":{"vars":[{"name":"NAME","value":"VALUE"}]}}'`, resourceOf(v, v.Key()), v.Key().Name, v.Key().Namespace),
+	}, problemOf("The inputs cannot be shown", err)}), nil
 }
 
 // inputRow is an input with what is shown of its value.
@@ -45,15 +52,15 @@ func StackOutputs(v *Visit) (Page, error) {
 	outputs, err := v.Backend.Details.OutputsKept(v.Context, v.Key())
 	view := outputList{Head: head, Secret: head.Stack.OutputsIn}
 	if fault.Of(err) == fault.Missing {
-		view.Nothing = "The stack has not been applied yet, or the module declares no outputs."
+		view.Empty = &ui.Empty{Title: "No outputs", Text: "The stack has not been applied yet, or its module declares no outputs. To see what the stack waits for:", Command: head.Command("explain")}
 	} else {
 		view.Problem = problemOf("The outputs cannot be shown", err)
 	}
 	for _, o := range outputs {
 		view.Outputs = append(view.Outputs, outputRow{Name: o.Name, Sensitive: o.Sensitive, Value: valueText(o.Value), Absent: len(o.Value) == 0})
 	}
-	if len(outputs) == 0 && view.Problem == nil && view.Nothing == "" {
-		view.Nothing = "The module declares no outputs."
+	if len(outputs) == 0 && view.Problem == nil && view.Empty == nil {
+		view.Empty = &ui.Empty{Title: "No outputs", Text: "The module declares no outputs. Add an output block to it. The next apply stores the value. To plan now:", Command: head.Command("replan")}
 	}
 	return stackPage(v, "stack_outputs", "Outputs", view), nil
 }
@@ -62,7 +69,7 @@ type outputList struct {
 	Head    stackHead
 	Secret  string
 	Outputs []outputRow
-	Nothing string
+	Empty   *ui.Empty
 	Problem *Problem
 }
 

@@ -29,13 +29,13 @@ func StackResources(v *Visit) (Page, error) {
 	state, err := v.Backend.Stacks.StateOf(v.Context, v.Key(), view.Version, view.Revealed)
 	switch {
 	case fault.Of(err) == fault.Missing && view.Version == "":
-		view.Nothing = "The stack has no state yet. Nothing was created."
+		view.Empty = noResources("The stack has no state yet. Nothing was created. To see what the stack waits for:", head.Command("explain"))
 	case fault.Reason(err, "") == query.ReasonStateForeign:
-		view.Nothing = "The stack keeps its state in its own backend, not in Terrier. Use the engine to read it."
+		view.Empty = noResources("The stack keeps its state in its own backend, not in Terrier. To list the resources, run the engine in a directory that is initialised with that backend:", "tofu state list")
 	case err != nil:
 		view.Problem = problemOf("The state cannot be shown", err)
 	case state.Sealed:
-		view.Nothing = "The state is encrypted by the engine. Only a run can read it."
+		view.Empty = noResources("The engine encrypts the state, and only a run can read it. To view the resources that the next apply changes:", head.Command("plan"))
 	default:
 		view.fill(state)
 		view.Masked = state.Masked
@@ -43,6 +43,10 @@ func StackResources(v *Visit) (Page, error) {
 	show := "show"
 	if view.Revealed {
 		show = ""
+	}
+	view.NoMatch = *noResources("The state contains no resources. To plan the module now:", head.Command("replan"))
+	if view.Text != "" {
+		view.NoMatch = ui.Empty{Title: "No matching resource", Text: "A resource matches if its address or provider contains all words.", Href: ui.With(v.Path, ui.Without(v.Query, "q"), ""), Link: "Show all"}
 	}
 	view.Toggle = ui.With(v.Path, v.Query, "secrets", show)
 	page := stackPage(v, "stack_resources", "Resources", view)
@@ -69,8 +73,13 @@ type resourceList struct {
 	Found    int
 	Hidden   int // found and not shown
 	Modules  []moduleGroup
-	Nothing  string
+	Empty    *ui.Empty // there is no state to read
+	NoMatch  ui.Empty  // of a state without resources that match
 	Problem  *Problem
+}
+
+func noResources(text, command string) *ui.Empty {
+	return &ui.Empty{Title: "No resources to show", Text: text, Command: command}
 }
 
 type moduleGroup struct {

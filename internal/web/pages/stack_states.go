@@ -28,11 +28,14 @@ func StackStates(v *Visit) (Page, error) {
 	}
 	kept, err := v.Backend.Stacks.StateVersions(v.Context, v.Key())
 	if fault.Reason(err, "") == query.ReasonStateForeign {
-		view.Nothing = "The stack keeps its state in its own backend, not in Terrier."
+		view.Empty = &ui.Empty{Title: "No versions", Text: "The stack keeps its state in its own backend, not in Terrier. To download the state, run the engine in a directory that is initialised with that backend:", Command: "tofu state pull"}
 	} else {
 		view.Problem = problemOf("The versions cannot be shown", err)
 	}
 	view.fill(v.Key(), kept)
+	if len(view.Rows) == 0 && view.Empty == nil && view.Problem == nil {
+		view.Empty = &ui.Empty{Title: "No versions", Text: "No version is stored yet, because nothing was applied. To see what the stack waits for:", Command: head.Command("explain")}
+	}
 	if to := v.Query.Get("to"); to != "" {
 		view.ask(v, to)
 	}
@@ -52,7 +55,7 @@ type stateList struct {
 	Refused string // why the stored state blocks runs
 	Ask     *rollback
 	Push    *pushed
-	Nothing string
+	Empty   *ui.Empty
 	Problem *Problem
 }
 
@@ -113,9 +116,6 @@ func (l *stateList) fill(k query.Key, kept query.KeptStates) {
 		l.Rows = append(l.Rows, r)
 	}
 	slices.Reverse(l.Rows)
-	if len(l.Rows) == 0 && l.Nothing == "" && l.Problem == nil {
-		l.Nothing = "No version is stored yet. Nothing was applied."
-	}
 }
 
 // ask prepares the question. The changes are computed with the permissions of

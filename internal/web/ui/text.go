@@ -77,6 +77,15 @@ func Capital(text string) string {
 	return string(unicode.ToUpper(r)) + text[n:]
 }
 
+// Sentence is the text of an error with a capital at its beginning, unless it begins
+// with a name, such as apps/net or spec.path.
+func Sentence(text string) string {
+	if word, _, _ := strings.Cut(text, " "); strings.IndexFunc(strings.TrimRight(word, ",:"), func(r rune) bool { return !unicode.IsLetter(r) }) >= 0 {
+		return text
+	}
+	return Capital(text)
+}
+
 // Quoted is a text in quotes, with escapes for what does not print.
 func Quoted(s string) string { return strconv.Quote(s) }
 
