@@ -168,7 +168,7 @@ func (e estate) planned(t *testing.T) {
 	}
 	e.records[record.Plan(uid, digest, runner.FilePlanDoc)] = string(document)
 	e.records[record.Run(uid, "plan-1", record.ReportFile)] = string(report)
-	e.records[record.Run(uid, "plan-1", runner.FileLog)] = "Refreshing…\n\x1b[2Jevil\rmore\n"
+	e.records[record.Run(uid, "plan-1", runner.FileLog)] = "2026-03-14T15:09:26.535Z Refreshing…\n2026-03-14T15:09:27.000Z \x1b[2Jevil\rmore\n"
 }
 
 // remember writes what the controller knows of the stack into its status.
@@ -211,6 +211,7 @@ func TestLooking(t *testing.T) {
 		"plan":          {"plan", "network"},
 		"runs":          {"runs", "network"},
 		"logs":          {"logs", "network"},
+		"logs-times":    {"logs", "network", "--timestamps"},
 		"describe":      {"describe", "network"},
 		"get-none":      {"get", "-l", "team=none"},
 		"plan-wide":     {"plan", "network", "-o", "wide"},

@@ -22,8 +22,8 @@ func (p runCommands) commands() []*cobra.Command {
 
 func (p runCommands) logs() *cobra.Command {
 	var (
-		run    string
-		follow bool
+		run string
+		o   query.LogOptions
 	)
 	c := &cobra.Command{
 		Use:     "logs STACK",
@@ -33,12 +33,13 @@ func (p runCommands) logs() *cobra.Command {
 are masked. "terrier runs" lists the recorded runs.`,
 		Example: `  terrier logs network
   terrier logs network -f
+  terrier logs network --timestamps
   terrier logs network --run apply-6d9a1f0e`,
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
-			r, err := s.Log(ctx, key, run, follow)
+			r, err := s.Log(ctx, key, run, o)
 			if err != nil {
 				return err
 			}
@@ -48,7 +49,8 @@ are masked. "terrier runs" lists the recorded runs.`,
 		}),
 	}
 	c.Flags().StringVar(&run, "run", "", "the `name` of the run")
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the run has ended")
+	c.Flags().BoolVarP(&o.Follow, "follow", "f", false, "follow the log until the run has ended")
+	c.Flags().BoolVar(&o.Timestamps, "timestamps", false, "begin each line with its time")
 	return c
 }
 

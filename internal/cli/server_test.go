@@ -221,6 +221,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "runs network"},
 		{args: "logs network"},
 		{args: "logs network -f"},
+		{args: "logs network --timestamps"},
 		{args: "logs network --run nothing", code: 4},
 		{args: "outputs network"},
 		{args: "outputs network --show -o json"},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -28,7 +27,7 @@ const followHeld = time.Second
 // follow opens the log of a run that may go on for hours, during which servers
 // restart, proxies time out, and the server itself ends long answers. The reader
 // goes on where it was.
-func (r *Records) follow(ctx context.Context, id query.StackID, run string) (io.ReadCloser, error) {
+func (r *Records) follow(ctx context.Context, id query.StackID, run string, o query.LogOptions) (io.ReadCloser, error) {
 	if run == "" || run == command.NewestRun {
 		newest, err := r.Run(ctx, id, command.NewestRun)
 		if err != nil {
@@ -36,7 +35,7 @@ func (r *Records) follow(ctx context.Context, id query.StackID, run string) (io.
 		}
 		run = newest.ID // another run may be the newest by the time the log breaks off
 	}
-	f := &following{records: r, ctx: ctx, id: id, run: run}
+	f := &following{records: r, ctx: ctx, id: id, run: run, options: o}
 	return f, f.open()
 }
 
@@ -46,6 +45,7 @@ type following struct {
 	ctx     context.Context // of the reader, whose methods have no room for one
 	id      query.StackID
 	run     string
+	options query.LogOptions
 
 	body  io.ReadCloser
 	began time.Time // when the answer did
@@ -54,7 +54,7 @@ type following struct {
 }
 
 func (f *following) open() error {
-	params := url.Values{"follow": {"true"}}
+	params := logParams(f.options)
 	if f.at > 0 {
 		params.Set("after", strconv.FormatInt(f.at, 10))
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/recordstest"
 )
 
@@ -69,7 +70,7 @@ func (b *breaking) follow(t *testing.T) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := client.NewRecords(u, srv.Client()).Log(t.Context(), recordstest.Stack, "", true)
+	log, err := client.NewRecords(u, srv.Client()).Log(t.Context(), recordstest.Stack, "", query.LogOptions{Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func (h held) Read([]byte) (int, error) {
 
 func (a answers) follow(t *testing.T) (string, error) {
 	t.Helper()
-	log, err := client.NewRecords(&url.URL{Scheme: "https", Host: "terrier"}, &http.Client{Transport: &a}).Log(t.Context(), recordstest.Stack, "plan-1", true)
+	log, err := client.NewRecords(&url.URL{Scheme: "https", Host: "terrier"}, &http.Client{Transport: &a}).Log(t.Context(), recordstest.Stack, "plan-1", query.LogOptions{Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}

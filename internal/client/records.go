@@ -28,11 +28,22 @@ func (r *Records) Run(ctx context.Context, id query.StackID, run string) (query.
 	return get[query.Report](ctx, r.conn, r.path(id, nil, "runs", run, "report"))
 }
 
-func (r *Records) Log(ctx context.Context, id query.StackID, run string, follow bool) (io.ReadCloser, error) {
-	if !follow {
-		return r.open(ctx, requestTime, r.path(id, nil, "runs", run, "log"))
+func (r *Records) Log(ctx context.Context, id query.StackID, run string, o query.LogOptions) (io.ReadCloser, error) {
+	if !o.Follow {
+		return r.open(ctx, requestTime, r.path(id, logParams(o), "runs", run, "log"))
 	}
-	return r.follow(ctx, id, run)
+	return r.follow(ctx, id, run, o)
+}
+
+func logParams(o query.LogOptions) url.Values {
+	params := url.Values{}
+	if o.Follow {
+		params.Set("follow", "true")
+	}
+	if o.Timestamps {
+		params.Set("timestamps", "true")
+	}
+	return params
 }
 
 func (r *Records) Plan(ctx context.Context, id query.StackID, digest string) (io.ReadCloser, error) {

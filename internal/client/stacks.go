@@ -183,11 +183,11 @@ func orNewest(run string) string {
 	return run
 }
 
-func (s *questions) Log(ctx context.Context, key query.Key, run string, follow bool) (io.ReadCloser, error) {
+func (s *questions) Log(ctx context.Context, key query.Key, run string, o query.LogOptions) (io.ReadCloser, error) {
 	if err := checkRun(key, run); err != nil {
 		return nil, err
 	}
-	return (&Records{s.conn}).Log(ctx, query.StackID{Key: key}, orNewest(run), follow)
+	return (&Records{s.conn}).Log(ctx, query.StackID{Key: key}, orNewest(run), o)
 }
 
 func (s *questions) Plan(ctx context.Context, key query.Key, digest string) (query.PlanDocument, error) {

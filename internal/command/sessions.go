@@ -103,7 +103,7 @@ func (s *Sessions) EndBreakGlass(ctx context.Context, key query.Key) error {
 type Runner interface {
 	Watcher
 	OrderCommand(context.Context, query.Key, CommandOrder) (stack.Command, error)
-	Log(ctx context.Context, key query.Key, run string, follow bool) (io.ReadCloser, error)
+	Log(ctx context.Context, key query.Key, run string, o query.LogOptions) (io.ReadCloser, error)
 }
 
 // RunCommand has one command run for a stack with a break-glass session, and copies
@@ -155,7 +155,7 @@ func followCommand(ctx context.Context, r Runner, key query.Key, id string, log 
 }
 
 func copyLog(ctx context.Context, from Runner, key query.Key, run string, follow bool, to io.Writer) error {
-	r, err := from.Log(ctx, key, run, follow)
+	r, err := from.Log(ctx, key, run, query.LogOptions{Follow: follow})
 	if err != nil {
 		return err
 	}

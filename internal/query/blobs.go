@@ -98,7 +98,16 @@ func (b *Blobs) Plan(ctx context.Context, id StackID, digest string) (io.ReadClo
 	return b.get(ctx, record.Plan(id.UID, digest, runner.FilePlanDoc), "the plan "+digest)
 }
 
-func (b *Blobs) Log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error) {
+func (b *Blobs) Log(ctx context.Context, id StackID, run string, o LogOptions) (io.ReadCloser, error) {
+	file, err := b.log(ctx, id, run, o.Follow)
+	if err != nil {
+		return nil, err
+	}
+	return runner.ReadLog(file, o.Timestamps), nil
+}
+
+// log opens the log of a run as it was recorded.
+func (b *Blobs) log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error) {
 	if err := CheckID(id, run); err != nil {
 		return nil, err
 	}
@@ -218,7 +227,7 @@ func (f *follower) read(p []byte) (int, error) {
 	if f.file == nil {
 		file, err := f.blobs.live.Open(f.id.UID, f.run, runner.FileLog)
 		if fault.Of(err) == fault.Missing && f.ended {
-			file, err = f.blobs.Log(f.ctx, f.id, f.run, false)
+			file, err = f.blobs.log(f.ctx, f.id, f.run, false)
 		}
 		if fault.Of(err) == fault.Missing {
 			return 0, io.EOF

@@ -32,15 +32,24 @@ type Records interface {
 	Runs(ctx context.Context, id StackID) ([]Report, error)
 	// Run returns what one run says of itself.
 	Run(ctx context.Context, id StackID, run string) (Report, error)
-	// Log opens the log of a run. With follow, reading goes on until the run
-	// has ended.
-	Log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error)
+	// Log opens the log of a run.
+	Log(ctx context.Context, id StackID, run string, o LogOptions) (io.ReadCloser, error)
 	// Plan opens the document of a plan, its sensitive values masked.
 	Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error)
 
 	StateRecords
 	SecretRecords
 }
+
+// LogOptions say how a log is read.
+type LogOptions struct {
+	Follow     bool // reading goes on until the run has ended
+	Timestamps bool // each line begins with its time, as runner.ReadLog has it
+}
+
+// CutLogTime cuts a line of a log that was read with its timestamps into its time,
+// empty if it is not known, and its text.
+func CutLogTime(line string) (at, text string) { return runner.CutLogTime(line) }
 
 // SecretRecords know the values from Secrets that a stack was given.
 type SecretRecords interface {
@@ -143,8 +152,7 @@ func (s *Stacks) newest(ctx context.Context, st Stack) (Report, error) {
 }
 
 // Log opens the log of a run of a stack: of the newest one if run is empty.
-// With follow, reading goes on until the run has ended.
-func (s *Stacks) Log(ctx context.Context, key Key, run string, follow bool) (io.ReadCloser, error) {
+func (s *Stacks) Log(ctx context.Context, key Key, run string, o LogOptions) (io.ReadCloser, error) {
 	st, err := s.Get(ctx, key)
 	if err != nil {
 		return nil, err
@@ -156,7 +164,7 @@ func (s *Stacks) Log(ctx context.Context, key Key, run string, follow bool) (io.
 		}
 		run = report.ID
 	}
-	return s.Records.Log(ctx, st.ID(), run, follow)
+	return s.Records.Log(ctx, st.ID(), run, o)
 }
 
 // PlanDocument is a plan with what it says.

@@ -45,7 +45,7 @@ type StackReader interface {
 
 	Runs(context.Context, Key) ([]Report, error)
 	Run(ctx context.Context, key Key, run string) (Report, error)
-	Log(ctx context.Context, key Key, run string, follow bool) (io.ReadCloser, error)
+	Log(ctx context.Context, key Key, run string, o LogOptions) (io.ReadCloser, error)
 	Plan(ctx context.Context, key Key, digest string) (PlanDocument, error)
 
 	Watch(context.Context, Filter) iter.Seq2[Change, error]

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
@@ -43,6 +44,7 @@ type recorder struct {
 	eventsLeft int64
 	opsLeft    int64
 	failed     error // the first failure to write
+	now        func() time.Time
 	output     stepOutput
 }
 
@@ -79,7 +81,7 @@ func newRecorder(dir string, limit int64, hide *plan.Redactor, rescue func([]byt
 		return nil, errors.Join(err, log.Close(), events.Close())
 	}
 	return &recorder{
-		hide: hide, rescue: rescue, routine: func(plan.Diagnostic) bool { return false },
+		now: time.Now, hide: hide, rescue: rescue, routine: func(plan.Diagnostic) bool { return false },
 		log: log, logLeft: limit - limit/4, logTail: tail{most: int(limit / 4)},
 		events: events, eventsLeft: limit, opsLeft: maxOperations,
 	}, nil
@@ -110,7 +112,7 @@ func (r *recorder) close() error {
 	defer r.mu.Unlock()
 	end := r.logTail.bytes()
 	if r.logTail.lost > 0 {
-		r.write(r.log, fmt.Appendf(nil, "\n… %d bytes of this log left out …\n\n", r.logTail.lost))
+		r.write(r.log, withTime(fmt.Sprintf("\n… %d bytes of this log left out …\n\n", r.logTail.lost), r.now()))
 	}
 	r.write(r.log, end)
 	return errors.Join(r.failed, closeWhole(r.log), closeWhole(r.events))
@@ -308,9 +310,9 @@ func (r *recorder) keepSafe(line []byte) {
 	r.fail(r.events.Sync())
 }
 
-// appendLog adds text to the log for people.
+// appendLog adds whole lines to the log for people.
 func (r *recorder) appendLog(text string) {
-	safe := []byte(r.hide.String(text))
+	safe := withTime(r.hide.String(text), r.now())
 	if r.logTail.lost == 0 && len(r.logTail.buf) == 0 && int64(len(safe)) <= r.logLeft {
 		r.logLeft -= int64(len(safe))
 		r.write(r.log, safe)

@@ -31,7 +31,8 @@ func (a stackAPI) routes() []route {
 	}
 	run := func(c call) (query.Report, error) { return a.stacks.Run(c.ctx(), c.key(), runOf(c.Context)) }
 	text := op("getRunLog", "Returns the log of a run, with secrets masked. With Accept: text/event-stream, each line is an event, and the last event has the outcome of the run.",
-		yes("follow", "Follow the log until the run has ended."), number("after", "Bytes of the log to skip; for events, and for a followed log."))
+		yes("follow", "Follow the log until the run has ended."), number("after", "Bytes of the log to skip, with timestamps or without as requested; for events, and for a followed log."),
+		yes("timestamps", "Begin each line with its time (RFC 3339, UTC, with milliseconds) and a space. A hyphen takes the place of the time in logs of earlier releases."))
 	text.as = "text/plain; charset=utf-8"
 	document := op("getPlanDocument", "Returns the plan in the format of show -json of the engine, with sensitive values masked.", word("digest", "The digest of a plan; by default the pending plan, or else the plan that was applied last."))
 	document.gives = anyType

@@ -43,8 +43,8 @@ func newServer(o Options) (*server, error) {
 	opener := &opener{streams: count, callers: callers, limits: o.Limits, now: o.Now}
 	gate := &gate{auth: o.Auth, people: o.People, scopes: scopes, replies: replies}
 	logs := &logs{gate: gate, stacks: o.Stacks, streams: opener, log: o.Log, tails: &tails{
-		follow: func(ctx context.Context, key query.Key, run string) (io.ReadCloser, error) {
-			return o.Stacks.Log(ctx, key, run, true)
+		follow: func(ctx context.Context, of tailed) (io.ReadCloser, error) {
+			return o.Stacks.Log(ctx, of.key, of.run, query.LogOptions{Follow: true, Timestamps: of.timestamps})
 		}}}
 	sender := stateSender{audit: audit, replies: replies}
 	states := stateAPI{gate, o.Stacks, sender}

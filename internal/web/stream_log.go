@@ -31,21 +31,23 @@ type logs struct {
 
 // serve sends a log: as it is now, or followed; as text, or as events.
 func (l *logs) serve(c *gin.Context) {
-	follow, err := call{c, l.gate}.yes("follow")
-	switch {
+	asked := call{c, l.gate}
+	follow, err := asked.yes("follow")
+	timestamps, err2 := asked.yes("timestamps")
+	switch err := errors.Join(err, err2); {
 	case err != nil:
 		l.replies.refuse(c, err)
 	case wantsEvents(c):
-		l.asEvents(c)
+		l.asEvents(c, timestamps)
 	case follow:
-		l.asText(c)
+		l.asText(c, timestamps)
 	default:
-		l.asItIs(c)
+		l.asItIs(c, timestamps)
 	}
 }
 
-func (l *logs) asItIs(c *gin.Context) {
-	r, err := l.stacks.Log(c.Request.Context(), keyOf(c), runOf(c), false)
+func (l *logs) asItIs(c *gin.Context, timestamps bool) {
+	r, err := l.stacks.Log(c.Request.Context(), keyOf(c), runOf(c), query.LogOptions{Timestamps: timestamps})
 	if err != nil {
 		l.replies.refuse(c, err)
 		return
@@ -58,13 +60,13 @@ func (l *logs) asItIs(c *gin.Context) {
 }
 
 // asText follows a log as text.
-func (l *logs) asText(c *gin.Context) {
+func (l *logs) asText(c *gin.Context, timestamps bool) {
 	from, err := spotOf(c, c.Query("after"))
 	if err != nil {
 		l.replies.refuse(c, err)
 		return
 	}
-	st, f, done, err := l.follow(c, from)
+	st, f, done, err := l.follow(c, from, timestamps)
 	if err != nil {
 		l.replies.refuse(c, err)
 		return
@@ -79,7 +81,7 @@ func (l *logs) asText(c *gin.Context) {
 	}
 }
 
-// spot is a position in a log.
+// spot is a position in a log as it is asked for, with timestamps or without.
 type spot struct {
 	run string // empty for the newest
 	at  int64  // bytes to skip
@@ -107,7 +109,7 @@ func spotOf(c *gin.Context, said string) (spot, error) {
 // asEvents follows a log as events, one per line. The id of an event is
 // the end of the line in bytes, with the run if the newest was requested; a
 // last event has the outcome of the run.
-func (l *logs) asEvents(c *gin.Context) {
+func (l *logs) asEvents(c *gin.Context, timestamps bool) {
 	last, over := strings.CutSuffix(c.GetHeader("Last-Event-ID"), endOfLog)
 	if over {
 		c.Status(http.StatusNoContent) // a browser does not reconnect then
@@ -118,7 +120,7 @@ func (l *logs) asEvents(c *gin.Context) {
 		l.replies.refuse(c, err)
 		return
 	}
-	st, f, done, err := l.follow(c, from)
+	st, f, done, err := l.follow(c, from, timestamps)
 	if err != nil {
 		l.replies.refuse(c, err)
 		return
@@ -172,7 +174,7 @@ func (l *logs) end(st *stream, run string, lines *lineEvents) {
 
 // follow opens a stream of a log from a position. A missing log is
 // reported before the stream starts.
-func (l *logs) follow(c *gin.Context, from spot) (st *stream, f *follower, done func(), err error) {
+func (l *logs) follow(c *gin.Context, from spot, timestamps bool) (st *stream, f *follower, done func(), err error) {
 	ctx, key, run := c.Request.Context(), keyOf(c), from.run
 	st, leave, err := l.streams.open(c, func(ctx context.Context, user access.User) error {
 		return l.auth.Authorize(ctx, user, access.Request{Verb: "get", Resource: access.ResourceLog, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
@@ -185,7 +187,9 @@ func (l *logs) follow(c *gin.Context, from spot) (st *stream, f *follower, done 
 		newest, err = l.stacks.Run(ctx, key, "")
 		run = newest.ID
 	}
-	f = &follower{run: run, at: from.at, log: func() (io.ReadCloser, error) { return l.stacks.Log(ctx, key, run, false) }}
+	f = &follower{run: run, at: from.at, log: func() (io.ReadCloser, error) {
+		return l.stacks.Log(ctx, key, run, query.LogOptions{Timestamps: timestamps})
+	}}
 	if err == nil {
 		err = f.reopen()
 	}
@@ -193,7 +197,7 @@ func (l *logs) follow(c *gin.Context, from spot) (st *stream, f *follower, done 
 		leave()
 		return nil, nil, nil, err
 	}
-	it, part := l.tails.join(key, run)
+	it, part := l.tails.join(tailed{key, run, timestamps})
 	f.tail = it
 	return st, f, func() {
 		part()

@@ -12,16 +12,17 @@ import (
 // tails share the reading of growing logs: for all followers of a run, one
 // goroutine reads its log.
 type tails struct {
-	follow func(ctx context.Context, key query.Key, run string) (io.ReadCloser, error)
+	follow func(context.Context, tailed) (io.ReadCloser, error)
 
 	mu   sync.Mutex
 	open map[tailed]*tail
 }
 
-// tailed is a followed run.
+// tailed is a followed log.
 type tailed struct {
-	key query.Key
-	run string
+	key        query.Key
+	run        string
+	timestamps bool
 }
 
 // tail is the last part of a growing log:
@@ -45,11 +46,10 @@ type tail struct {
 // tailBytes is how much of a log is in memory, twice of it at most.
 const tailBytes = 512 << 10
 
-// join returns the tail of a run, which is read until the last follower has left.
-func (t *tails) join(key query.Key, run string) (it *tail, leave func()) {
+// join returns the tail of a log, which is read until the last follower has left.
+func (t *tails) join(of tailed) (it *tail, leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	of := tailed{key, run}
 	it = t.open[of]
 	if it == nil {
 		ctx, cancel := context.WithCancel(context.Background()) // of all followers, not of the first
@@ -88,7 +88,7 @@ func (t *tails) run(ctx context.Context, of tailed, it *tail) {
 }
 
 func (t *tails) read(ctx context.Context, of tailed, it *tail) error {
-	r, err := t.follow(ctx, of.key, of.run)
+	r, err := t.follow(ctx, of)
 	if err != nil {
 		return err
 	}

@@ -81,11 +81,11 @@ type counting struct {
 	followed *atomic.Int32
 }
 
-func (c counting) Log(ctx context.Context, key query.Key, run string, follow bool) (io.ReadCloser, error) {
-	if follow {
+func (c counting) Log(ctx context.Context, key query.Key, run string, o query.LogOptions) (io.ReadCloser, error) {
+	if o.Follow {
 		c.followed.Add(1)
 	}
-	return c.estate.Log(ctx, key, run, follow)
+	return c.estate.Log(ctx, key, run, o)
 }
 
 func (c counting) Run(ctx context.Context, key query.Key, run string) (query.Report, error) {
@@ -168,6 +168,43 @@ func TestNewestLogIsGoneOnWith(t *testing.T) {
 	}
 }
 
+// A client that asks for the times of the lines gets them in each form of the log, and
+// resumes where it was: positions are of the form that it asked for.
+func TestLogIsToldWithItsTimes(t *testing.T) {
+	const at = "2026-03-14T15:09:26.535Z "
+	live := &running{}
+	address, c, _ := serveLog(t, live, Limits{})
+	live.write(at + "first\n" + at + "second\n")
+	plain := listen(t, c, address)
+	if diff := cmp.Diff(plain.expect(2), []event{{"", "6", "first"}, {"", "13", "second"}}, cmp.AllowUnexported(event{})); diff != "" {
+		t.Errorf("events without times (-got +want):\n%s", diff)
+	}
+	timed := address + "?timestamps=true"
+	want := []event{{"", "31", at + "first"}, {"", "63", at + "second"}, {"", "94", at + "third"}}
+	first := listen(t, c, timed)
+	got := first.expect(2)
+	live.write(at + "third\n")
+	live.end()
+	got = append(got, first.expect(1)...)
+	if diff := cmp.Diff(got, want, cmp.AllowUnexported(event{})); diff != "" {
+		t.Errorf("events with times (-got +want):\n%s", diff)
+	}
+	if diff := cmp.Diff(listen(t, c, timed, from("31")).expect(2), want[1:], cmp.AllowUnexported(event{})); diff != "" {
+		t.Errorf("from a line on (-got +want):\n%s", diff)
+	}
+	for params, want := range map[string]string{
+		"": "first\nsecond\nthird\n", "?timestamps=true": at + "first\n" + at + "second\n" + at + "third\n",
+		"?follow=true&after=6": "second\nthird\n", "?follow=true&timestamps=true&after=31": at + "second\n" + at + "third\n",
+	} {
+		if resp, body := ask(t, c, http.MethodGet, address+params, bearer); resp.StatusCode != http.StatusOK || body != want {
+			t.Errorf("%s: %s %q, want %q", params, resp.Status, body, want)
+		}
+	}
+	if resp, _ := ask(t, c, http.MethodGet, address+"?timestamps=perhaps", bearer); resp.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("?timestamps=perhaps: %s, want 422", resp.Status)
+	}
+}
+
 // However many follow a run, it is looked at once for all of them.
 func TestFollowersShareOneReader(t *testing.T) {
 	live := &running{}
@@ -214,13 +251,13 @@ func TestSlowFollowerGetsEverything(t *testing.T) {
 	}
 	records := query.NewBlobs(nothing{}, live, time.Millisecond)
 	at := estate{records: records}
-	ts := &tails{follow: func(ctx context.Context, key query.Key, run string) (io.ReadCloser, error) {
-		return at.Log(ctx, key, run, true)
+	ts := &tails{follow: func(ctx context.Context, of tailed) (io.ReadCloser, error) {
+		return at.Log(ctx, of.key, of.run, query.LogOptions{Follow: true})
 	}}
 	key := query.Key{Namespace: "apps", Name: "net"}
-	it, leave := ts.join(key, "plan-1")
+	it, leave := ts.join(tailed{key: key, run: "plan-1"})
 	defer leave()
-	f := &follower{tail: it, log: func() (io.ReadCloser, error) { return at.Log(t.Context(), key, "plan-1", false) }}
+	f := &follower{tail: it, log: func() (io.ReadCloser, error) { return at.Log(t.Context(), key, "plan-1", query.LogOptions{}) }}
 	var got bytes.Buffer
 	buf := make([]byte, 10_000)
 	rest := whole.String()

@@ -131,12 +131,12 @@ func (e estate) Run(ctx context.Context, key query.Key, run string) (runner.Repo
 	return e.records.Run(ctx, id, run)
 }
 
-func (e estate) Log(ctx context.Context, key query.Key, run string, follow bool) (io.ReadCloser, error) {
+func (e estate) Log(ctx context.Context, key query.Key, run string, o query.LogOptions) (io.ReadCloser, error) {
 	id, err := e.id(key)
 	if err != nil {
 		return nil, err
 	}
-	return e.records.Log(ctx, id, run, follow)
+	return e.records.Log(ctx, id, run, o)
 }
 
 func (e estate) Plan(ctx context.Context, key query.Key, digest string) (query.PlanDocument, error) {

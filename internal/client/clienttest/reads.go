@@ -91,7 +91,7 @@ func idsOf(runs []query.Report) []string {
 
 func readLog(t *testing.T, w *World, s Subject, run string, follow bool) string {
 	t.Helper()
-	r := must(s.Stacks.Log(t.Context(), w.key("net"), run, follow))(t)
+	r := must(s.Stacks.Log(t.Context(), w.key("net"), run, query.LogOptions{Follow: follow}))(t)
 	defer r.Close()
 	return string(must(io.ReadAll(r))(t))
 }
@@ -100,7 +100,7 @@ func follows(t *testing.T, w *World, s Subject) {
 	id := w.id(t)
 	w.runs.begin(runner.Report{ID: "plan-3", Stack: id.UID, Kind: stack.PlanRun, Phase: runner.Planning, Started: noon})
 	w.runs.write("first\n")
-	r := must(s.Stacks.Log(t.Context(), w.key("net"), "plan-3", true))(t)
+	r := must(s.Stacks.Log(t.Context(), w.key("net"), "plan-3", query.LogOptions{Follow: true}))(t)
 	defer r.Close()
 	for _, text := range []string{"first\n", "second\n"} {
 		got := make([]byte, len(text))
@@ -144,7 +144,7 @@ func missing(t *testing.T, w *World, s Subject) {
 	_, err = s.Stacks.Run(t.Context(), w.key("net"), "plan-9")
 	want(t, "Run() that never was", err, fault.Missing, query.ReasonNotKept)
 	for _, follow := range []bool{false, true} {
-		_, err = s.Stacks.Log(t.Context(), w.key("net"), "plan-9", follow)
+		_, err = s.Stacks.Log(t.Context(), w.key("net"), "plan-9", query.LogOptions{Follow: follow})
 		want(t, "Log() of a run that never was", err, fault.Missing, query.ReasonNotKept)
 	}
 	_, err = s.Stacks.StateOf(t.Context(), w.key("net"), "", false)
@@ -166,7 +166,7 @@ func invalid(t *testing.T, w *World, s Subject) {
 	for _, run := range []string{"..", "a/b", "PLAN", "plan-1/log.txt"} {
 		_, err := s.Stacks.Run(t.Context(), w.key("net"), run)
 		want(t, "Run() of "+run, err, fault.Invalid, "NameInvalid")
-		_, err = s.Stacks.Log(t.Context(), w.key("net"), run, true)
+		_, err = s.Stacks.Log(t.Context(), w.key("net"), run, query.LogOptions{Follow: true})
 		want(t, "Log() of "+run, err, fault.Invalid, "NameInvalid")
 	}
 }

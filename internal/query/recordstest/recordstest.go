@@ -59,6 +59,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		"a log is read as far as it goes":                logIsReadAsFarAsItGoes,
 		"a log is followed until its run has ended":      logIsFollowed,
 		"a log is followed before anything is written":   logIsFollowedFromTheStart,
+		"a log is read with the times of its lines":      logWithTimes,
 		"a quiet look is read by both its names":         quietCheck,
 		"whoever stops following is let go":              followingStops,
 		"a plan is read by its digest":                   planByDigest,
@@ -115,7 +116,7 @@ func logIsReadAsFarAsItGoes(t *testing.T, _ *world, r query.Records) {
 }
 
 func logIsFollowed(t *testing.T, w *world, r query.Records) {
-	log, err := r.Log(t.Context(), Stack, "plan-3", true)
+	log, err := r.Log(t.Context(), Stack, "plan-3", query.LogOptions{Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func logIsFollowed(t *testing.T, w *world, r query.Records) {
 
 func logIsFollowedFromTheStart(t *testing.T, w *world, r query.Records) {
 	w.begin(report("plan-4", 4, runner.Starting))
-	log, err := r.Log(t.Context(), Stack, "plan-4", true)
+	log, err := r.Log(t.Context(), Stack, "plan-4", query.LogOptions{Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +144,40 @@ func logIsFollowedFromTheStart(t *testing.T, w *world, r query.Records) {
 	w.end()
 	if rest, err := io.ReadAll(log); err != nil || len(rest) != 0 {
 		t.Errorf("the rest is %q, %v; want nothing", rest, err)
+	}
+}
+
+// logWithTimes tests that a log is read with the times that the runner wrote, and
+// without them as the text that the engine wrote.
+func logWithTimes(t *testing.T, w *world, r query.Records) {
+	const first, second = "2026-03-14T15:09:26.535Z one\n", "2026-03-14T15:09:27.000Z two\n"
+	w.begin(report("plan-4", 4, runner.Planning))
+	w.write(first)
+	timed, err := r.Log(t.Context(), Stack, "plan-4", query.LogOptions{Follow: true, Timestamps: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer timed.Close()
+	expect(t, timed, first)
+	plain, err := r.Log(t.Context(), Stack, "plan-4", query.LogOptions{Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	expect(t, plain, "one\n")
+	w.write(second)
+	expect(t, timed, second)
+	expect(t, plain, "two\n")
+	w.end()
+	for timestamps, want := range map[bool]string{true: first + second, false: "one\ntwo\n"} {
+		log, err := r.Log(t.Context(), Stack, "plan-4", query.LogOptions{Timestamps: timestamps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(log)
+		if err := errors.Join(err, log.Close()); err != nil || string(got) != want {
+			t.Errorf("with timestamps %t, the log is %q, %v; want %q", timestamps, got, err, want)
+		}
 	}
 }
 
@@ -170,7 +205,7 @@ func quietCheck(t *testing.T, w *world, r query.Records) {
 
 func followingStops(t *testing.T, _ *world, r query.Records) {
 	ctx, cancel := context.WithCancel(t.Context())
-	log, err := r.Log(ctx, Stack, "plan-3", true)
+	log, err := r.Log(ctx, Stack, "plan-3", query.LogOptions{Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +241,8 @@ func namesThatLeadElsewhere(t *testing.T, _ *world, r query.Records) {
 func wantKind(t *testing.T, r query.Records, id query.StackID, run, digest string, want fault.Kind) {
 	t.Helper()
 	_, runErr := r.Run(t.Context(), id, run)
-	_, logErr := r.Log(t.Context(), id, run, false)
-	_, followErr := r.Log(t.Context(), id, run, true)
+	_, logErr := r.Log(t.Context(), id, run, query.LogOptions{})
+	_, followErr := r.Log(t.Context(), id, run, query.LogOptions{Follow: true})
 	_, planErr := r.Plan(t.Context(), id, digest)
 	for what, err := range map[string]error{"Run": runErr, "Log": logErr, "Log, following": followErr, "Plan": planErr} {
 		// A client may clean a path before it is sent: then nothing is served there.
@@ -237,7 +272,7 @@ func brokenStore(t *testing.T, w *world, r query.Records) {
 
 func read(t *testing.T, r query.Records, run string, follow bool) string {
 	t.Helper()
-	log, err := r.Log(t.Context(), Stack, run, follow)
+	log, err := r.Log(t.Context(), Stack, run, query.LogOptions{Follow: follow})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/ansi"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
@@ -27,7 +29,8 @@ type logPage struct {
 	Pill    ui.Pill
 	Goes    bool
 	Raw     string // the address of the log as it is
-	Stream  string // the address at which it can be followed
+	Timed   string // the address of the log with the times of its lines, which can be followed
+	Times   bool   // the times of the lines are shown
 	Lines   []logLine
 	From    int // number of the first line that is shown
 	Total   int
@@ -45,6 +48,7 @@ type logPage struct {
 type logLine struct {
 	Number int
 	Kind   string // head of a step, error, warning or nothing
+	At     string // when it was written; empty in logs of earlier releases
 	HTML   template.HTML
 }
 
@@ -60,7 +64,7 @@ func Log(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	p := logPage{Head: head, Run: run, Href: runPath(key, run), Pill: outcomePill(report.Outcome), Goes: report.Finished.IsZero() && report.Outcome == "",
-		Raw: apiPath(key, "runs", run, "log"), Stream: apiPath(key, "runs", run, "log")}
+		Raw: apiPath(key, "runs", run, "log"), Timed: ui.With(apiPath(key, "runs", run, "log"), nil, "timestamps", "true")}
 	if err := p.read(v, run); err != nil {
 		return Page{}, err
 	}
@@ -70,8 +74,9 @@ func Log(v *Visit) (Page, error) {
 
 // read reads the log and keeps the part that is asked for.
 func (p *logPage) read(v *Visit, run string) error {
-	r, err := v.Backend.Stacks.Log(v.Context, v.Key(), run, false)
+	r, err := v.Backend.Stacks.Log(v.Context, v.Key(), run, query.LogOptions{Timestamps: true})
 	if fault.Of(err) == fault.Missing && p.Goes {
+		p.Times = true
 		p.Empty = &ui.Empty{Title: "The log is empty", Text: "The run has just started."}
 		return nil
 	}
@@ -84,6 +89,7 @@ func (p *logPage) read(v *Visit, run string) error {
 		return fmt.Errorf("reading the log of %s: %w", run, err)
 	}
 	p.Lines, p.From, p.Total, p.Bytes, p.Cut = part.lines, part.from, part.total, part.bytes, part.cut
+	p.Times = p.Goes || slices.ContainsFunc(p.Lines, func(l logLine) bool { return l.At != "" })
 	p.Steps = stepsOf(p.Lines)
 	if part.errorAt > 0 {
 		p.Error = fmt.Sprintf("#L%d", part.errorAt)
@@ -129,7 +135,7 @@ type logPart struct {
 	errorAt int // number of the first line that is an error; 0 if none is
 }
 
-// readLog reads a whole log and keeps linesShown lines of it: those from a line
+// readLog reads a whole log with its times and keeps linesShown lines of it: those from a line
 // on, or the last if from is 0. While the log grows, an unfinished last line
 // is left to the stream.
 func readLog(r io.Reader, from int, grows bool) (logPart, error) {
@@ -142,11 +148,12 @@ func readLog(r io.Reader, from int, grows bool) (logPart, error) {
 		if line != "" && (!grows || strings.HasSuffix(line, "\n")) {
 			p.total++
 			p.bytes += int64(len(line))
-			if p.errorAt == 0 && lineKind(line) == "error" {
+			at, text := query.CutLogTime(line)
+			if p.errorAt == 0 && lineKind(text) == "error" {
 				p.errorAt = p.total
 			}
 			if from == 0 || p.total < from+linesShown {
-				last.add(line)
+				last.add(timedLine{at, text})
 			}
 		}
 		if err == io.EOF {
@@ -164,7 +171,7 @@ func readLog(r io.Reader, from int, grows bool) (logPart, error) {
 		p.from = min(from, p.total+1)
 	}
 	for i, line := range lines {
-		p.lines = append(p.lines, logLine{p.from + i, lineKind(line), last.pen.Line(line)})
+		p.lines = append(p.lines, logLine{p.from + i, lineKind(line.text), line.at, last.pen.Line(line.text)})
 	}
 	return p, nil
 }
@@ -183,32 +190,34 @@ func readLine(in *bufio.Reader) (string, error) {
 	}
 }
 
+type timedLine struct{ at, text string }
+
 // window is the last lines that were added to it, and the colours that the first
 // of them begins with.
 type window struct {
 	most  int
-	ring  []string
+	ring  []timedLine
 	count int
 	pen   ansi.Terminal
 }
 
-func (w *window) add(line string) {
+func (w *window) add(line timedLine) {
 	if len(w.ring) < w.most {
 		w.ring = append(w.ring, line)
 	} else {
-		w.pen.Skip(w.ring[w.count%w.most])
+		w.pen.Skip(w.ring[w.count%w.most].text)
 		w.ring[w.count%w.most] = line
 	}
 	w.count++
 }
 
 // lines are the lines in order.
-func (w *window) lines() []string {
+func (w *window) lines() []timedLine {
 	if w.count <= len(w.ring) {
 		return w.ring
 	}
 	at := w.count % w.most
-	return append(append([]string{}, w.ring[at:]...), w.ring[:at]...)
+	return append(append([]timedLine{}, w.ring[at:]...), w.ring[:at]...)
 }
 
 // lineKind is what a line is, as far as that can be seen from how it begins.

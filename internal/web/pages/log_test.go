@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/runner"
 )
 
 // logged is an estate whose runs have one log.
@@ -22,8 +24,8 @@ type logged struct {
 	err  error
 }
 
-func (l logged) Log(context.Context, query.Key, string, bool) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader(l.text)), l.err
+func (l logged) Log(_ context.Context, _ query.Key, _ string, o query.LogOptions) (io.ReadCloser, error) {
+	return runner.ReadLog(io.NopCloser(strings.NewReader(l.text)), o.Timestamps), l.err
 }
 
 func logVisit(t *testing.T, text, address string) *Visit {
@@ -93,12 +95,13 @@ func TestColoursReachIntoAPart(t *testing.T) {
 	}
 }
 
-// Where a page ends, the stream goes on: at the end of the last whole line.
+// Where a page ends, the stream goes on: at the end of the last whole line, each of
+// which begins with a hyphen in the place of its time.
 func TestAPageLeavesTheRestToTheStream(t *testing.T) {
 	for run, want := range map[string]struct {
 		bytes int64
 		total int
-	}{"plan-8": {8, 2}, "plan-1": {11, 3}} {
+	}{"plan-8": {12, 2}, "plan-1": {17, 3}} {
 		v := logVisit(t, "one\ntwo\nthr", "/stacks/apps/checkout/runs/"+run+"/log")
 		p, err := Log(v)
 		if err != nil {
@@ -125,5 +128,34 @@ func TestALogThatIsNotThere(t *testing.T) {
 	}
 	if got := parse(t, v, p).text(); !strings.Contains(got, "The run has just started") {
 		t.Error("the log of a run that has just begun does not say so")
+	}
+}
+
+// A line shows its time beside it, and its text stays what the engine wrote.
+func TestALogShowsTheTimesOfItsLines(t *testing.T) {
+	v := logVisit(t, "2026-03-14T15:04:05.678Z $ tofu plan\n2026-03-14T15:04:06.000Z Error: no quota\n", "/stacks/apps/checkout/runs/plan-1/log")
+	p, err := Log(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := parse(t, v, p)
+	var times, texts []string
+	for _, line := range d.all(func(n *html.Node) bool { return n.DataAtom == atom.Li && strings.HasPrefix(attr(n, "id"), "L") }) {
+		within := parsed{t, line}
+		for _, at := range within.all(func(n *html.Node) bool { return n.DataAtom == atom.Time }) {
+			times = append(times, attr(at, "title")+" "+textOf(at))
+		}
+		for _, text := range within.all(func(n *html.Node) bool { return n.DataAtom == atom.Code }) {
+			texts = append(texts, textOf(text))
+		}
+	}
+	if diff := cmp.Diff(times, []string{"2026-03-14T15:04:05.678Z 15:04:05", "2026-03-14T15:04:06.000Z 15:04:06"}); diff != "" {
+		t.Errorf("times (-got +want):\n%s", diff)
+	}
+	if diff := cmp.Diff(texts, []string{"$ tofu plan", "Error: no quota"}); diff != "" {
+		t.Errorf("texts (-got +want):\n%s", diff)
+	}
+	if got := p.Data.(logPage); got.Error != "#L2" || !got.Times {
+		t.Errorf("the first error is %q, times are shown: %t", got.Error, got.Times)
 	}
 }

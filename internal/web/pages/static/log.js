@@ -20,15 +20,15 @@ export function mount(root) {
   links(root, list);
   if (!goes && !list.children.length) return;
   load(root, goes).then(
-    ({ lines, bytes }) => new Log(root, list, lines).begin(goes ? `${root.dataset.stream}?after=${bytes}` : ""),
+    ({ lines, bytes }) => new Log(root, list, lines).begin(goes ? `${root.dataset.timed}&after=${bytes}` : ""),
     (error) => console.error("the log cannot be loaded; the page shows a part of it", error),
   );
 }
 
-// load fetches the whole log. If it grows, the stream brings a last line that has
+// load fetches the whole log, each line with its time. If it grows, the stream brings a last line that has
 // no end yet.
 async function load(root, goes) {
-  const answer = await fetch(root.dataset.raw, { headers: { Accept: "text/plain" } });
+  const answer = await fetch(root.dataset.timed, { headers: { Accept: "text/plain" } });
   if (answer.status === 404 && goes) return { lines: [], bytes: 0 };
   if (!answer.ok) throw new Error(`status ${answer.status}`);
   let bytes = new Uint8Array(await answer.arrayBuffer());
@@ -59,11 +59,28 @@ function say(root, text) {
 const isStep = (line) => /^[$#] /.test(line);
 const kinds = [[/^[$#] /, "step"], [/^(│ )?[Ee]rror: /, "error"], [/^(│ )?[Ww]arning: /, "warning"]];
 
+// cutTime cuts a line into its time and its text. A hyphen is in the place of a time
+// that is not known.
+function cutTime(timed) {
+  const [, time, line] = /^(-|\d{4}-\d\d-\d\dT[\d:.]+Z) (.*)$/s.exec(timed) ?? [null, "-", timed];
+  return [time === "-" ? "" : time, line];
+}
+
+// written shows the time of a line.
+function written(at) {
+  const time = document.createElement("time");
+  time.className = "t";
+  time.dateTime = time.title = at;
+  time.textContent = at.slice(11, 19);
+  return time;
+}
+
 class Log {
   constructor(root, list, lines) {
     this.root = root;
     this.list = list;
     this.lines = [];
+    this.times = []; // when each line was written, empty if that is not known
     this.pens = [plainPen]; // that each line begins with
     this.tops = [0]; // rows above each line
     this.folded = new Set(); // steps
@@ -103,8 +120,10 @@ class Log {
   }
 
   // add takes one more line. The caller draws the page.
-  add(line) {
+  add(timed) {
     const n = this.lines.length;
+    const [time, line] = cutTime(timed);
+    this.times.push(time);
     this.lines.push(line);
     const pen = this.pens[n];
     // eslint-disable-next-line no-control-regex
@@ -132,7 +151,8 @@ class Log {
     number.className = "n";
     number.textContent = "0";
     code.textContent = "0".repeat(100);
-    line.append(number, code);
+    const time = written("2026-03-14T15:04:05.678Z");
+    line.append(number, time, code);
     line.className = "probe";
     code.style.flex = "none";
     code.style.whiteSpace = "pre";
@@ -140,7 +160,7 @@ class Log {
     this.list.append(line);
     this.height = line.getBoundingClientRect().height || 20;
     const letter = code.getBoundingClientRect().width / 100 || 8;
-    const room = this.list.clientWidth - number.getBoundingClientRect().width - 16;
+    const room = this.list.clientWidth - number.getBoundingClientRect().width - time.getBoundingClientRect().width - 16;
     line.remove();
     this.columns = Math.max(10, Math.floor(room / letter));
   }
@@ -212,7 +232,9 @@ class Log {
       this.mark(piece, text);
       code.append(piece);
     }
-    item.append(number, code);
+    item.append(number);
+    if (this.times[n]) item.append(written(this.times[n]));
+    item.append(code);
     if (this.steps[n] === n) {
       const fold = document.createElement("button");
       fold.type = "button";
@@ -302,6 +324,14 @@ class Log {
       this.relayout();
       this.toLine(at + 4);
     });
+    this.timesButton = tool("times");
+    this.timesButton.addEventListener("click", () => {
+      const hidden = this.root.classList.contains("with-times");
+      localStorage.setItem("log-times", hidden ? "hidden" : "shown");
+      this.showTimes(!hidden);
+      this.resized();
+    });
+    this.showTimes(!this.timesButton.hidden && localStorage.getItem("log-times") !== "hidden");
     const field = this.root.querySelector(".logtools input");
     let timer = 0;
     field.addEventListener("input", () => {
@@ -315,6 +345,11 @@ class Log {
     });
     tool("on").addEventListener("click", () => this.next(1));
     tool("back").addEventListener("click", () => this.next(-1));
+  }
+
+  showTimes(yes) {
+    this.root.classList.toggle("with-times", yes);
+    this.timesButton.setAttribute("aria-pressed", String(yes));
   }
 
   search(text) {
