@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,9 @@ sensitive values are masked. With -o json the command prints the plan in the for
 "show -json" of the engine, with the same values masked.
 
 With --destroy the command plans a destroy now, as a preview for you. The preview
-needs no approval and changes nothing.
+needs no approval and changes nothing. While it waits, the command says on standard
+error what the stack waits for. If a user has to act before a destroy can be planned,
+it ends with the message of the stack and exit code 2.
 
 With --exit-code the exit code is 0 without a pending plan, 2 with a pending plan, and
 1 if there is an error.`,
@@ -77,7 +80,12 @@ With --exit-code the exit code is 0 without a pending plan, 2 with a pending pla
 func (p runCommands) preview(ctx context.Context, s command.StackAPI, key query.Key, timeout time.Duration, f format, limit int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	watching, enough := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() { command.Watching(watching, s, key, p.waiting) })
 	doc, err := s.PreviewDestroy(ctx, key)
+	enough()
+	telling.Wait()
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ dry run would make.
 
 Only the controller reads the rows. This command asks the controller and needs no
 password of the database. With --now the controller reads the rows at once, and the
-command waits for the result.
+command waits for the result; it says on standard error what it waits for. A registry
+that is suspended ends the wait with exit code 2.
 
 With --allow the command shows the blocked deletions, asks for confirmation, and
 allows exactly these deletions. If the set has changed in the meantime, no deletion is
@@ -75,7 +76,7 @@ func (p registryCommands) readRows(ctx context.Context, t command.TenantAPI, key
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return command.WasRead(ctx, t, key, request)
+	return command.WasRead(ctx, t, key, request, p.waiting)
 }
 
 // allow shows blocked deletions and allows them after a confirmation.

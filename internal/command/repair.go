@@ -139,7 +139,13 @@ func (s *Stacks) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanD
 		return query.PlanDocument{}, err
 	}
 	id := o.ID()
-	for seen, err := range s.Changes(ctx, key.Filter()) {
+	waiting, stuck := untilStalled(ctx)
+	defer stuck.end()
+	for seen, err := range s.Changes(waiting, key.Filter()) {
+		stuck.moves()
+		if waiting.Err() != nil {
+			break
+		}
 		if err != nil {
 			return query.PlanDocument{}, err
 		}
@@ -148,6 +154,9 @@ func (s *Stacks) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanD
 		case seen.Gone:
 			return query.PlanDocument{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("the stack %s was deleted", key))
 		case m.Previewed != request:
+			if now := query.View(seen.Object); cannotAnswer(now) || now.Suspended && now.Run == nil {
+				stuck.at(stalled(now, "cannot plan a destroy"))
+			}
 		case m.NoPreview != "":
 			return query.PlanDocument{}, fault.New(fault.Broken, "PreviewFailed", fmt.Errorf("a destroy of %s could not be planned: %s", key, m.NoPreview))
 		case m.Preview == nil:
@@ -155,6 +164,9 @@ func (s *Stacks) PreviewDestroy(ctx context.Context, key query.Key) (query.PlanD
 		default:
 			return s.Document(ctx, id, *query.PlanInfoOf(m.Preview))
 		}
+	}
+	if err := stuck.stalled(); err != nil {
+		return query.PlanDocument{}, err
 	}
 	return query.PlanDocument{}, Unanswered(ctx, key)
 }

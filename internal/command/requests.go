@@ -28,14 +28,11 @@ const stalledFor = 3 * time.Second
 // then. Told receives what it waits for, each time that changes. A stack that
 // cannot answer before a user acts ends the wait.
 func Answered(ctx context.Context, w Watcher, key query.Key, request string, told func(string)) (query.Stack, error) {
-	waiting, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var stuck *time.Timer
+	waiting, stuck := untilStalled(ctx)
+	defer stuck.end()
 	last := ""
 	for c, err := range w.Watch(waiting, key.Filter()) {
-		if stuck != nil {
-			stuck.Stop()
-		}
+		stuck.moves()
 		switch {
 		case waiting.Err() != nil:
 		case err != nil:
@@ -44,19 +41,72 @@ func Answered(ctx context.Context, w Watcher, key query.Key, request string, tol
 			return query.Stack{}, gone(key)
 		case covers(c.Handled, request) && c.Run == nil && (!c.Reconciling || retriesLater(c.Stack)):
 			return c.Stack, nil
-		case cannotAnswer(c.Stack):
-			err := stalled(c.Stack, "cannot answer the request")
-			stuck = time.AfterFunc(stalledFor, func() { stop(err) })
+		case cannotAnswer(c.Stack) || c.Suspended && c.Run == nil:
+			stuck.at(stalled(c.Stack, "cannot answer the request"))
 		}
 		if now := progress(c.Stack); now != last && err == nil {
 			last = now
 			told(now)
 		}
 	}
-	if cause := context.Cause(waiting); fault.Reason(cause, "") == "Stalled" {
-		return query.Stack{}, cause
+	if err := stuck.stalled(); err != nil {
+		return query.Stack{}, err
 	}
 	return query.Stack{}, unanswered(ctx, key, last)
+}
+
+// stallTimer ends a wait when what it waits for stays stalled for stalledFor.
+type stallTimer struct {
+	ctx   context.Context //nolint:containedctx // it is the context of the one wait
+	stop  context.CancelCauseFunc
+	timer *time.Timer
+}
+
+// untilStalled returns the context of a wait.
+func untilStalled(ctx context.Context) (context.Context, *stallTimer) {
+	waiting, stop := context.WithCancelCause(ctx)
+	return waiting, &stallTimer{ctx: waiting, stop: stop}
+}
+
+// at ends the wait with an error, unless something changes soon.
+func (s *stallTimer) at(err error) {
+	s.timer = time.AfterFunc(stalledFor, func() { s.stop(err) })
+}
+
+// moves is called when something has changed.
+func (s *stallTimer) moves() {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// stalled is the error that ended the wait, nil if something else did.
+func (s *stallTimer) stalled() error {
+	if cause := context.Cause(s.ctx); fault.Reason(cause, "") == reasonStalled {
+		return cause
+	}
+	return nil
+}
+
+func (s *stallTimer) end() {
+	s.moves()
+	s.stop(nil)
+}
+
+// Watching calls told with what a stack does or waits for, each time that changes,
+// until ctx ends. It is for the time while another call waits for the stack; that call
+// has the errors.
+func Watching(ctx context.Context, w Watcher, key query.Key, told func(string)) {
+	last := ""
+	for c, err := range w.Watch(ctx, key.Filter()) {
+		if err != nil || ctx.Err() != nil || c.Gone {
+			return
+		}
+		if now := progress(c.Stack); now != last {
+			last = now
+			told(now)
+		}
+	}
 }
 
 // NotPlanned is the error of a stack whose answer to a request is that its attempt
@@ -66,8 +116,22 @@ func NotPlanned(s query.Stack) error {
 	if !keepsOldPlan(s) && (s.Plan != nil || !s.Stalled && !retriesLater(s)) {
 		return nil
 	}
-	return stalled(s, "has no new plan")
+	err := fmt.Errorf("the stack %s has no new plan: %s", s.Key(), progress(s))
+	switch {
+	case s.Phase == string(stack.RunCancelled):
+		return fault.New(fault.Invalid, string(stack.RunCancelled), err)
+	case s.Stalled:
+		return fault.New(fault.Invalid, reasonStalled, err)
+	default:
+		return fault.New(fault.Invalid, reasonFailed, err)
+	}
 }
+
+// Why a request has no answer.
+const (
+	reasonStalled = "Stalled" // a user has to act before there can be one
+	reasonFailed  = "Failed"  // the attempt failed
+)
 
 // keepsOldPlan reports whether the last attempt of a stack made no plan and wrote
 // nothing: a plan that is pending was made before. A plan beside the failure of an apply
@@ -77,7 +141,7 @@ func keepsOldPlan(s query.Stack) bool {
 }
 
 func stalled(s query.Stack, what string) error {
-	return fault.New(fault.Invalid, "Stalled", fmt.Errorf("the stack %s %s: %s", s.Key(), what, progress(s)))
+	return fault.New(fault.Invalid, reasonStalled, fmt.Errorf("the stack %s %s: %s", s.Key(), what, progress(s)))
 }
 
 // retriesLater reports whether the last attempt of a stack failed, and the next one
@@ -132,9 +196,10 @@ type RegistryReader interface {
 const readPause = 300 * time.Millisecond
 
 // WasRead waits until the controller has answered a request of ReadNow, and
-// returns what is known of the registry then.
-func WasRead(ctx context.Context, of RegistryReader, key query.Key, request string) (query.Registry, error) {
-	why := ""
+// returns what is known of the registry then. Told receives what it waits for, each
+// time that changes. A registry that a user suspends or deletes meanwhile ends the wait.
+func WasRead(ctx context.Context, of RegistryReader, key query.Key, request string, told func(string)) (query.Registry, error) {
+	why, last := "", ""
 	for ctx.Err() == nil {
 		r, err := of.Registry(ctx, key)
 		if err != nil && ctx.Err() == nil {
@@ -143,8 +208,15 @@ func WasRead(ctx context.Context, of RegistryReader, key query.Key, request stri
 		if err == nil && covers(r.Handled, request) {
 			return r, nil
 		}
+		if err == nil && r.Suspended {
+			return query.Registry{}, fault.New(fault.Invalid, query.ReasonRegistryIdle, fmt.Errorf("the registry %s is suspended", key))
+		}
 		if why = ""; err == nil && r.Ready == "False" {
 			why = ": " + r.Message
+		}
+		if now := "the controller reads the rows of " + key.String() + why; err == nil && now != last {
+			last = now
+			told(now)
 		}
 		select {
 		case <-ctx.Done():

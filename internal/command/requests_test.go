@@ -1,6 +1,9 @@
 package command
 
 import (
+	"context"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +38,19 @@ func TestNotPlanned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.of.Message = "the reason of it"
 			err := NotPlanned(tt.of)
+			reason := ""
+			switch {
+			case !tt.fail:
+			case tt.of.Phase == string(stack.RunCancelled):
+				reason = "RunCancelled"
+			case tt.of.Stalled:
+				reason = "Stalled"
+			default:
+				reason = "Failed"
+			}
+			if got := fault.Reason(err, ""); got != reason {
+				t.Errorf("the reason is %q, want %q", got, reason)
+			}
 			if tt.fail && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.of.Phase+": the reason of it")) || !tt.fail && err != nil {
 				t.Errorf("NotPlanned() = %v, want an error that says why: %v", err, tt.fail)
 			}
@@ -64,5 +80,28 @@ func TestCannotAnswer(t *testing.T) {
 				t.Errorf("cannotAnswer() = %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// told is a stack as it changes.
+type told []query.Stack
+
+func (w told) Watch(context.Context, query.Filter) iter.Seq2[query.Change, error] {
+	return func(yield func(query.Change, error) bool) {
+		for _, s := range w {
+			if !yield(query.Change{Stack: s}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// While a call waits, each new thing that a stack waits for is told once.
+func TestWatching(t *testing.T) {
+	waits := query.Stack{Phase: string(stack.InputsFailed), Message: "varsFrom[0]: no key"}
+	var got []string
+	Watching(t.Context(), told{waits, waits, {Phase: string(stack.Planning)}}, query.Key{}, func(what string) { got = append(got, what) })
+	if want := []string{"InputsFailed: varsFrom[0]: no key", "Planning"}; !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
 	}
 }

@@ -297,8 +297,9 @@ func TestReadNow(t *testing.T) {
 	answers := make(chan answer, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
+	var told []string
 	go func() {
-		r, err := command.WasRead(ctx, h, h.key("customers"), request)
+		r, err := command.WasRead(ctx, h, h.key("customers"), request, func(what string) { told = append(told, what) })
 		answers <- answer{r, err}
 	}()
 	r := get(t, h, "customers", &tenantsv1.TenantRegistry{})
@@ -310,8 +311,15 @@ func TestReadNow(t *testing.T) {
 	if got := <-answers; got.err != nil || got.Rows != 3 {
 		t.Errorf("WasRead() is %+v, %v; want the three rows of the read that was asked for", got.Registry, got.err)
 	}
+	if len(told) > 0 && !strings.HasPrefix(told[0], "the controller reads the rows of ") {
+		t.Errorf("while it waited it was told %q", told)
+	}
 	if err := h.SuspendRegistry(t.Context(), h.key("customers")); err != nil {
 		t.Fatal(err)
+	}
+	later := noon.Add(time.Hour).Format(time.RFC3339Nano)
+	if _, err := command.WasRead(ctx, h, h.key("customers"), later, func(string) {}); fault.Reason(err, "") != query.ReasonRegistryIdle || fault.Of(err) != fault.Invalid {
+		t.Errorf("the wait for a registry that is suspended meanwhile ends with %v", err)
 	}
 	if _, err := h.ReadNow(t.Context(), h.key("customers")); fault.Reason(err, "") != query.ReasonRegistryIdle {
 		t.Errorf("of a suspended registry ReadNow is %v", err)
@@ -321,8 +329,9 @@ func TestReadNow(t *testing.T) {
 	}
 	short, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer end()
-	if _, err := command.WasRead(short, h, h.key("customers"), noon.Add(time.Hour).Format(time.RFC3339Nano)); fault.Of(err) != fault.Later {
-		t.Errorf("an answer that does not come is %v, want Later", err)
+	told = nil
+	if _, err := command.WasRead(short, h, h.key("customers"), later, func(what string) { told = append(told, what) }); fault.Of(err) != fault.Later || len(told) > 1 {
+		t.Errorf("an answer that does not come is %v, want Later; told %q", err, told)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -161,6 +163,17 @@ func previews(t *testing.T, w *World, s Subject) {
 	if got.err != nil || got.doc.Digest != other.Digest || got.doc.Changes != other.Changes || string(got.doc.Document) != document {
 		t.Errorf("PreviewDestroy() = %+v, %v; want what would be taken down", got.doc, got.err)
 	}
+}
+
+// previewsNothing: a stack for which a user has to act first cannot answer, and the
+// question ends.
+func previewsNothing(t *testing.T, w *World, s Subject) {
+	w.status(t, stack.Status{}, func(s *v1alpha2.TerraformStatus) {
+		s.Terrier.Phase = string(stack.InputsFailed)
+		s.Conditions = []metav1.Condition{{Type: "Stalled", Status: metav1.ConditionTrue, Reason: string(stack.InputsFailed), Message: "varsFrom[0]: no key", LastTransitionTime: metav1.Now()}}
+	})
+	_, err := s.Stacks.PreviewDestroy(t.Context(), w.key("net"))
+	want(t, "PreviewDestroy() of a stalled stack", err, fault.Invalid, "Stalled")
 }
 
 func repairs(t *testing.T, w *World, s Subject) {

@@ -39,6 +39,7 @@ func Run(t *testing.T, subject func(t *testing.T, w *World, who Who) Subject) {
 		"the lock in the way is broken":              unlocks,
 		"a run is cancelled":                         cancels,
 		"a destroy is previewed":                     previews,
+		"a stalled stack previews nothing":           previewsNothing,
 		"nothing is repaired where there is no gap":  repairs,
 		"states are read":                            readsStates,
 		"a state is rolled back":                     rollsBack,
