@@ -47,6 +47,6 @@ func commands() int {
 	}
 	return cli.Main(cli.Env{
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Now: time.Now, Version: version,
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: cli.IsTerminal(os.Stdin),
 	}, up, controller)
 }

@@ -31,6 +31,6 @@ func main() {
 	}
 	os.Exit(cli.Main(cli.Env{
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Now: time.Now, Version: version,
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: cli.IsTerminal(os.Stdin),
 	}, controller))
 }

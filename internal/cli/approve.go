@@ -36,8 +36,9 @@ by digest, and another plan is pending, the command approves nothing. The same h
 if another plan replaces the pending one while the command runs. An approval becomes
 void as soon as an input of the plan changes.
 
-On a terminal the command asks first, unless PLAN or --yes is given. Elsewhere it does
-not ask: in a script, give PLAN, so that no other plan than the one that you know can be
+On a terminal the command asks first, unless PLAN or --yes is given. Without a terminal
+it approves the pending plan, except one that destroys resources: that needs PLAN or
+--yes. In a script, give PLAN, so that no other plan than the one that you know can be
 approved.
 
 With -f the command writes the approval into a manifest instead, for stacks that are
@@ -70,8 +71,8 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 				_, err := fmt.Fprintf(p.Stdout, "The run %s applies the plan %s already.\n", clean(r.ID), clean(seen.Name))
 				return err
 			}
-			if len(args) < 2 && p.interactive() {
-				if agreed, err := p.agreed(yes, "Approve %s of %s?", seen.Name, st.Key()); !agreed {
+			if len(args) < 2 && (p.Terminal || seen.Changes.Destroy > 0) {
+				if agreed, err := p.agreed(yes, "Approve %s of %s%s?", seen.Name, st.Key(), destroying(seen)); !agreed {
 					if err == nil {
 						p.say("Nothing was approved.\n")
 					}
@@ -90,8 +91,16 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 	}
 	c.Flags().StringVarP(&file, "filename", "f", "", "write the approval into this `file`; - edits standard input to standard output")
 	c.Flags().StringVarP(&comment, "comment", "m", "", "a comment, stored on the object and in the audit log")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "approve without asking")
 	return c
+}
+
+// destroying says how many resources a plan destroys.
+func destroying(seen query.PlanInfo) string {
+	if seen.Changes.Destroy == 0 {
+		return ""
+	}
+	return ", which destroys " + query.Count(seen.Changes.Destroy, "resource")
 }
 
 func (p decideCommands) reject() *cobra.Command {

@@ -110,7 +110,9 @@ Each command acts as the user of that kubeconfig, with the permissions of that u
 
 A kubeconfig is not needed where there is a token: with TERRIER_SERVER (or --server)
 and TERRIER_TOKEN, commands use only the HTTP API of that server, as the user of the
-token.`,
+token.
+
+` + confirmations,
 		Example: `  terrier up --quickstart
   terrier get -A
   terrier plan network

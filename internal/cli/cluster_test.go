@@ -247,6 +247,37 @@ func TestPlanForPrograms(t *testing.T) {
 	}
 }
 
+// Commands that destroy, or that cannot be undone, ask on a terminal and refuse without
+// one. A plan that destroys nothing is approved in a script, as ever.
+func TestConfirmations(t *testing.T) {
+	e := newEstate(t)
+	e.planned(t)
+	approved := func() string { return e.object(t).Spec.ApprovePlan }
+	e.Terminal, e.Stdin = true, strings.NewReader("n\n")
+	if got := e.run(t, "approve", "network"); got.code != 0 || approved() != "" || !strings.Contains(got.err, "Approve plan-main-b8e362c206 of ") {
+		t.Errorf("a no on a terminal: exit %d, %q, approved is %q", got.code, got.err, approved())
+	}
+	e.Terminal, e.Stdin = false, strings.NewReader("y\n")
+	for _, args := range [][]string{{"state", "accept", "network"}, {"break-glass", "network", "--", "state", "rm", "a.b"}} {
+		if got := e.run(t, args...); got.code != 2 || !strings.Contains(got.err, "There is no terminal to ask this on, so nothing was changed: use --yes") {
+			t.Errorf("terrier %v without a terminal: exit %d, %q; want a refusal that names --yes", args, got.code, got.err)
+		}
+	}
+	if got := e.run(t, "approve", "network"); got.code != 2 || approved() != "" || !strings.Contains(got.err, "which destroys 1 resource? There is no terminal") {
+		t.Errorf("a destroy without a terminal: exit %d, %q, approved is %q", got.code, got.err, approved())
+	}
+	if got := e.run(t, "approve", "network", "--yes"); got.code != 0 || approved() != "plan-main-b8e362c206" {
+		t.Errorf("a destroy with --yes: exit %d, %q, approved is %q", got.code, got.err, approved())
+	}
+	if got := e.run(t, "reject", "network"); got.code != 0 || approved() != "" {
+		t.Fatalf("rejecting asks nothing: exit %d, %q", got.code, got.err)
+	}
+	e.remember(t, stack.Status{Plans: stack.Plans{Pending: &stack.Plan{Name: "plan-main-b8e362c206", Digest: digest, Changes: stack.Changes{Add: 2}}}})
+	if got := e.run(t, "approve", "network"); got.code != 0 || approved() != "plan-main-b8e362c206" {
+		t.Errorf("a plan that destroys nothing, without a terminal: exit %d, %q, approved is %q", got.code, got.err, approved())
+	}
+}
+
 func TestDeciding(t *testing.T) {
 	e := newEstate(t)
 	if got := e.run(t, "approve", "network"); got.code != 4 {
@@ -269,7 +300,7 @@ func TestDeciding(t *testing.T) {
 func TestApprovingWithoutRecords(t *testing.T) {
 	e := newEstate(t)
 	e.planned(t)
-	got := e.run(t, "approve", "network", "--server", "https://127.0.0.1:1")
+	got := e.run(t, "approve", "network", "--yes", "--server", "https://127.0.0.1:1")
 	if got.code != 0 || !strings.Contains(got.err, "2 to add, 0 to change, 1 to destroy") || e.object(t).Spec.ApprovePlan == "" {
 		t.Errorf("exit %d, %q; want the counts shown and the plan approved", got.code, got.err)
 	}

@@ -14,15 +14,16 @@ import (
 
 // Env is the environment of a program.
 type Env struct {
-	Args    []string // without the program's name
-	Environ []string // as os.Environ returns it
-	Stdin   io.Reader
-	Stdout  io.Writer
-	Stderr  io.Writer
-	Dir     string // the working directory
-	Now     func() time.Time
-	Version string
-	Kinds   query.Kinds // of stacks; all if empty
+	Args     []string // without the program's name
+	Environ  []string // as os.Environ returns it
+	Stdin    io.Reader
+	Stdout   io.Writer
+	Stderr   io.Writer
+	Dir      string // the working directory
+	Now      func() time.Time
+	Version  string
+	Terminal bool        // a user answers questions at Stdin
+	Kinds    query.Kinds // of stacks; all if empty
 }
 
 // getenv reads a variable; the last of several counts.

@@ -16,8 +16,8 @@ import (
 
 func (p operateCommands) breakGlass() *cobra.Command {
 	var (
-		end     bool
-		timeout time.Duration
+		end, yes bool
+		timeout  time.Duration
 	)
 	c := &cobra.Command{
 		Use:     "break-glass STACK [-- COMMAND…]",
@@ -36,7 +36,7 @@ These commands are available:
 The operator has to allow it with --allow-break-the-glass.`,
 		Example: `  terrier break-glass network
   terrier break-glass network -- state list
-  terrier break-glass network -- state rm aws_instance.a
+  terrier break-glass network --yes -- state rm aws_instance.a
   terrier break-glass network --end`,
 		GroupID:           groupOperate,
 		Args:              cobra.MinimumNArgs(1),
@@ -55,6 +55,11 @@ The operator has to allow it with --allow-break-the-glass.`,
 			if err != nil {
 				return err
 			}
+			if command.ChangesState(order) {
+				if agreed, err := p.agreed(yes, "Run %q on the state of %s?", strings.Join(order, " "), key); !agreed {
+					return err
+				}
+			}
 			if end {
 				if err := s.EndBreakGlass(ctx, key); err != nil {
 					return err
@@ -66,6 +71,7 @@ The operator has to allow it with --allow-break-the-glass.`,
 		},
 	}
 	c.Flags().BoolVar(&end, "end", false, "end the session")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "run a command that changes the state without asking")
 	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "how long to wait for the command")
 	return c
 }

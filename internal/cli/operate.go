@@ -209,7 +209,7 @@ Terrier does not repeat a cancelled run by itself. To go on, run "terrier replan
 			return nil
 		},
 	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "cancel the run without asking")
 	return c
 }
 

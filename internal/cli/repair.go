@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -101,12 +100,9 @@ func (p decideCommands) repairStack(ctx context.Context, s command.StackAPI, key
 		return err
 	}
 	agreed, err := p.agreed(r.yes, "Apply the repair plan %s of %s?", st.Plan.Name, key)
-	if err != nil && !errors.Is(err, errNoAnswer) {
-		return err
-	}
 	if !agreed { // the plan was still created and can be applied later
 		p.say("Nothing was changed. To apply the repair plan later: terrier repair %s --approve %s\n", key.Name, st.Plan.Name)
-		return nil
+		return err
 	}
 	return p.applyRepair(ctx, s, key, *st.Plan)
 }

@@ -80,7 +80,8 @@ func TestStateCommands(t *testing.T) {
 		{"state unlock network nonsense", 5, []string{"not nonsense"}, ""},
 		{"state unlock network", 0, []string{"Released the lock"}, ""},
 		{"state unlock network", 5, []string{"is not locked"}, ""},
-		{"state accept network", 0, []string{"serial 9"}, ""},
+		{"state accept network", 2, []string{"There is no terminal", "use --yes"}, ""},
+		{"state accept network --yes", 0, []string{"serial 9"}, ""},
 		{"state push network -", 2, []string{"--yes"}, ""},
 		{"state pull network --version 3 --rescued x", 2, []string{"exclude each other"}, ""},
 	})

@@ -168,17 +168,22 @@ func (p stateCommands) storeState(ctx context.Context, s command.StackAPI, c com
 }
 
 func (p stateCommands) stateAccept() *cobra.Command {
-	return &cobra.Command{
+	var yes bool
+	c := &cobra.Command{
 		Use:   "accept STACK",
 		Short: "Accept an unexpected state",
 		Long: `Accepts the stored state of a stack, although Terrier expected another version. A
 stack with the reason StateTampered or StateRegressed then continues with the stored
 state. The expected version stays among the versions. If the stored state changes
 before the controller accepts it, nothing is accepted.`,
-		Example:           `  terrier state accept network`,
+		Example: `  terrier state accept network
+  terrier state accept network --yes`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			if agreed, err := p.agreed(yes, "Accept the stored state of %s, in place of the version that Terrier expects?", key); !agreed {
+				return err
+			}
 			known, err := s.AcceptState(ctx, key)
 			if err != nil {
 				return err
@@ -191,6 +196,8 @@ before the controller accepts it, nothing is accepted.`,
 			return nil
 		}),
 	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "accept the state without asking")
+	return c
 }
 
 func (p stateCommands) stateLock() *cobra.Command {

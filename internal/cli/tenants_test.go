@@ -205,6 +205,11 @@ func TestAllowingDeletions(t *testing.T) {
 	allowed := func() string {
 		return find(t, s, "customers", &tenantsv1.TenantRegistry{}).Annotations[tenantsv1.AnnotationAllowDeletions]
 	}
+	s.Stdin = strings.NewReader("y\n")
+	if got := s.run(t, "rows", "customers", "--allow"); got.code != 2 || !strings.Contains(got.err, "no terminal") || !strings.Contains(got.err, "--yes") || allowed() != "" {
+		t.Errorf("without a terminal: exit %d, %q, allowed is %q", got.code, got.err, allowed())
+	}
+	s.Terminal = true
 	for answer, code := range map[string]int{"": 2, "n\n": 0} {
 		s.Stdin = strings.NewReader(answer)
 		got := s.run(t, "rows", "customers", "--allow")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -33,6 +35,13 @@ func AllowedCommands() []AllowedCommand {
 		out = append(out, AllowedCommand{c.Words, c.Takes})
 	}
 	return out
+}
+
+// ChangesState reports whether a command of a session may change the state. One that
+// is not allowed changes nothing.
+func ChangesState(args []string) bool {
+	c, err := engine.ParseBreakGlass(args)
+	return err == nil && c.Writes && !slices.ContainsFunc(args, func(a string) bool { return strings.TrimLeft(a, "-") == "dry-run" })
 }
 
 // Sessions are the break-glass sessions of stacks.

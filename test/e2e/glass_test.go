@@ -74,7 +74,10 @@ func TestBreakGlass(t *testing.T) {
 	if ran := c.TryTerrier(t, "break-glass", "stack", "--", "apply"); ran.Code != 2 || !strings.Contains(ran.Stderr, "state list") {
 		t.Errorf("apply ended with %d and %q, want to be refused and told what can be run", ran.Code, ran.Stderr)
 	}
-	c.Terrier(t, "break-glass", "stack", "--", "state", "rm", "world_thing.b")
+	if ran := c.TryTerrier(t, "break-glass", "stack", "--", "state", "rm", "world_thing.b"); ran.Code != 2 || !strings.Contains(ran.Stderr, "--yes") {
+		t.Errorf("a command that changes the state, without a terminal and without --yes: %d %s", ran.Code, ran.Stderr)
+	}
+	c.Terrier(t, "break-glass", "stack", "--yes", "--", "state", "rm", "world_thing.b")
 	s = c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
 		if h := memoryOf(t, s).LastCommand; h == nil || !h.Moved {
 			return errNot("a state that was changed by hand")

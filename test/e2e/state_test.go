@@ -113,7 +113,7 @@ func TestStateThatGoesBackStopsRuns(t *testing.T) {
 	c.Terrier(t, "replan", "stack")
 	c.Patch(t, "stack", `{"spec":{"approvePlan":""}}`)
 	c.AwaitReason(t, "stack", "StateRegressed")
-	c.Terrier(t, "state", "accept", "stack")
+	c.Terrier(t, "state", "accept", "stack", "--yes")
 	s := c.AwaitReason(t, "stack", "LockHeld")
 	if text := message(s); !strings.Contains(text, "a test of locks") {
 		t.Errorf("the message is %q, want why it is locked", text)

@@ -62,7 +62,10 @@ func TestDestroyIsPreviewedAndApproved(t *testing.T) {
 	if !strings.Contains(message(s), "destroy 2 resources") || len(w.Things()) != 2 {
 		t.Errorf("the message is %q and the world holds %+v, want it said what would go, and nothing gone", message(s), w.Things())
 	}
-	if out := c.Terrier(t, "approve", "stack"); !strings.Contains(out, "Approved") {
+	if said := c.TryTerrier(t, "approve", "stack"); said.Code != 2 || !strings.Contains(said.Stderr, "which destroys 2 resources? There is no terminal") {
+		t.Errorf("terrier approve of a destroy without a terminal ended with %d and said %s", said.Code, said.Stderr)
+	}
+	if out := c.Terrier(t, "approve", "stack", "--yes"); !strings.Contains(out, "Approved") {
 		t.Errorf("terrier approve says %s", out)
 	}
 	c.AwaitGone(t, "stack")
