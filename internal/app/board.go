@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -20,7 +22,7 @@ import (
 // read from the records how long drift checks took before this process started.
 func keepBoard(mgr ctrl.Manager, kinds query.Kinds, board *query.Board, records *query.Blobs, log *slog.Logger) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		stop, err := feed(ctx, mgr.GetCache(), kinds, board)
+		stop, err := feed(ctx, mgr.GetCache(), kinds, board, log)
 		if err != nil {
 			return err
 		}
@@ -33,8 +35,9 @@ func keepBoard(mgr ctrl.Manager, kinds query.Kinds, board *query.Board, records 
 }
 
 // feed passes every stack of every kind in a cache to the board, and every change from then on.
-// It returns once the board knows all of them.
-func feed(ctx context.Context, stacks cache.Cache, kinds query.Kinds, board *query.Board) (stop func() error, err error) {
+// It returns once the board knows all of them. A kind that the cluster does not have is
+// left out until the next start: the others are shown.
+func feed(ctx context.Context, stacks cache.Cache, kinds query.Kinds, board *query.Board, log *slog.Logger) (stop func() error, err error) {
 	var stops []func() error
 	stop = func() error {
 		var errs []error
@@ -46,6 +49,10 @@ func feed(ctx context.Context, stacks cache.Cache, kinds query.Kinds, board *que
 	var synced []toolscache.InformerSynced
 	for _, d := range kinds.All() {
 		informer, err := stacks.GetInformer(ctx, d.New())
+		if meta.IsNoMatchError(err) {
+			log.Warn("kind of stack not installed, pages and lists leave it out until the next start", "kind", dialect.KindOf(d), "err", err)
+			continue
+		}
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}

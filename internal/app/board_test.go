@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,12 +11,17 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/dialecttest"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -40,7 +46,7 @@ func fedBoard(t *testing.T, c *testkit.Cluster, kinds query.Kinds) *query.Board 
 		}
 	})
 	board := query.NewBoard(query.BoardOptions{Kinds: kinds, TenantLabel: "team", Now: time.Now})
-	if _, err := feed(t.Context(), stacks, kinds, board); err != nil {
+	if _, err := feed(t.Context(), stacks, kinds, board, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	return board
@@ -169,5 +175,35 @@ func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
 	}
 	if left, err := processes.Current("uid-1"); err != nil || left != nil {
 		t.Errorf("Current() = %+v, %v, want nothing", left, err)
+	}
+}
+
+// absent is a kind whose definition no cluster has.
+type absent struct{ dialecttest.Second }
+
+func (absent) Kind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "absent.example.com", Version: "v1", Kind: "Terraform"}
+}
+
+func (a absent) New() client.Object {
+	var o unstructured.Unstructured
+	o.SetGroupVersionKind(a.Kind())
+	return &o
+}
+
+// A kind that the cluster does not have leaves the board without its stacks, and not
+// without those of the other kinds.
+func TestTheBoardOfAMissingKind(t *testing.T) {
+	c := testkit.Kube(t, v1alpha2.AddToScheme)
+	c.Apply(t, `
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: net}
+spec: {sourceRef: {kind: GitRepository, name: modules}}
+`)
+	board := fedBoard(t, c, dialect.NewRegistry(absent{}, infra.Dialect{}))
+	page, err := board.Page(access.Everything, query.BoardQuery{})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Name != "net" {
+		t.Errorf("the board has %+v, %v; want the stack of the kind that there is", page.Items, err)
 	}
 }

@@ -64,8 +64,8 @@ type Figures struct {
 	now   func() time.Time
 
 	mu      sync.Mutex
-	buckets map[figureKey]map[string]*Figure // by namespace; allNamespaces is the sum of all
-	named   map[string]bool                  // namespaces that are told apart
+	buckets map[figureKey]map[string]*Figure // by place
+	named   map[string]bool                  // places that are told apart
 	changed map[figureKey]bool               // since they were saved
 }
 
@@ -75,11 +75,21 @@ type figureKey struct {
 	start  int64 // Unix
 }
 
-// allNamespaces is the sum. No namespace has that name.
+// allNamespaces stands for the sum of a kind. No namespace has that name.
 const allNamespaces = ""
 
-// namespacesTold bounds the namespaces that are told apart. Runs in others count
-// in the sum only.
+// placeOf is a kind of stack in a namespace: the namespace alone for the first kind,
+// as it was recorded while there was no other.
+func placeOf(kind, namespace string) string { return Key{Kind: kind, Name: namespace}.Address() }
+
+// isSum reports whether a place is all namespaces of a kind.
+func isSum(place string) bool {
+	_, namespace := SplitAddress(place)
+	return namespace == allNamespaces
+}
+
+// namespacesTold bounds the places that are told apart. Runs in others count in the
+// sum of their kind only.
 const namespacesTold = 4000
 
 // NewFigures returns Figures about the stacks of board.
@@ -93,11 +103,11 @@ func (f *Figures) Ran(r Report) {
 	if !ok {
 		return
 	}
-	namespace := namespaceOf(f.board, r.Stack)
+	kind, namespace := foundAt(f.board, r.Stack)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range Periods() {
-		f.add(bucketOf(p, r.Finished), namespace, one)
+		f.add(bucketOf(p, r.Finished), kind, namespace, one)
 	}
 }
 
@@ -124,32 +134,33 @@ func bucketOf(p Period, at time.Time) figureKey {
 	return figureKey{p.Name, at.UTC().Truncate(p.Bucket).Unix()}
 }
 
-// add counts one in a bucket, for its namespace and in the sum. The caller holds mu.
-func (f *Figures) add(k figureKey, namespace string, one Figure) {
-	f.at(k, allNamespaces).add(one)
-	if g := f.at(k, namespace); g != nil && namespace != allNamespaces {
+// add counts one in a bucket, for its namespace and in the sum of its kind. The caller
+// holds mu.
+func (f *Figures) add(k figureKey, kind, namespace string, one Figure) {
+	f.at(k, placeOf(kind, allNamespaces)).add(one)
+	if g := f.at(k, placeOf(kind, namespace)); g != nil && namespace != allNamespaces {
 		g.add(one)
 	}
 }
 
-// at is the figure of a namespace in a bucket; nil if the namespace is one too many.
-func (f *Figures) at(k figureKey, namespace string) *Figure {
-	if namespace != allNamespaces && !f.named[namespace] {
+// at is the figure of a place in a bucket; nil if the place is one too many.
+func (f *Figures) at(k figureKey, place string) *Figure {
+	if !isSum(place) && !f.named[place] {
 		if len(f.named) >= namespacesTold {
 			return nil
 		}
-		f.named[namespace] = true
+		f.named[place] = true
 	}
 	b := f.buckets[k]
 	if b == nil {
 		b = map[string]*Figure{}
 		f.buckets[k] = b
 	}
-	if b[namespace] == nil {
-		b[namespace] = &Figure{}
+	if b[place] == nil {
+		b[place] = &Figure{}
 	}
 	f.changed[k] = true
-	return b[namespace]
+	return b[place]
 }
 
 // Sample counts the stacks that are in trouble now. It does nothing before the
@@ -164,16 +175,16 @@ func (f *Figures) Sample() {
 	at := f.now()
 	for _, p := range Periods() {
 		k := bucketOf(p, at)
-		for namespace, t := range now {
-			if g := f.at(k, namespace); g != nil {
+		for place, t := range now {
+			if g := f.at(k, place); g != nil {
 				g.Drifted, g.Failing = max(g.Drifted, t.Drifted), max(g.Failing, t.Failing)
 			}
 		}
 	}
 }
 
-// Over returns the figures of a period for the namespaces in scope, the oldest
-// first, one for each bucket. since is when the oldest figure that is kept begins;
+// Over returns the figures of a period for the kinds and namespaces in scope, the
+// oldest first, one for each bucket. since is when the oldest figure that is kept begins;
 // zero if there is none.
 func (f *Figures) Over(scope access.Scope, p Period) (figures []Figure, since time.Time) {
 	f.mu.Lock()
@@ -183,14 +194,10 @@ func (f *Figures) Over(scope access.Scope, p Period) (figures []Figure, since ti
 		start := last.Add(-time.Duration(i) * p.Bucket)
 		sum := Figure{}
 		b := f.buckets[figureKey{p.Name, start.Unix()}]
-		switch {
-		case scope.All && b[allNamespaces] != nil:
-			sum = *b[allNamespaces]
-		case !scope.All:
-			for namespace, g := range b {
-				if namespace != allNamespaces && scope.Has(namespace) {
-					sum.add(*g)
-				}
+		for place, g := range b {
+			kind, namespace := SplitAddress(place)
+			if own := scope.Of(kind); own.All == isSum(place) && own.Has(namespace) {
+				sum.add(*g)
 			}
 		}
 		if len(b) > 0 && since.IsZero() {
@@ -248,8 +255,8 @@ func (f *Figures) restore(k figureKey, kept map[string]*Figure) {
 	if f.buckets[k] == nil {
 		f.buckets[k] = map[string]*Figure{} // also without figures: Save finds expired records by their buckets
 	}
-	for namespace, g := range kept {
-		if mine := f.at(k, namespace); g != nil && mine != nil {
+	for place, g := range kept {
+		if mine := f.at(k, place); g != nil && mine != nil {
 			mine.add(*g)
 		}
 	}
@@ -302,23 +309,23 @@ func (f *Figures) unsaved() (changed map[figureKey]map[string]*Figure, old []fig
 	changed = map[figureKey]map[string]*Figure{}
 	for k := range f.changed {
 		changed[k] = map[string]*Figure{}
-		for namespace, g := range f.buckets[k] {
+		for place, g := range f.buckets[k] {
 			one := *g
-			changed[k][namespace] = &one
+			changed[k][place] = &one
 		}
 	}
 	clear(f.changed)
 	return changed, old
 }
 
-// rename makes room for other namespaces: those without figures are told apart no
+// rename makes room for other places: those without figures are told apart no
 // more. The caller holds mu.
 func (f *Figures) rename() {
 	clear(f.named)
 	for _, b := range f.buckets {
-		for namespace := range b {
-			if namespace != allNamespaces {
-				f.named[namespace] = true
+		for place := range b {
+			if !isSum(place) {
+				f.named[place] = true
 			}
 		}
 	}
@@ -334,17 +341,17 @@ func (f *Figures) expired(k figureKey) bool {
 	return true
 }
 
-// namespaceOf is the namespace of a stack; empty if the board does not know it.
-func namespaceOf(b *Board, uid string) string {
+// foundAt is the kind and the namespace of a stack; empty if the board does not know it.
+func foundAt(b *Board, uid string) (kind, namespace string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if c := b.byUID[uid]; c != nil {
-		return c.key.Namespace
+		return c.key.Kind, c.key.Namespace
 	}
-	return ""
+	return "", ""
 }
 
-// troubled counts stacks that have drifted or fail, by namespace and in sum; false
+// troubled counts stacks that have drifted or fail, by place and in sum; false
 // before all stacks were read.
 func troubled(b *Board) (map[string]Figure, bool) {
 	b.mu.RLock()
@@ -365,9 +372,10 @@ func troubled(b *Board) (map[string]Figure, bool) {
 			continue
 		}
 		for _, namespace := range []string{allNamespaces, c.key.Namespace} {
-			sum := out[namespace]
+			place := placeOf(c.key.Kind, namespace)
+			sum := out[place]
 			sum.add(one)
-			out[namespace] = sum
+			out[place] = sum
 		}
 	}
 	return out, true

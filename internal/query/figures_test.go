@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/dialect/dialecttest"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -68,6 +69,51 @@ func TestFiguresCountWhatRunsDo(t *testing.T) {
 	}
 	if want := at.Add(-2 * time.Hour).Truncate(time.Hour); !since.Equal(want) {
 		t.Errorf("figures since %s, want %s", since, want)
+	}
+}
+
+// Runs of stacks of two kinds are told apart: who may list one kind sees its figures.
+func TestFiguresByKind(t *testing.T) {
+	at := time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC)
+	board := NewBoard(BoardOptions{Kinds: twoKinds, Now: func() time.Time { return at }})
+	board.Set(placed("shop", "net", stack.Applied))
+	other := dialecttest.Second{}.New()
+	other.SetNamespace("shop")
+	other.SetName("net")
+	other.SetUID("uid-second")
+	board.Set(other)
+	board.Synced()
+	store, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	before := NewFigures(board, func() time.Time { return at })
+	before.Ran(finished("uid-shop-net", stack.PlanRun, at, time.Second, stack.Succeeded))
+	before.Ran(finished("uid-second", stack.ApplyRun, at, time.Second, stack.Succeeded))
+	if err := before.Save(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	f := NewFigures(board, func() time.Time { return at })
+	if err := f.Load(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	shop := map[string]bool{"shop": true}
+	for name, tt := range map[string]struct {
+		scope          access.Scope
+		plans, applies int
+	}{
+		"everything":                       {access.Everything, 1, 1},
+		"the first kind, all namespaces":   {access.Scope{All: true}, 1, 0},
+		"the first kind, one namespace":    {access.Scope{In: shop}, 1, 0},
+		"the second kind, one namespace":   {access.Scope{Others: map[string]access.Scope{dialecttest.Word: {In: shop}}}, 0, 1},
+		"the second kind, all namespaces":  {access.Scope{Others: map[string]access.Scope{dialecttest.Word: {All: true}}}, 0, 1},
+		"both kinds, each in its own part": {access.Scope{In: shop, Others: map[string]access.Scope{dialecttest.Word: {All: true}}}, 1, 1},
+	} {
+		got, _ := f.Over(tt.scope, Periods()[0])
+		if sum := total(got); sum.Plans != tt.plans || sum.Applies != tt.applies {
+			t.Errorf("%s: %+v, want %d plans and %d applies", name, sum, tt.plans, tt.applies)
+		}
 	}
 }
 

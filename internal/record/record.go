@@ -43,7 +43,7 @@ var (
 	outgrown      = Kind{"overflow/<place>/<digest>", "a state that is larger than a Secret", "kube", "the Secret points to another version"}
 	outboxMessage = Kind{"notices/outbox/<id>", "a message that is not delivered", "notify", "it is delivered or dropped"}
 	deliveries    = Kind{"notices/history/<namespace>", "the newest 200 deliveries of a namespace", "notify", "the newest of them is 30 days old"}
-	figures       = Kind{"figures/<period>/<start>", "counts and durations of runs by namespace, of one hour, six hours or a day", "app", "the period (a day, a week or a month) is over"}
+	figures       = Kind{"figures/<period>/<start>", "counts and durations of runs by kind and namespace, of one hour, six hours or a day", "app", "the period (a day, a week or a month) is over"}
 	signOut       = Kind{"sessions/ended/<id>", "the end of a session before its time", "app", "the session would have expired"}
 )
 
