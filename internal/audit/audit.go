@@ -14,6 +14,7 @@ package audit
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -150,9 +151,19 @@ const (
 // Object is the object of an action.
 type Object struct {
 	Kind      string `json:"kind,omitempty"`
+	Group     string `json:"group,omitempty"`     // of the API, of a stack that is not of the first kind
 	Namespace string `json:"namespace,omitempty"` // empty for the platform itself
 	Name      string `json:"name,omitempty"`
 	UID       string `json:"uid,omitempty"`
+}
+
+// word is what users call the kind of a stack: kind.group. It is empty for the first
+// kind, and so for all entries that were made while there was no other.
+func (o Object) word() string {
+	if o.Group == "" {
+		return ""
+	}
+	return strings.ToLower(o.Kind + "." + o.Group)
 }
 
 // Query selects entries. Its zero value selects all.
@@ -164,10 +175,11 @@ type Query struct {
 	Via       Via
 	ByUsers   bool // none that Terrier made by its own rules
 	Namespace string
-	Stack     string // name of the object, whatever its kind
-	Text      string // words that the entry must all contain
-	Before    uint64 // entries with a lower number; all if 0
-	Limit     int    // 100 if 0, 1000 at most
+	Stack     string  // name of the object
+	Kind      *string // its word, as users write it: kind.group, or "" for the first kind of stack; nil if of whatever kind
+	Text      string  // words that the entry must all contain
+	Before    uint64  // entries with a lower number; all if 0
+	Limit     int     // 100 if 0, 1000 at most
 
 	Seen func(namespace string) bool // the namespaces that the caller may see; all if nil
 }

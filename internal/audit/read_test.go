@@ -62,6 +62,36 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// Stacks of two kinds with one name have entries of their own. Those without a group are
+// of the first kind, as all were while there was no other.
+func TestEntriesOfOneKind(t *testing.T) {
+	j := open(t, t.TempDir(), 700)
+	first := Object{Kind: "Terraform", Namespace: "apps", Name: "net"}
+	second := first
+	second.Group = "second.example.com"
+	record(t, j,
+		Entry{What: Planned, Object: first}, Entry{What: Planned, Object: second},
+		Entry{What: Applied, Object: Object{Namespace: "apps", Name: "net"}}, Entry{What: Applied, Object: second},
+	)
+	word := "terraform.second.example.com"
+	for name, tt := range map[string]struct {
+		kind *string
+		want []uint64
+	}{"whatever kind": {nil, []uint64{4, 3, 2, 1}}, "the first": {new(string), []uint64{3, 1}}, "the second": {&word, []uint64{4, 2}}} {
+		page, err := j.Read(Query{Namespace: "apps", Stack: "net", Kind: tt.kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []uint64
+		for _, e := range page.Items {
+			got = append(got, e.Seq)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: Read() finds %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
 // Page by page everything is found once, whatever the size of pages.
 func TestPages(t *testing.T) {
 	j := open(t, t.TempDir(), 600)

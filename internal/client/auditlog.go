@@ -28,6 +28,9 @@ func (j *AuditLog) Entries(ctx context.Context, _ query.AuditSight, q query.Audi
 			v.Set(name, value)
 		}
 	}
+	if q.Kind != nil {
+		v.Set("kind", *q.Kind)
+	}
 	for name, at := range map[string]time.Time{"since": q.Since, "until": q.Until} {
 		if !at.IsZero() {
 			v.Set(name, at.UTC().Format(time.RFC3339Nano))

@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -32,6 +33,7 @@ type AuditLog interface {
 type auditor struct {
 	auditLog AuditLog
 	blobs    records.Blobs
+	dialects dialect.Registry
 	live     client.Client
 	log      *slog.Logger
 }
@@ -61,6 +63,9 @@ func (au *auditor) audited(obj client.Object) audit.Object {
 	if au.live != nil { // else there is no scheme
 		if gvk, err := apiutil.GVKForObject(obj, au.live.Scheme()); err == nil {
 			o.Kind = gvk.Kind
+			if d := au.dialects.For(obj); au.dialects.Word(d) != "" {
+				o.Group = gvk.Group
+			}
 		}
 	}
 	return o

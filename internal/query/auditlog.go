@@ -41,10 +41,20 @@ type AuditQuery struct {
 	Via       AuditVia    `json:"via,omitempty"`
 	ByUsers   bool        `json:"byUsers,omitempty"` // none that Terrier made by its own rules
 	Namespace string      `json:"namespace,omitempty"`
-	Stack     string      `json:"stack,omitempty"`  // name of the object, whatever its kind
+	Stack     string      `json:"stack,omitempty"`  // name of the object
+	Kind      *string     `json:"kind,omitempty"`   // of the stack, as Key has it; nil if of whatever kind
 	Text      string      `json:"text,omitempty"`   // words that must all occur
 	Before    uint64      `json:"before,omitempty"` // the Next of the page before; 0 for the newest
 	Limit     int         `json:"limit,omitempty"`  // 100 if 0, 1000 at most
+}
+
+// AuditObjectOf is a stack in the audit log.
+func AuditObjectOf(key Key) AuditObject {
+	o := AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name}
+	if key.Kind != "" {
+		o.Kind, o.Group, _ = strings.Cut(key.Kind, ".")
+	}
+	return o
 }
 
 // AuditReport says whether the audit log is complete and unchanged.

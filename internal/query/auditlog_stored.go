@@ -31,7 +31,7 @@ var _ AuditLog = (*StoredAuditLog)(nil)
 
 func (j *StoredAuditLog) Entries(_ context.Context, sight AuditSight, q AuditQuery) (AuditPage, error) {
 	page, err := j.files.Read(audit.Query{
-		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, ByUsers: q.ByUsers, Namespace: q.Namespace, Stack: q.Stack,
+		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, ByUsers: q.ByUsers, Namespace: q.Namespace, Stack: q.Stack, Kind: q.Kind,
 		Text: q.Text, Before: q.Before, Limit: q.Limit, Seen: sight.Has,
 	})
 	if err != nil {
@@ -108,7 +108,7 @@ func VerifyAudit(dir string, heads ...audit.Head) (AuditReport, error) {
 // ReadAudit finds entries of an audit log in a directory that no server writes.
 func ReadAudit(dir string, q AuditQuery) (AuditPage, error) {
 	return audit.Read(dir, audit.Query{
-		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, ByUsers: q.ByUsers, Namespace: q.Namespace, Stack: q.Stack,
+		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, ByUsers: q.ByUsers, Namespace: q.Namespace, Stack: q.Stack, Kind: q.Kind,
 		Text: q.Text, Before: q.Before, Limit: q.Limit,
 	})
 }

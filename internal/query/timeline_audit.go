@@ -25,7 +25,7 @@ func ToldTimeline(ctx context.Context, d StackDetails, j AuditLog, sight AuditSi
 	if err != nil || j == nil || len(moments) == 0 || !sight.Has(key.Namespace) {
 		return moments, err
 	}
-	q := AuditQuery{Namespace: key.Namespace, Stack: key.Name, Limit: momentsShown, Since: moments[len(moments)-1].At} // earlier entries belong to another stack of the name
+	q := AuditQuery{Namespace: key.Namespace, Stack: key.Name, Kind: &key.Kind, Limit: momentsShown, Since: moments[len(moments)-1].At} // earlier entries belong to another stack of the name
 	for what := range deeds {
 		q.What = append(q.What, what)
 	}
@@ -35,7 +35,7 @@ func ToldTimeline(ctx context.Context, d StackDetails, j AuditLog, sight AuditSi
 		return moments, err
 	}
 	for _, e := range page.Items {
-		if title, ok := deeds[e.What]; ok && e.Object.Kind == "Terraform" {
+		if title, ok := deeds[e.What]; ok && (key.Kind != "" || e.Object.Kind == "Terraform") {
 			moments = append(moments, momentOfDeed(e, title))
 		}
 	}

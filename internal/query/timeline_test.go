@@ -185,6 +185,9 @@ func TestToldTimeline(t *testing.T) {
 	if diff := cmp.Diff(want, told(d, "apps")); diff != "" {
 		t.Errorf("ToldTimeline() (-want +got):\n%s", diff)
 	}
+	if j.asked.Kind == nil || *j.asked.Kind != "" {
+		t.Errorf("the audit log was asked for the kind %v, want the first one alone", j.asked.Kind)
+	}
 	if !j.asked.Since.Equal(minute(0)) || j.asked.Namespace != "apps" || j.asked.Stack != "net" {
 		t.Errorf("the audit log was asked for %+v, want this stack since it was created", j.asked)
 	}

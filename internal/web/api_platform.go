@@ -42,7 +42,7 @@ func (a platformAPI) routes() []route {
 		reads(a.gate, api+"/audit", known, nil, op("listAuditEntries", "Lists the entries of the audit log, newest first, in the namespaces where the caller may list terraforms/audit.",
 			word("since", "Only entries since this time, in RFC 3339."), word("until", "Only entries before this time."), word("who", "Only entries of this user."),
 			several("what", "Only this action; several match any of them."), word("via", "Only this interface: ui, api, cli, kubectl, git or controller."),
-			word("namespace", "Only this namespace."), word("stack", "The name of an object of any kind."), word("q", "Words that must all occur."),
+			word("namespace", "Only this namespace."), word("stack", "The name of an object."), word("kind", "The kind of the stack, as kind.group; empty for the first kind. Without it, objects of any kind."), word("q", "Words that must all occur."),
 			number("before", "The value of next of the previous page."), number("limit", "Number of entries: 100 by default, at most 1000.")), a.listEntries),
 		reads(a.gate, api+"/audit/verify", guarded, everywhere("list", access.ResourceAudit), op("verifyAudit", "Verifies the audit log."),
 			func(c call) (query.AuditReport, error) {
@@ -119,6 +119,9 @@ func (a platformAPI) listEntries(c call) (query.AuditPage, error) {
 		return query.AuditPage{}, errNoSuch("audit log")
 	}
 	q := query.AuditQuery{Who: c.Query("who"), Via: query.AuditVia(c.Query("via")), Namespace: c.Query("namespace"), Stack: c.Query("stack"), Text: c.Query("q")}
+	if kind, ok := c.GetQuery("kind"); ok {
+		q.Kind = &kind
+	}
 	for _, what := range c.QueryArray("what") {
 		q.What = append(q.What, query.AuditWhat(what))
 	}

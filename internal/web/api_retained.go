@@ -72,10 +72,9 @@ func (a retainedAPI) forgetRetained(c call, _ command.Person, b command.NamedRet
 
 // forget deletes a record, after the audit log names the user.
 func (a retainedAPI) forget(c *gin.Context, key query.Key, uid string) error {
-	err := a.audit.record(c, query.AuditEntry{
-		What: query.AuditForgotten, Object: query.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name, UID: uid},
-	})
-	if err != nil {
+	of := query.AuditObjectOf(key)
+	of.UID = uid
+	if err := a.audit.record(c, query.AuditEntry{What: query.AuditForgotten, Object: of}); err != nil {
 		return err
 	}
 	return a.stacks.Forget(c.Request.Context(), key, uid)

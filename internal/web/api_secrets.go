@@ -71,7 +71,7 @@ func (a secretAPI) publishedOutputs(c call) (list[query.Output], error) {
 	all, err := p.Secrets.Outputs(c.ctx(), c.key(), reveal)
 	if err == nil && reveal {
 		err = a.audit.record(c.Context, query.AuditEntry{
-			What: query.AuditOutputsRevealed, Object: query.AuditObject{Kind: "Terraform", Namespace: c.key().Namespace, Name: c.key().Name},
+			What: query.AuditOutputsRevealed, Object: query.AuditObjectOf(c.key()),
 		})
 	}
 	return listed(all, err)

@@ -81,9 +81,12 @@ func (a *auditor) refusedOne(c *gin.Context, key query.Key, err error) {
 	if !ok {
 		return
 	}
+	of := query.AuditObject{Namespace: key.Namespace, Name: key.Name} // a stack of the first kind, or something else
+	if key.Kind != "" {
+		of = query.AuditObjectOf(key)
+	}
 	e := query.AuditEntry{
-		What: query.AuditDenied, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
-		Object:  query.AuditObject{Namespace: key.Namespace, Name: key.Name},
+		What: query.AuditDenied, Object: of, Why: err.Error(), Outcome: fault.Reason(err, string(fault.Denied)),
 		Details: map[string]string{"request": c.Request.Method + " " + c.FullPath(), "unrecorded": unrecorded(more)},
 	}
 	_ = a.record(c, e) // the command was refused in any case; record logs the error

@@ -104,9 +104,8 @@ type stateSender struct {
 
 // read records that a user reads a state with its secrets.
 func (s stateSender) read(c *gin.Context, version string) error {
-	key := keyOf(c)
 	return s.audit.record(c, query.AuditEntry{
-		What: query.AuditStateRead, Object: query.AuditObject{Kind: "Terraform", Namespace: key.Namespace, Name: key.Name},
+		What: query.AuditStateRead, Object: query.AuditObjectOf(keyOf(c)),
 		Details: map[string]string{"version": cmp.Or(version, "newest")},
 	})
 }

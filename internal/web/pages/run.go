@@ -224,7 +224,7 @@ func wordsOn(v *Visit, digest string) []said {
 		return nil
 	}
 	page, err := v.Backend.AuditLog.Entries(v.Context, query.AuditSightOf(v.Can),
-		query.AuditQuery{What: []query.AuditWhat{"approved", "rejected"}, Namespace: k.Namespace, Stack: k.Name, Limit: 50})
+		query.AuditQuery{What: []query.AuditWhat{"approved", "rejected"}, Namespace: k.Namespace, Stack: k.Name, Kind: &k.Kind, Limit: 50})
 	if err != nil {
 		return nil // the page is complete without the audit log
 	}

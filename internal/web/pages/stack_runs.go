@@ -89,7 +89,7 @@ func askers(v *Visit, rows []runRow) {
 		return
 	}
 	page, err := v.Backend.AuditLog.Entries(v.Context, sight, query.AuditQuery{
-		What: []query.AuditWhat{"approved", "replan-asked", "repair-asked"}, Namespace: k.Namespace, Stack: k.Name, Limit: askersRead,
+		What: []query.AuditWhat{"approved", "replan-asked", "repair-asked"}, Namespace: k.Namespace, Stack: k.Name, Kind: &k.Kind, Limit: askersRead,
 	})
 	if err != nil {
 		return // the table is complete without the audit log
