@@ -1,7 +1,7 @@
 // Package blob keeps what is too large or too secret for an object of the API:
 // plans, states, logs, snapshots. A Store is keys and bytes; Files
-// keeps them below a directory, and Seal puts encryption in front of any
-// Store. There are no partial values: a Put that did not return leaves what was
+// keeps them below a directory, package bucket in the object store of a cloud, and
+// Seal puts encryption in front of any Store. There are no partial values: a Put that did not return leaves what was
 // there before.
 //
 // It does not know what it keeps, and never overwrites in place. Start reading
@@ -37,9 +37,9 @@ const (
 	maxPart = 200
 )
 
-// checkKey refuses what is not a key: parts of letters, digits, '.', '_' and
+// CheckKey refuses what is not a key: parts of letters, digits, '.', '_' and
 // '-' that do not begin with a dot, between single slashes.
-func checkKey(key string) error {
+func CheckKey(key string) error {
 	if len(key) > maxKey {
 		return keyFault(fmt.Errorf("the key of a blob has %d bytes, and %d are allowed", len(key), maxKey))
 	}
@@ -58,12 +58,12 @@ func checkKey(key string) error {
 	return nil
 }
 
-// checkPrefix is checkKey for the beginning of keys.
-func checkPrefix(prefix string) error {
+// CheckPrefix is CheckKey for the beginning of keys.
+func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
 	}
-	return checkKey(strings.TrimSuffix(prefix, "/"))
+	return CheckKey(strings.TrimSuffix(prefix, "/"))
 }
 
 func isKeyRune(r rune) bool {
@@ -72,7 +72,8 @@ func isKeyRune(r rune) bool {
 
 func keyFault(err error) error { return fault.New(fault.Invalid, "BlobKeyInvalid", err) }
 
-func missing(key string) error {
+// Missing is the error of reading a key that is not there.
+func Missing(key string) error {
 	return fault.New(fault.Missing, "BlobMissing", fmt.Errorf("there is no blob %s", key))
 }
 
@@ -91,13 +92,24 @@ func tooLarge(limit int64) error {
 }
 
 // Damaged is the reason of the error of reading a sealed value that was
-// changed, cut off, moved to another key, or sealed with a key that is not
-// known.
+// changed, cut off, or moved to another key.
 const Damaged = "BlobDamaged"
 
 func damaged(text string) error { return fault.New(fault.Broken, Damaged, errors.New(text)) }
 
-// bounded reads at most a limit, fails beyond it, and stops with its context.
+// KeyUnknown is the reason of the error of reading a value that is sealed with a key
+// that is not among those given. The value itself may be whole.
+const KeyUnknown = "BlobKeyUnknown"
+
+func keyUnknown(id keyID) error {
+	return fault.New(fault.Later, KeyUnknown, fmt.Errorf("it is sealed with the key %s, which is not known here: restore that key", id))
+}
+
+// Bounded reads at most limit bytes of r, fails beyond them, and stops with its context.
+func Bounded(ctx context.Context, r io.Reader, limit int64) io.Reader {
+	return &bounded{ctx: ctx, r: r, left: limit, limit: limit}
+}
+
 type bounded struct {
 	ctx   context.Context //nolint:containedctx // it is the context of the one call that reads
 	r     io.Reader

@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
 )
 
-// Files is a Store in a directory. One process may use a directory at a time.
+// Files is a Store in a directory. Several processes may use a directory at a time, as
+// the replicas of a controller on one volume do.
 //
 //	DIR/stacks/1234/plan~     the value of stacks/1234/plan
 //	DIR/.partial/…            values that are being written
@@ -76,7 +78,7 @@ func (f *Files) enter() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("opening blobs: %w", err), root.Close())
 	}
-	if err := errors.Join(root.RemoveAll(partial), root.Mkdir(partial, 0o700)); err != nil {
+	if err := clearPartial(root); err != nil {
 		return errors.Join(fmt.Errorf("clearing what was half written: %w", err), root.Close())
 	}
 	if f.root != nil {
@@ -84,6 +86,66 @@ func (f *Files) enter() error {
 	}
 	f.root, f.info = root, info
 	return nil
+}
+
+// clearPartial removes values that no process is writing any more: a process locks
+// what it writes, and the kernel frees the lock when the process ends.
+func clearPartial(root *os.Root) error {
+	if err := root.MkdirAll(partial, 0o700); err != nil {
+		return err
+	}
+	dir, err := root.Open(partial)
+	if err != nil {
+		return err
+	}
+	names, err := dir.Readdirnames(-1)
+	errs := []error{err, dir.Close()}
+	for _, name := range names {
+		name = path.Join(partial, name)
+		f, err := root.Open(name)
+		if isAbsent(err) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if locked(f) {
+			errs = append(errs, ignoreAbsent(root.Remove(name)))
+		}
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// locked locks a file until it is closed. It is false if another process has it.
+func locked(f *os.File) bool {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}
+
+// createPartial makes a file for a value that is being written, and locks it.
+func createPartial(root *os.Root) (*os.File, string, error) {
+	for {
+		name := path.Join(partial, rand.Text())
+		file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if isAbsent(err) { // the directory was cleaned
+			if err = root.MkdirAll(partial, 0o700); err == nil {
+				file, err = root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			}
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		if locked(file) {
+			if _, err = root.Lstat(name); err == nil {
+				return file, name, nil
+			}
+		}
+		// Another process was starting, and took it for the rest of one that had ended.
+		if err := errors.Join(file.Close(), ignoreAbsent(err), ignoreAbsent(root.Remove(name))); err != nil {
+			return nil, "", err
+		}
+	}
 }
 
 // at returns the directory after a check that its path still leads to it: in a
@@ -128,7 +190,7 @@ func (f *Files) Close() error {
 
 // Put writes beside, syncs, renames, and syncs the directory.
 func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
-	if err := checkKey(key); err != nil {
+	if err := CheckKey(key); err != nil {
 		return err
 	}
 	defer func() {
@@ -140,27 +202,21 @@ func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	temp := path.Join(partial, rand.Text())
-	file, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if isAbsent(err) { // the directory was cleaned
-		if err = root.MkdirAll(partial, 0o700); err == nil {
-			file, err = root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		}
-	}
+	file, temp, err := createPartial(root)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(file, &bounded{ctx: ctx, r: r, left: f.limit, limit: f.limit})
+	_, err = io.Copy(file, Bounded(ctx, r, f.limit))
 	if err == nil {
 		err = file.Sync()
 	}
-	if err = errors.Join(err, file.Close()); err == nil {
+	if err == nil {
 		err = f.rename(root, temp, key)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreAbsent(root.Remove(temp)))
+		err = errors.Join(err, ignoreAbsent(root.Remove(temp)))
 	}
-	return nil
+	return errors.Join(err, file.Close()) // last: it holds the lock
 }
 
 func (f *Files) rename(root *os.Root, temp, key string) error {
@@ -169,10 +225,16 @@ func (f *Files) rename(root *os.Root, temp, key string) error {
 	defer f.tree.Unlock()
 	dir := path.Dir(key)
 	made, err := makeDir(root, dir)
-	if err != nil {
-		return err
+	if err == nil {
+		err = root.Rename(temp, key+suffix)
 	}
-	if err := root.Rename(temp, key+suffix); err != nil {
+	for tries := 0; isAbsent(err) && tries < 10; tries++ {
+		// Another process removed the directory, which was empty.
+		if made, err = makeDir(root, dir); err == nil {
+			err = root.Rename(temp, key+suffix)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	// A new directory is only there for good once its parent is synced.
@@ -208,7 +270,7 @@ func syncDir(root *os.Root, dir string) error {
 
 // Get opens a value; it stays what it is even if the key is written again.
 func (f *Files) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	if err := errors.Join(checkKey(key), ctx.Err()); err != nil {
+	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
 		return nil, err
 	}
 	root, err := f.at()
@@ -220,7 +282,7 @@ func (f *Files) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 		if err := f.still(root); err != nil {
 			return nil, fmt.Errorf("opening blob %s: %w", key, err)
 		}
-		return nil, missing(key)
+		return nil, Missing(key)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening blob %s: %w", key, err)
@@ -230,7 +292,7 @@ func (f *Files) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 
 // Delete removes a value and the directories that are empty without it.
 func (f *Files) Delete(ctx context.Context, key string) error {
-	if err := errors.Join(checkKey(key), ctx.Err()); err != nil {
+	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
 		return err
 	}
 	root, err := f.at()
@@ -245,7 +307,7 @@ func (f *Files) Delete(ctx context.Context, key string) error {
 		return nil
 	}
 	if err == nil {
-		err = syncDir(root, path.Dir(key))
+		err = ignoreAbsent(syncDir(root, path.Dir(key))) // another process may have removed it
 	}
 	if err != nil {
 		return fmt.Errorf("deleting blob %s: %w", key, err)
@@ -260,7 +322,7 @@ func (f *Files) Delete(ctx context.Context, key string) error {
 
 // List walks the directory that prefix leads to.
 func (f *Files) List(ctx context.Context, prefix string) ([]string, error) {
-	if err := errors.Join(checkPrefix(prefix), ctx.Err()); err != nil {
+	if err := errors.Join(CheckPrefix(prefix), ctx.Err()); err != nil {
 		return nil, err
 	}
 	root, err := f.at()

@@ -34,29 +34,51 @@ const (
 
 type sealed struct {
 	store Store
-	key   Key
-	keys  map[keyID]Key
+	keys  Keys
 }
 
-// Seal returns a Store that encrypts what it puts into store with key, and
-// opens what was sealed with key or an older one. Keys of blobs are not
-// hidden, nor is about how long the values are.
-func Seal(store Store, key Key, older ...Key) Store {
-	s := sealed{store: store, key: key, keys: map[keyID]Key{key.id: key}}
-	for _, k := range older {
-		s.keys[k.id] = k
-	}
-	return s
+// Keys are those that values are sealed with.
+type Keys interface {
+	// Current is the key for new values.
+	Current() Key
+	// Find returns the key with an ID. It may look for it where keys are kept, since
+	// another process may have begun to use a new one.
+	Find(ctx context.Context, id string) (key Key, found bool, err error)
 }
+
+// fixed are keys that do not change. The first one is for new values.
+type fixed []Key
+
+func (f fixed) Current() Key { return f[0] }
+
+func (f fixed) Find(_ context.Context, id string) (Key, bool, error) {
+	for _, k := range f {
+		if k.ID() == id {
+			return k, true, nil
+		}
+	}
+	return Key{}, false, nil
+}
+
+// Seal is SealWith for keys that do not change.
+func Seal(store Store, key Key, older ...Key) Store {
+	return SealWith(store, append(fixed{key}, older...))
+}
+
+// SealWith returns a Store that encrypts what it puts into store with the current key,
+// and opens what was sealed with any of them. Keys of blobs are not hidden, nor is
+// about how long the values are.
+func SealWith(store Store, keys Keys) Store { return sealed{store, keys} }
 
 func (s sealed) Put(ctx context.Context, key string, r io.Reader) error {
+	current := s.keys.Current()
 	header := make([]byte, headerSize)
 	copy(header, magic)
-	copy(header[len(magic):], s.key.id[:])
+	copy(header[len(magic):], current.id[:])
 	if _, err := rand.Read(header[headerSize-prefixSize:]); err != nil {
 		return fmt.Errorf("sealing blob %s: %w", key, err)
 	}
-	c := newChunks(s.key, header, key)
+	c := newChunks(current, header, key)
 	return s.store.Put(ctx, key, io.MultiReader(bytes.NewReader(header), &sealer{chunks: c, r: bufio.NewReaderSize(r, chunkSize)}))
 }
 
@@ -68,7 +90,7 @@ func (s sealed) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.open(key, value)
+	o, err := s.open(ctx, key, value)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening blob %s: %w", key, err), value.Close())
 	}
@@ -78,7 +100,7 @@ func (s sealed) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	}{o, value}, nil
 }
 
-func (s sealed) open(key string, value io.Reader) (*opener, error) {
+func (s sealed) open(ctx context.Context, key string, value io.Reader) (*opener, error) {
 	header := make([]byte, headerSize)
 	if _, err := io.ReadFull(value, header); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -90,9 +112,12 @@ func (s sealed) open(key string, value io.Reader) (*opener, error) {
 		return nil, damaged("it is not sealed, or in a form of the future")
 	}
 	id := keyID(header[len(magic):])
-	k, ok := s.keys[id]
+	k, ok, err := s.keys.Find(ctx, id.String())
+	if err != nil {
+		return nil, fmt.Errorf("looking for the key %s: %w", id, err)
+	}
 	if !ok {
-		return nil, damaged("it is sealed with the key " + id.String() + ", which is not known here")
+		return nil, keyUnknown(id)
 	}
 	return &opener{chunks: newChunks(k, header, key), r: bufio.NewReaderSize(value, chunkSize+chacha20poly1305.Overhead), key: key}, nil
 }
