@@ -30,7 +30,7 @@ ldflags    := $(small) -X main.version=$(VERSION) -X $(kube).gitVersion=v$(KUBER
 	-X $(kube).gitMajor=1 -X $(kube).gitMinor=37 -X $(kube).gitTreeState=clean
 
 # The modules, and those of them that have tests.
-modules := . standalone test/monitoring test/standin test/world tools/cluster tools/gen tools/kubectl tools/lint tools/providers/kafka \
+modules := . standalone test/monitoring test/standin test/world tools/cluster tools/gcs tools/gen tools/kubectl tools/lint tools/providers/kafka \
 	tools/providers/local tools/providers/rabbitmq tools/providers/random tools/providers/time tools/tofu
 tested  := . standalone test/monitoring test/world tools/gen
 
@@ -130,6 +130,15 @@ bin/helm: tools/helm/go.mod tools/helm/go.sum
 	cd tools/helm && go build -ldflags '$(small)' -o ../../$@ helm.sh/helm/v4/cmd/helm
 	@touch $@
 
+# The object stores that records are tested with: one is built, the other is a program
+# of Node, and tests go without it where there is no npm.
+bin/fake-gcs-server: tools/gcs/go.mod tools/gcs/go.sum
+	cd tools/gcs && go build -ldflags '$(small)' -o ../../$@ github.com/fsouza/fake-gcs-server
+	@touch $@
+
+bin/azurite: ## a server of Azure Blob Storage for tests, if npm is there
+	npm install --silent --no-fund --no-audit --prefix $@ azurite@3.35.0
+
 bin/staticcheck: tools/lint/go.mod tools/lint/go.sum
 	cd tools/lint && go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
 	@touch $@
@@ -172,7 +181,7 @@ $(standin):
 ##@ Prove it
 
 .PHONY: test
-test: deps build providers providers-guide bin/kubectl bin/source-controller ## every test, on a machine that has only Go, git and make
+test: deps build providers providers-guide bin/kubectl bin/source-controller bin/fake-gcs-server ## every test, on a machine that has only Go, git and make
 	@tools/test.sh $(tested)
 
 .PHONY: e2e

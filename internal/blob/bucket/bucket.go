@@ -1,0 +1,256 @@
+// Package bucket keeps records in the object store of a cloud: S3 and servers that speak
+// its protocol, Google Cloud Storage, and Azure Blob Storage.
+//
+// A value is one object, written by one request: an object store shows the old value or
+// the new one, and never a part. The package retries requests, lists page by page, and
+// says what is wrong with a bucket and how to fix it. It encrypts nothing, which is the
+// task of blob.Seal, and it makes no bucket.
+//
+// Start reading at Store. What a URL may say is in place.go; what differs between the
+// clouds is behind the interface service.
+package bucket
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/failpoint"
+)
+
+// Store is a blob.Store in a bucket. Several processes may use one.
+type Store struct {
+	place   Place
+	service service
+	limit   int64
+	scratch string
+	close   func()
+}
+
+var _ blob.Store = (*Store)(nil)
+
+// service is one object store. Each call is one attempt. An error is as the service
+// gave it, and diagnose says what it means.
+type service interface {
+	put(ctx context.Context, name string, content *content) error
+	get(ctx context.Context, name string) (io.ReadCloser, error)
+	remove(ctx context.Context, name string) error
+	list(ctx context.Context, prefix string, each func(name string)) error
+	diagnose(err error) diagnosis
+}
+
+// Put implements blob.Store. The value is read to its end before a request is made, so
+// that a reader that fails changes nothing.
+func (s *Store) Put(ctx context.Context, key string, r io.Reader) error {
+	if err := blob.CheckKey(key); err != nil {
+		return err
+	}
+	c, err := s.read(ctx, r)
+	if err != nil {
+		return fmt.Errorf("keeping blob %s: %w", key, err)
+	}
+	defer c.close()
+	defer failpoint.Act("blob.put", key)()
+	if err := s.try(ctx, func() error { return s.service.put(ctx, s.name(key), c) }); err != nil {
+		return fmt.Errorf("keeping blob %s: %w", key, err)
+	}
+	return nil
+}
+
+// Get implements blob.Store. A value that is replaced while it is read stays what it
+// was, or reading it fails.
+func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if err := errors.Join(blob.CheckKey(key), ctx.Err()); err != nil {
+		return nil, err
+	}
+	var value io.ReadCloser
+	err := s.try(ctx, func() (err error) {
+		value, err = s.service.get(ctx, s.name(key))
+		return err
+	})
+	if errors.Is(err, errAbsent) {
+		return nil, blob.Missing(key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening blob %s: %w", key, err)
+	}
+	return value, nil
+}
+
+// Delete implements blob.Store.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := errors.Join(blob.CheckKey(key), ctx.Err()); err != nil {
+		return err
+	}
+	defer failpoint.Act("blob.delete", key)()
+	err := s.try(ctx, func() error { return s.service.remove(ctx, s.name(key)) })
+	if err != nil && !errors.Is(err, errAbsent) {
+		return fmt.Errorf("deleting blob %s: %w", key, err)
+	}
+	return nil
+}
+
+// List implements blob.Store. Objects whose names are no keys are not Terrier's, and
+// are left out.
+func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
+	if err := errors.Join(blob.CheckPrefix(prefix), ctx.Err()); err != nil {
+		return nil, err
+	}
+	var keys []string
+	err := s.try(ctx, func() error {
+		keys = nil
+		return s.service.list(ctx, s.name(prefix), func(name string) {
+			if key, ok := strings.CutPrefix(name, s.place.Prefix); ok && blob.CheckKey(key) == nil {
+				keys = append(keys, key)
+			}
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing blobs: %w", err)
+	}
+	slices.Sort(keys)
+	return keys, nil
+}
+
+// Close gives connections back. Values that are open stay readable.
+func (s *Store) Close() error {
+	s.close()
+	return nil
+}
+
+// String is the bucket as the flag names it.
+func (s *Store) String() string { return s.place.String() }
+
+func (s *Store) name(key string) string { return s.place.Prefix + key }
+
+// checkWithin is how long the check of a bucket at the start may take.
+const checkWithin = time.Minute
+
+// Check writes an object, reads it, lists it and deletes it: a bucket that does not
+// exist, or a right that is missing, is found before anything depends on it.
+func (s *Store) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	// No key begins with a dot: it is in no list.
+	name := s.name(".check-" + strings.ToLower(rand.Text()))
+	sum := sha256.Sum256(nil)
+	empty := &content{ReadSeeker: bytes.NewReader(nil), sha256: hex.EncodeToString(sum[:])}
+	for _, step := range []struct {
+		doing string
+		do    func() error
+	}{
+		{"writing an object", func() error { return s.service.put(ctx, name, empty) }},
+		{"reading an object", func() error {
+			r, err := s.service.get(ctx, name)
+			if err != nil {
+				return err
+			}
+			return r.Close()
+		}},
+		{"listing objects", func() error { return s.service.list(ctx, name, func(string) {}) }},
+		{"deleting an object", func() error { return s.service.remove(ctx, name) }},
+	} {
+		if err := s.try(ctx, step.do); err != nil {
+			return fmt.Errorf("checking --records %s: %s: %w", s.place, step.doing, err)
+		}
+	}
+	return nil
+}
+
+// How often a request is made, and how long the first pause is; each further one is
+// twice as long.
+const (
+	attempts   = 4
+	firstPause = 200 * time.Millisecond
+)
+
+// try makes an attempt, and others if the failure may be over by then. Its error says
+// how to go on.
+func (s *Store) try(ctx context.Context, attempt func() error) error {
+	pause := firstPause
+	for left := attempts - 1; ; left-- {
+		err := attempt()
+		if err == nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		found := s.service.diagnose(err)
+		if left == 0 || !found.passing() {
+			return found.fault(err, s.place)
+		}
+		select {
+		case <-time.After(pause/2 + mathrand.N(pause)):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		}
+		pause *= 2
+	}
+}
+
+// content is a value that is about to be written.
+type content struct {
+	io.ReadSeeker
+	size   int64
+	sha256 string // in hex
+	file   *os.File
+}
+
+func (c *content) close() {
+	if c.file != nil {
+		_ = c.file.Close() // it has no name any more: nothing reads it again
+	}
+}
+
+// inMemory is the size up to which a value waits in memory and not in a file.
+const inMemory = 1 << 20
+
+// read reads a value to its end. What is in a file has no name there, so that it is
+// gone with the process.
+func (s *Store) read(ctx context.Context, r io.Reader) (*content, error) {
+	sum := sha256.New()
+	r = io.TeeReader(blob.Bounded(ctx, r, s.limit), sum)
+	var small bytes.Buffer
+	size, err := io.CopyN(&small, r, inMemory)
+	if errors.Is(err, io.EOF) {
+		return &content{ReadSeeker: bytes.NewReader(small.Bytes()), size: size, sha256: hex.EncodeToString(sum.Sum(nil))}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp(s.scratch, "record-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	more, err := io.Copy(file, io.MultiReader(&small, r))
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &content{ReadSeeker: file, size: more, sha256: hex.EncodeToString(sum.Sum(nil)), file: file}, nil
+}
+
+// rewound is the value from its beginning, for one attempt. Libraries close what they
+// send, which must not close the value.
+func (c *content) rewound() (io.ReadSeekCloser, error) {
+	_, err := c.Seek(0, io.SeekStart)
+	return unclosed{c.ReadSeeker}, err
+}
+
+type unclosed struct{ io.ReadSeeker }
+
+func (unclosed) Close() error { return nil }
