@@ -32,7 +32,7 @@ ldflags    := $(small) -X main.version=$(VERSION) -X $(kube).gitVersion=v$(KUBER
 # The modules, and those of them that have tests.
 modules := . standalone test/monitoring test/standin test/world tools/cluster tools/gcs tools/gen tools/kubectl tools/lint tools/providers/kafka \
 	tools/providers/local tools/providers/rabbitmq tools/providers/random tools/providers/time tools/tofu
-tested  := . standalone test/monitoring test/world tools/gen
+tested  := . standalone test/monitoring test/world tools/cluster tools/gen
 
 platform := $(shell go env GOOS 2>/dev/null)_$(shell go env GOARCH 2>/dev/null)
 mirror   := bin/mirror/registry.opentofu.org
@@ -104,6 +104,7 @@ bin/source-controller: tools/flux/go.mod tools/flux/go.sum
 cluster-build: $(addprefix bin/kubernetes/,etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet coredns pause) bin/cluster
 
 bin/kubernetes/kube%: tools/kubernetes/go.mod tools/kubernetes/go.sum
+	@grep -q 'k8s.io/kubernetes v$(KUBERNETES) ' tools/kubernetes/go.mod # the release whose API server is embedded
 	cd tools/kubernetes && go build -ldflags '$(ldflags)' -o ../../$@ k8s.io/kubernetes/cmd/$(@F)
 	@touch $@
 
@@ -252,6 +253,10 @@ cluster-deps: ## what it needs of the distribution: containerd, runc, network pl
 .PHONY: test-cluster
 test-cluster: cluster-up bin/cluster-probe ## the tests that need it; it stays up
 	go test -count=1 -v -timeout 60m -exec '$(CURDIR)/bin/cluster --state $(abspath $(CLUSTER_DIR)) exec' ./test/cluster/...
+
+.PHONY: test-cluster-life
+test-cluster-life: cluster-deps cluster-build ## kill the processes of a cluster of its own, and look for traces
+	cd tools/cluster && TERRIER_CLUSTER_LIFE=1 go test -count=1 -v ./life
 
 ##@ Change it
 

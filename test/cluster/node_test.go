@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -236,5 +237,50 @@ func TestProjectedTokenHasItsAudience(t *testing.T) {
 		if review.Status.Authenticated != want {
 			t.Errorf("for audience %s the token is valid: %v, want %v (%s)", audience, review.Status.Authenticated, want, review.Status.Error)
 		}
+	}
+}
+
+func TestNetworkPoliciesAreEnforced(t *testing.T) {
+	t.Parallel()
+	c := Open(t)
+	server := c.Pod(t, "server", probe(t), []string{"serve", ":8080"})
+	for _, name := range []string{"friend", "stranger", "confined"} {
+		c.Pod(t, name, probe(t), []string{"serve", ":8080"})
+	}
+	hears := func(from string) error {
+		_, err := c.Exec(t, from, "/cluster-probe", "fetch", "http://"+server.Status.PodIP+":8080")
+		return err
+	}
+	for _, from := range []string{"friend", "stranger", "confined"} {
+		if err := hears(from); err != nil {
+			t.Errorf("before there is a policy: %v", err)
+		}
+	}
+	selected := func(app string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	}
+	for _, policy := range []*networkingv1.NetworkPolicy{
+		{ObjectMeta: metav1.ObjectMeta{Name: "friends-come-in"}, Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: *selected("server"), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: selected("friend")}, {PodSelector: selected("confined")}}}},
+		}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "nothing-goes-out"}, Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: *selected("confined"), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+		}},
+	} {
+		if _, err := c.Client.NetworkingV1().NetworkPolicies(c.Namespace).Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, from := range []string{"stranger", "confined"} {
+		Eventually(t, "refused to "+from, func(context.Context) error {
+			if hears(from) == nil {
+				return errors.New("it gets through")
+			}
+			return nil
+		})
+	}
+	if err := hears("friend"); err != nil {
+		t.Errorf("a policy allows it: %v", err)
 	}
 }

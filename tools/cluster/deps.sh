@@ -7,6 +7,7 @@ packages=()
 command -v containerd >/dev/null || packages+=(containerd)
 command -v runc >/dev/null || packages+=(runc)
 command -v iptables >/dev/null || packages+=(iptables)
+command -v ipset >/dev/null || packages+=(ipset)
 [ -x /usr/lib/cni/ptp ] || packages+=(containernetworking-plugins)
 [ ${#packages[@]} -gt 0 ] || exit 0
 

@@ -5,7 +5,7 @@
 //	up       on the machine: makes keys and files, starts node, waits until ready
 //	└ node   on the machine: holds the lock, and two sockets on its loopback
 //	  └ init       process 1 of the new namespaces: mounts, network, reaping
-//	    └ supervise   starts the processes, and again if one dies
+//	    └ supervise   starts the processes, and again if one dies; one is policies
 //
 // The end of node or of init is the end of every process, mount and interface:
 // the kernel sees to it. Only control groups and files are left to remove. The
@@ -64,7 +64,11 @@ func run(ctx context.Context, dir string, args []string) error {
 	case command == "down" && len(rest) == 0:
 		return down(ctx, s)
 	case command == "wait" && len(rest) == 0:
-		return waitReady(ctx, s)
+		lock, err := waitRunning(ctx, s)
+		if lock != nil {
+			return errors.Join(fmt.Errorf("no cluster runs in %s: make cluster-up starts it", s), lock.Close())
+		}
+		return err
 	case command == "load" && len(rest) == 1:
 		return load(ctx, s, rest[0], "")
 	case command == "load" && len(rest) == 2:
@@ -77,6 +81,8 @@ func run(ctx context.Context, dir string, args []string) error {
 		return initialize(s)
 	case command == "supervise" && len(rest) == 0:
 		return supervise(ctx, s)
+	case command == "policies" && len(rest) == 0:
+		return enforcePolicies(ctx, s)
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return fmt.Errorf("%q is no command, or has the wrong arguments", args)

@@ -45,7 +45,7 @@ func servers(apiPort int) []process {
 }
 
 // clients are the processes that need the API server.
-func clients() []process {
+func clients(s state) []process {
 	const dir, pki = "/var/lib/cluster/", "/var/lib/cluster/pki/"
 	return []process{
 		built("kubelet",
@@ -59,6 +59,7 @@ func clients() []process {
 		),
 		built("kube-scheduler", "--kubeconfig="+dir+"kube-scheduler.kubeconfig", "--leader-elect=false"),
 		built("kube-proxy", "--config="+dir+"kube-proxy.yaml", "--hostname-override="+nodeName),
+		{"policies", "/proc/self/exe", []string{"--state", string(s), "policies"}},
 	}
 }
 

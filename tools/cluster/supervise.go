@@ -61,7 +61,7 @@ func supervise(ctx context.Context, s state) error {
 			return err
 		}
 		slog.Info("the API server is ready")
-		for _, p := range clients() {
+		for _, p := range clients(s) {
 			run.Go(func() error { return p.keep(ctx) })
 		}
 		if err := applyObjects(ctx, config); err != nil {

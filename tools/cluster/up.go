@@ -34,7 +34,9 @@ func up(ctx context.Context, s state) error {
 	}
 	lock, err := s.lock()
 	if errors.Is(err, errRuns) {
-		return waitReady(ctx, s)
+		if lock, err = waitRunning(ctx, s); lock == nil && err == nil {
+			return nil
+		}
 	}
 	if err != nil {
 		return err
@@ -55,6 +57,33 @@ func up(ctx context.Context, s state) error {
 		return fmt.Errorf("%w\nlook into %s; then: make cluster-down", err, s.path("log"))
 	}
 	return nil
+}
+
+// waitRunning waits until a cluster that runs already is ready. If it ends instead
+// it returns the lock.
+func waitRunning(ctx context.Context, s state) (*os.File, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan *os.File, 1)
+	go func() {
+		defer close(ended)
+		var lock *os.File
+		err := poll(ctx, 100*time.Millisecond, func() error {
+			var err error
+			lock, err = s.lock()
+			return err
+		})
+		if err == nil {
+			ended <- lock
+			cancel()
+		}
+	}()
+	err := waitReady(ctx, s)
+	cancel()
+	if lock := <-ended; lock != nil {
+		return lock, nil
+	}
+	return nil, err
 }
 
 // start starts node, and calls died when it ends.
@@ -136,7 +165,7 @@ func builtProgram(name string) string {
 
 // checkMachine says what is missing, and how to get it.
 func checkMachine() error {
-	for _, name := range []string{"containerd", "runc", "iptables"} {
+	for _, name := range []string{"containerd", "runc", "iptables", "ipset"} {
 		if _, err := exec.LookPath(name); err != nil {
 			return fmt.Errorf("%s is missing: run make cluster-deps", name)
 		}
