@@ -1,0 +1,71 @@
+package states
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func TestVersionsAreBounded(t *testing.T) {
+	c := newKeeper(Keeper{Records: openRecords(t)}, nil)
+	for serial := range 80 {
+		v := stack.StateVersion{By: "apply-1"}
+		if serial%20 == 0 {
+			v.Before = "destroy-1"
+		}
+		for range 2 { // as after a crash
+			if err := c.Versions.keep(t.Context(), "uid", thing("l", serial), v, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	list, err := c.Versions.list(t.Context(), "uid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []uint64
+	for _, v := range list.Versions {
+		got = append(got, v.Serial)
+	}
+	want := []uint64{0, 20, 40}
+	for serial := uint64(50); serial < 80; serial++ {
+		want = append(want, serial)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the versions kept (-want +got):\n%s", diff)
+	}
+	keys, err := c.Records.Blobs.List(t.Context(), "stacks/uid/states/")
+	if err != nil || len(keys) != len(want)+1 {
+		t.Errorf("%d records, %v; want the versions and their list", len(keys), err)
+	}
+	for _, v := range list.Versions {
+		if state, err := c.Records.Get(t.Context(), record.StateVersion("uid", v.Key())); err != nil || !bytes.Equal(state, thing("l", int(v.Serial))) {
+			t.Errorf("the version %d is %q, %v", v.Serial, state, err)
+		}
+	}
+	list.Trim(30, list.Versions[len(list.Versions)-1].Bytes*10)
+	if len(list.Versions) != 10 || list.Versions[9].Serial != 79 {
+		t.Errorf("%d versions up to %d fit into the bytes of ten, want the newest ten", len(list.Versions), list.Versions[len(list.Versions)-1].Serial)
+	}
+}
+
+// A destroy begins with a version that is kept for as long as any is.
+func TestTheStateBeforeADestroyIsMarked(t *testing.T) {
+	state := thing("l", 3)
+	c := newKeeper(Keeper{Store: &shelf{found: storedAs(state)}, Records: openRecords(t), Events: &events{}}, nil)
+	for _, kind := range []stack.RunKind{stack.PlanRun, stack.DestroyRun} {
+		if _, err := c.Start(t.Context(), subject("uid", &v1alpha2.Terraform{}), &kube.StateRef{}, string(kind)+"-1", kind, stack.Cause{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := c.Versions.list(t.Context(), "uid")
+	if want := "destroy-1"; err != nil || len(list.Versions) != 1 || list.Versions[0].Before != want {
+		t.Errorf("the versions are %+v, %v; want one before %s", list.Versions, err, want)
+	}
+}
