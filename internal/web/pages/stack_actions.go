@@ -227,10 +227,11 @@ func Unlock(v *Visit) (Done, error) {
 
 // cancelForm cancels the run of a stack, once a checkbox is selected.
 type cancelForm struct {
-	To   string // the address that it posts to
-	Run  query.Running
-	Why  string // why the visitor cannot cancel the run
-	Said string // until when a run that was cancelled already may go on
+	To  string // the address that it posts to
+	Run query.Running
+	Why string // why the visitor cannot cancel the run
+
+	Cancelled *stack.Cancellation // of this run; nil unless it was cancelled already
 }
 
 // cancelOf is the form for the run of s, nil if there is none.
@@ -240,7 +241,7 @@ func cancelOf(s query.Stack, may string) *cancelForm {
 	}
 	f := &cancelForm{To: stackPath(s.Key(), "cancel"), Run: *s.Run, Why: may}
 	if c := s.Cancelled; c != nil && c.Run == s.Run.ID {
-		f.Said = fmt.Sprintf("The run %s was cancelled at %s. Its engine has until %s to end and to write the state.", c.Run, c.At.UTC().Format(time.RFC3339), c.Until.UTC().Format(time.RFC3339))
+		f.Cancelled = c
 	}
 	return f
 }

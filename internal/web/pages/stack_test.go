@@ -85,3 +85,20 @@ func TestStackThatFails(t *testing.T) {
 		t.Error("a stack that is well tells of a run that failed once")
 	}
 }
+
+// The form that cancels a run cannot be sent without its checkbox, and a run that was
+// cancelled says until when its engine may go on.
+func TestCancellingARun(t *testing.T) {
+	e := town()
+	i := slices.IndexFunc(e.rows, func(r query.Row) bool { return r.Name == "cart" })
+	e.rows[i].Run = &query.Running{ID: "apply-9", Kind: "apply"}
+	d := show(t, e, "/stacks/apps/cart", Stack)
+	if boxes := d.all(func(n *html.Node) bool { return attr(n, "name") == "sure" && has(n, "required") }); len(boxes) != 1 {
+		t.Errorf("%d checkboxes have to be selected to cancel the run, want one", len(boxes))
+	}
+	e.rows[i].Cancelled = &stack.Cancellation{Run: "apply-9", At: now.Add(-5 * time.Second), Until: now.Add(25 * time.Second)}
+	d = show(t, e, "/stacks/apps/cart", Stack)
+	if got := d.text(); !strings.Contains(got, "The run apply-9 was cancelled 5s ago. Its engine has until 15:09:51 UTC to end") || strings.Contains(got, "Cancel the run") {
+		t.Errorf("a run that was cancelled is shown as: %s", got)
+	}
+}
