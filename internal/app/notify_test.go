@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -127,11 +127,7 @@ func TestTellerTellsFlux(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer files.Close()
+	files := blobtest.Files(t, 1<<20)
 	send := notify.Sender{Out: outbound.New(outbound.Policy{Allow: allow, PlainHTTP: true})}.Send
 	dispatcher := notify.New(notify.Options{Store: files, Now: time.Now, Log: slog.New(slog.DiscardHandler), Upstream: func(ctx context.Context, e notify.Event) error {
 		return send(ctx, notify.Destination{Type: notify.Generic, Address: secret.New(flux.URL), PlainHTTP: true}, e)

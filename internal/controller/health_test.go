@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -38,11 +38,7 @@ func (r *taker) Start(_ context.Context, job runner.Job) error {
 
 func openRecords(t *testing.T) records.Blobs {
 	t.Helper()
-	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
+	return blobtest.Files(t, 1<<20)
 }
 
 // A run that asks for health is given what it is to ask and nothing else.

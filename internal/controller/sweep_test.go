@@ -5,16 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 func TestSweepKeepsWhatADestroyNeeds(t *testing.T) {
-	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := blobtest.Files(t, 1<<20)
 	c := takeApart(&Stacks{Blobs: files})
 	kept, err := json.Marshal(snapshot{PlanInputs: stack.PlanInputs{Source: "sha256:aa"}})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/dialect/dialecttest"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -24,6 +25,14 @@ func clocked(at *time.Time) *Figures {
 
 func finished(uid string, kind stack.RunKind, at time.Time, took time.Duration, outcome stack.Outcome) Report {
 	return Report{Stack: uid, Kind: kind, Phase: "Done", Started: at.Add(-took), Finished: at, Outcome: outcome}
+}
+
+// figured are the figures at a moment, which the test may change, and the store that
+// keeps them.
+func figured(t *testing.T) (at *time.Time, f *Figures, store *blob.Files) {
+	t.Helper()
+	at = new(time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC))
+	return at, clocked(at), blobtest.Files(t, 1<<20)
 }
 
 // total is the sum of all buckets.
@@ -83,11 +92,7 @@ func TestFiguresByKind(t *testing.T) {
 	other.SetUID("uid-second")
 	board.Set(other)
 	board.Synced()
-	store, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := blobtest.Files(t, 1<<20)
 	before := NewFigures(board, func() time.Time { return at })
 	before.Ran(finished("uid-shop-net", stack.PlanRun, at, time.Second, stack.Succeeded))
 	before.Ran(finished("uid-second", stack.ApplyRun, at, time.Second, stack.Succeeded))
@@ -119,20 +124,14 @@ func TestFiguresByKind(t *testing.T) {
 
 // A restart loses no figure, and what no chart shows any more goes.
 func TestFiguresSurviveARestart(t *testing.T) {
-	at := time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC)
-	store, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	f := clocked(&at)
-	f.Ran(finished("uid-shop-net", stack.CheckRun, at, time.Second, stack.Succeeded))
+	at, f, store := figured(t)
+	f.Ran(finished("uid-shop-net", stack.CheckRun, *at, time.Second, stack.Succeeded))
 	f.Sample()
 	if err := f.Save(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
-	again := clocked(&at)
-	again.Ran(finished("uid-shop-net", stack.CheckRun, at, time.Second, stack.Succeeded)) // ended while the figures were read
+	again := clocked(at)
+	again.Ran(finished("uid-shop-net", stack.CheckRun, *at, time.Second, stack.Succeeded)) // ended while the figures were read
 	if err := again.Load(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +142,7 @@ func TestFiguresSurviveARestart(t *testing.T) {
 			t.Errorf("%s after a restart: %+v, want two checks and one failing stack", p.Name, sum)
 		}
 	}
-	at = at.Add(40 * 24 * time.Hour)
+	*at = at.Add(40 * 24 * time.Hour)
 	if err := again.Save(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
@@ -171,16 +170,10 @@ func TestFiguresOfManyNamespaces(t *testing.T) {
 
 // Namespaces without figures make room for others.
 func TestFiguresForgetNamespaces(t *testing.T) {
-	at := time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC)
-	store, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	f := clocked(&at)
-	f.Ran(finished("uid-shop-net", stack.PlanRun, at, time.Second, stack.Succeeded))
-	at = at.Add(40 * 24 * time.Hour)
-	f.Ran(finished("uid-mail-db", stack.PlanRun, at, time.Second, stack.Succeeded))
+	at, f, store := figured(t)
+	f.Ran(finished("uid-shop-net", stack.PlanRun, *at, time.Second, stack.Succeeded))
+	*at = at.Add(40 * 24 * time.Hour)
+	f.Ran(finished("uid-mail-db", stack.PlanRun, *at, time.Second, stack.Succeeded))
 	if err := f.Save(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
@@ -205,14 +198,8 @@ func (u unread) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 // A record that is damaged, or cannot be read, takes no other with it, and both are
 // deleted once they have expired.
 func TestFiguresBesideADamagedRecord(t *testing.T) {
-	at := time.Date(2026, 3, 14, 15, 9, 0, 0, time.UTC)
-	store, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	f := clocked(&at)
-	f.Ran(finished("uid-shop-net", stack.PlanRun, at, time.Second, stack.Succeeded))
+	at, f, store := figured(t)
+	f.Ran(finished("uid-shop-net", stack.PlanRun, *at, time.Second, stack.Succeeded))
 	if err := f.Save(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +211,7 @@ func TestFiguresBesideADamagedRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again := clocked(&at)
+	again := clocked(at)
 	if err := again.Load(t.Context(), unread{store, earlier(2)}); err == nil {
 		t.Error("the record that cannot be read is not told")
 	}
@@ -234,7 +221,7 @@ func TestFiguresBesideADamagedRecord(t *testing.T) {
 			t.Errorf("%s: %+v since %s, want the plan", p.Name, total(got), since)
 		}
 	}
-	at = at.Add(40 * 24 * time.Hour)
+	*at = at.Add(40 * 24 * time.Hour)
 	if err := again.Save(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package command_test
+package query_test
 
 import (
 	"encoding/json"
@@ -117,28 +117,5 @@ kind: Secret
 				t.Errorf("rendered are %v, want %s: %+v", got, tt.want, list)
 			}
 		})
-	}
-}
-
-// With a cluster, the row is that of a tenant, and types are the cluster's own.
-func TestRenderWithTheRowOfATenant(t *testing.T) {
-	h := newHall(t)
-	h.Apply(t, strings.Replace(hallManifest[strings.LastIndex(hallManifest, "---"):], `template-generation: "1"}`,
-		`template-generation: "1", kubernetes-tenants.org/extra: '{"plan":"gold"}'}`, 1))
-	r, err := h.Render(t.Context(), h.key("web"), nil, "acme")
-	if err != nil || r.Fault() != nil || len(r.Objects) != 1 {
-		t.Fatalf("Render() is %+v, %v", r, err)
-	}
-	text, err := r.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"# config\n", "name: acme-config", "plan: gold", "namespace: " + h.Namespace} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the manifest does not say %q:\n%s", want, text)
-		}
-	}
-	if _, err := h.Render(t.Context(), h.key("web"), nil, "nobody"); fault.Of(err) != fault.Missing {
-		t.Errorf("of a uid that is not there, Render() is %v", err)
 	}
 }

@@ -17,6 +17,21 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
+// Files is a store of one test, for so many bytes.
+func Files(t *testing.T, most int64) *blob.Files {
+	t.Helper()
+	files, err := blob.OpenFiles(t.TempDir(), most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := files.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return files
+}
+
 // Run tests the stores that open makes, each empty and for values of at least
 // two megabytes.
 func Run(t *testing.T, open func(t *testing.T) blob.Store) {

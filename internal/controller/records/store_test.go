@@ -5,15 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/record"
 )
 
 func TestDropOthers(t *testing.T) {
-	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := blobtest.Files(t, 1<<20)
 	s := Store{Blobs: files}
 	for _, key := range []string{"stacks/u/plans/aa/plan.bin", "stacks/u/plans/aab/plan.bin", "stacks/u/plans/bb/plan.bin", "stacks/u/runs/r/log.txt"} {
 		if err := files.Put(t.Context(), key, strings.NewReader("x")); err != nil {

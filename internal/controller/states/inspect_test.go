@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -19,10 +19,7 @@ import (
 // Two stacks on one state would destroy each other's things by turns.
 func TestAStateHasOneStack(t *testing.T) {
 	k := testkit.Kube(t, v1alpha2.AddToScheme)
-	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := blobtest.Files(t, 1<<20)
 	c := newKeeper(Keeper{Store: kube.States{Client: k.Client, Now: time.Now}, Records: &records.Store{Blobs: files}}, k.Client)
 	at := func(name string) *v1alpha2.Terraform {
 		obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: name}}
@@ -40,7 +37,7 @@ func TestAStateHasOneStack(t *testing.T) {
 	if state, err := c.load(t.Context(), subject("first", first), ref); err != nil || len(state) == 0 {
 		t.Errorf("the stack that keeps the state: %q, %v", state, err)
 	}
-	_, err = c.load(t.Context(), subject("second", second), ref)
+	_, err := c.load(t.Context(), subject("second", second), ref)
 	if fault.Of(err) != fault.Denied || !strings.Contains(err.Error(), "secretSuffix") {
 		t.Errorf("another stack: %v, want to be refused and told the way out", err)
 	}
@@ -56,10 +53,7 @@ func TestAStateHasOneStack(t *testing.T) {
 // state has resources that the object wants destroyed.
 func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 	k := testkit.Kube(t, v1alpha2.AddToScheme)
-	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := blobtest.Files(t, 1<<20)
 	c := newKeeper(Keeper{Store: kube.States{Client: k.Client, Now: time.Now}, Records: &records.Store{Blobs: files}}, k.Client)
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "app"}}
 	backend := stack.Backend{Kind: stack.Managed, Suffix: "app"}

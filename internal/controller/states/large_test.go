@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -22,7 +22,7 @@ import (
 // F40 through all layers but the run: the pointer leads to the records.
 func TestAStateBesideItsSecretIsLoaded(t *testing.T) {
 	k := testkit.Kube(t, v1alpha2.AddToScheme)
-	large := largeRecords(t)
+	large := blobtest.Files(t, 64<<20)
 	c := newKeeper(Keeper{Store: kube.States{Client: k.Client, Overflow: large, Now: time.Now}, Records: &records.Store{Blobs: large}, Events: &events{}}, k.Client)
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "big"}
 	state := fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","noise":%q}`, noise(4<<20))
@@ -51,13 +51,4 @@ func noise(n int) string {
 	b := make([]byte, n*3/4)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // never fails
 	return base64.StdEncoding.EncodeToString(b)
-}
-
-func largeRecords(t *testing.T) *blob.Files {
-	t.Helper()
-	files, err := blob.OpenFiles(t.TempDir(), 64<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/audit"
-	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
@@ -69,11 +69,7 @@ func subject(id string, obj client.Object) Subject {
 
 func openRecords(t *testing.T) *records.Store {
 	t.Helper()
-	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &records.Store{Blobs: files}
+	return &records.Store{Blobs: blobtest.Files(t, 1<<20)}
 }
 
 func thing(lineage string, serial int) []byte {
