@@ -64,6 +64,7 @@ func TestFailuresAreSentences(t *testing.T) {
 	}{
 		{command.Refusal{Error: "the stack apps/net does not exist", Reason: access.ReasonNotFound}, "The stack apps/net does not exist"},
 		{command.Refusal{Error: "spec.path is empty"}, "spec.path is empty"},
+		{command.Refusal{Error: "ann may not patch terraforms"}, "ann may not patch terraforms"}, // a name
 		{command.Refusal{Error: "there is no page or API at this address", Reason: "NoRoute"}, "There is no page at /nowhere."},
 	} {
 		v := visitor(t, town(), "/nowhere")

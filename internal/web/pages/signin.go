@@ -40,7 +40,7 @@ func (s SignIn) IssuerPath() string {
 
 // SignInProblem is err as the page shows it.
 func SignInProblem(err error) *command.Refusal {
-	return &command.Refusal{Error: ui.Sentence(err.Error()), Kind: fault.Of(err), Reason: fault.Reason(err, ""), Hint: signInHints[fault.Reason(err, "")]}
+	return &command.Refusal{Error: ui.Capital(err.Error()), Kind: fault.Of(err), Reason: fault.Reason(err, ""), Hint: signInHints[fault.Reason(err, "")]}
 }
 
 var signInHints = map[string]string{

@@ -77,10 +77,20 @@ func Capital(text string) string {
 	return string(unicode.ToUpper(r)) + text[n:]
 }
 
+// begins reports whether errors begin with a word. Any other first word may be a name, such
+// as that of a user, and stays as it is.
+func begins(word string) bool {
+	switch word {
+	case "a", "an", "another", "each", "every", "it", "no", "nothing", "only", "stack", "the", "there", "this", "to", "you", "your":
+		return true
+	}
+	return false
+}
+
 // Sentence is the text of an error with a capital at its beginning, unless it begins
-// with a name, such as apps/net or spec.path.
+// with a name, such as apps/net, spec.path or ann.
 func Sentence(text string) string {
-	if word, _, _ := strings.Cut(text, " "); strings.IndexFunc(strings.TrimRight(word, ",:"), func(r rune) bool { return !unicode.IsLetter(r) }) >= 0 {
+	if word, _, _ := strings.Cut(text, " "); !begins(word) {
 		return text
 	}
 	return Capital(text)
