@@ -30,9 +30,9 @@ ldflags    := $(small) -X main.version=$(VERSION) -X $(kube).gitVersion=v$(KUBER
 	-X $(kube).gitMajor=1 -X $(kube).gitMinor=37 -X $(kube).gitTreeState=clean
 
 # The modules, and those of them that have tests.
-modules := . standalone test/monitoring test/standin test/world tools/cluster tools/gcs tools/gen tools/kubectl tools/lint tools/providers/kafka \
-	tools/providers/local tools/providers/rabbitmq tools/providers/random tools/providers/time tools/tofu
-tested  := . standalone test/monitoring test/world tools/cluster tools/gen
+modules := . standalone test/monitoring test/standin test/world tools/cluster tools/gcs tools/gen tools/images tools/kubectl tools/lint \
+	tools/providers/kafka tools/providers/local tools/providers/rabbitmq tools/providers/random tools/providers/time tools/tofu
+tested  := . standalone test/monitoring test/world tools/cluster tools/gen tools/images
 
 platform := $(shell go env GOOS 2>/dev/null)_$(shell go env GOARCH 2>/dev/null)
 mirror   := bin/mirror/registry.opentofu.org
@@ -179,6 +179,46 @@ $(kafka): $(wildcard tools/providers/kafka/*)
 $(standin):
 	cd test/standin && go build -ldflags '$(small)' -o $(CURDIR)/$@ .
 
+##@ Ship it
+
+# What images are for. Each platform compiles everything once more.
+IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
+comma    := ,
+space    := $() $()
+shipped   = $(foreach p,$(subst /,_,$(IMAGE_PLATFORMS)),$(addprefix bin/images/$p/,terrier terrier-runner tofu))
+pack      = cd tools/images && go run . $1 -platforms $(subst $(space),$(comma),$(strip $(IMAGE_PLATFORMS)))
+for_image = mkdir -p $(@D) && export GOOS=$(firstword $(subst _, ,$*)) GOARCH=$(lastword $(subst _, ,$*))
+licence   = cp -f "$$(cd tools/tofu && go list -m -f '{{.Dir}}' github.com/opentofu/opentofu)/LICENSE" $@.LICENSE
+
+.PHONY: images
+images: $(shipped) ## OCI images terrier and terrier-runner in dist/images, with SBOM and provenance; IMAGE_PLATFORMS=linux/amd64 makes one
+	$(call pack,build) -version $(VERSION) $(if $(DEBIAN_SOURCES),-sources $(abspath $(DEBIAN_SOURCES)))
+
+.PHONY: images-push
+images-push: images ## push the images to REGISTRY=registry.example.com/team
+	$(call pack,push) -registry '$(REGISTRY)'
+
+.PHONY: images-lock
+images-lock: ## pin the newest Debian packages for the images, in tools/images/debian.lock
+	cd tools/images && go run . lock $(if $(DEBIAN_SOURCES),-sources $(abspath $(DEBIAN_SOURCES)))
+
+.PHONY: force
+force:
+
+bin/images/%/terrier: force
+	@$(for_image) && go build -ldflags '$(small) -X main.version=$(VERSION)' -o $@ ./cmd/terrier
+
+bin/images/%/terrier-runner: force
+	@$(for_image) && go build -ldflags '$(small) -X main.version=$(VERSION)' -o $@ ./cmd/terrier-runner
+
+bin/images/%/tofu: tools/tofu/go.mod tools/tofu/go.sum
+	@$(for_image) && cd tools/tofu && go build -ldflags '$(small) -X github.com/opentofu/opentofu/version.dev=no' \
+		-o ../../$@ github.com/opentofu/opentofu/cmd/tofu
+	@$(licence) && touch $@
+
+bin/images/$(platform)/tofu: bin/tofu # the same program
+	@mkdir -p $(@D) && ln -f $< $@ && $(licence)
+
 ##@ Prove it
 
 .PHONY: test
@@ -203,6 +243,10 @@ test-standalone: build ## only the tests of the embedded control plane
 test-faults: build providers ## crash before and after every durable act of some scenarios: up to an hour
 	go test -c -o bin/faults.test ./test/faults
 	cd test/faults && ../../bin/faults.test -test.run TestCrashes -test.timeout 65m -test.parallel 3 -every $(FAULTS)
+
+.PHONY: test-images
+test-images: images ## look into the images of this platform, and run the programs in them
+	cd tools/images && TERRIER_IMAGES=$(CURDIR)/dist/images go test -count=1 -v -run TestReal .
 
 .PHONY: bench
 bench: build providers ## what a run costs, against the bare engine
