@@ -63,6 +63,7 @@ type Options struct {
 	Config       Config
 	ControlPlane ControlPlane
 	Cluster      *ClusterConfig // nil if the control plane is in this process
+	Pods         *PodsConfig    // nil if runs are processes
 	Program      string         // the name of this program in messages
 	Version      string
 	Stdout       io.Writer // for Ready
@@ -121,6 +122,11 @@ func Run(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
+	if o.Pods != nil {
+		if err := o.Pods.check(o.Config.HTTPAddress, o.hosts()); err != nil {
+			return err
+		}
+	}
 	if err := failpoint.Arm(o.Environ(failpoint.Env)); err != nil {
 		return fault.New(fault.Invalid, "Usage", err)
 	}
@@ -150,7 +156,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}()
 	ctx, done := p.plane.whileLeading(ctx)
 	defer done()
-	if err := p.open(); err != nil {
+	if err := p.open(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.runs.Close()) }()
@@ -167,7 +173,7 @@ func Run(ctx context.Context, o Options) (err error) {
 }
 
 // open opens what is kept on disk.
-func (p *parts) open() (err error) {
+func (p *parts) open(ctx context.Context) (err error) {
 	keyFile := p.dir("secrets", "records")
 	if err := os.MkdirAll(filepath.Dir(keyFile), 0o700); err != nil {
 		return err
@@ -194,6 +200,6 @@ func (p *parts) open() (err error) {
 		return err
 	}
 	p.modules, p.restored = modules.New(p.dir("scratch")), records.Archives{Dir: p.dir("scratch")}
-	p.runs, err = p.openRuns()
+	p.runs, err = p.openRuns(ctx)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +29,7 @@ type cluster struct {
 	ClusterConfig
 	kubeconfig, context string
 	http                string // where the HTTP API listens
+	lasting             bool   // the authority of its certificate is the same at each start
 	now                 func() time.Time
 	progress            io.Writer
 }
@@ -55,9 +57,6 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-address %q is not host:port", c.http))
 	}
-	if j.cert, j.ca, err = selfSigned(append(append([]string{}, c.Hosts...), loopbackHosts(host)...), c.now()); err != nil {
-		return nil, fmt.Errorf("creating a certificate for the HTTP API: %w", err)
-	}
 	if c.Lease != "" {
 		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, c.now, c.say); err != nil {
 			return nil, err
@@ -66,11 +65,28 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 	if j.lock, err = c.lockDir(ctx, dir); err == nil && j.lead != nil {
 		err = j.lead.claim(ctx, dir)
 	}
+	if err == nil {
+		err = j.certify(dir, append(slices.Clone(c.Hosts), loopbackHosts(host)...))
+	}
 	if err != nil {
 		return nil, errors.Join(err, j.Wait())
 	}
 	log.Info("this controller is active", "lease", c.Lease, "cluster", j.config.Host)
 	return j, nil
+}
+
+// certify makes the certificate of the HTTP API. Pods trust its authority, and outlive
+// this process: then it is kept in the data directory.
+func (j *joined) certify(dir string, hosts []string) (err error) {
+	if j.lasting {
+		j.cert, j.ca, err = signedByKept(filepath.Join(dir, "secrets", "http-authority"), hosts, j.now())
+	} else {
+		j.cert, j.ca, err = selfSigned(hosts, j.now())
+	}
+	if err != nil {
+		return fmt.Errorf("creating a certificate for the HTTP API: %w", err)
+	}
+	return nil
 }
 
 func (c cluster) say(format string, args ...any) {

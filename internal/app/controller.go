@@ -27,11 +27,13 @@ var notInCluster = []string{"api-address", "quickstart"}
 func Controller(program, version string, environ func(string) string, now func() time.Time) (*cobra.Command, error) {
 	var c Config
 	var k ClusterConfig
+	var pods PodsConfig
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controllers, the runs and the HTTP API for a cluster",
 		Long: `Runs the same controllers as "terrier up", but for the API server of a cluster: the
-one of --kubeconfig and --context, of KUBECONFIG, or of the pod that it runs in.
+one of --kubeconfig and --context, of KUBECONFIG, or of the pod that it runs in. Runs are
+processes beside it, or pods of the cluster (--runs-as).
 
 Of several controllers one is active. The others wait until it has ended, or has not
 renewed its Lease for --lease-duration. All of them need the same --data-dir, since
@@ -50,17 +52,19 @@ one may have taken over, it exits without any further action.`,
 			ctx, stop := interruptible(cmd.Context(), cmd.ErrOrStderr())
 			defer stop()
 			return Run(ctx, Options{
-				Config: c, Cluster: &k, Program: program, Version: version,
+				Config: c, Cluster: &k, Pods: &pods, Program: program, Version: version,
 				ControlPlane: cluster{
 					ClusterConfig: k, kubeconfig: inherited(cmd, "kubeconfig"), context: inherited(cmd, "context"),
-					http: c.HTTPAddress, now: now, progress: cmd.ErrOrStderr(),
+					http: c.HTTPAddress, lasting: pods.As == runsAsPods, now: now, progress: cmd.ErrOrStderr(),
 				},
 				Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Now: now, Environ: environ,
 			})
 		},
 	}
-	if err := bind(cmd.Flags(), &k, environ); err != nil {
-		return nil, err
+	for _, more := range []any{&k, &pods} {
+		if err := bind(cmd.Flags(), more, environ); err != nil {
+			return nil, err
+		}
 	}
 	return cmd, bind(cmd.Flags(), &c, environ, notInCluster...)
 }

@@ -20,6 +20,9 @@ type findEngine = func(ctx context.Context, name string) (engine.Engine, error)
 // findEngines returns a function that finds the engine for every run: the engine may
 // be replaced meanwhile.
 func findEngines(o Options, log *slog.Logger) (findEngine, error) {
+	if c := o.asPods(); c != nil {
+		return c.find()
+	}
 	known, err := namedEngines(o.Config.Engines)
 	if err != nil {
 		return nil, err

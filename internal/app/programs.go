@@ -52,6 +52,9 @@ func (o Options) supervisor() (string, error) {
 // checkSupervisor asks terrier-runner for its version: another program would fail each
 // run, or do nothing and end well.
 func checkSupervisor(ctx context.Context, o Options) error {
+	if o.asPods() != nil {
+		return nil // it is in the image
+	}
 	binary, err := o.supervisor()
 	if err != nil {
 		return err
@@ -101,7 +104,7 @@ func (o Options) platform() (runner.Platform, error) {
 	if info, err := os.Stat(out.Mirror); out.Mirror != "" && (err != nil || !info.IsDir()) {
 		return out, fault.New(fault.Missing, "MirrorMissing", fmt.Errorf("--provider-mirror: there is no directory %s", out.Mirror))
 	}
-	if !o.Config.Registries && out.Mirror == "" {
+	if !o.Config.Registries && out.Mirror == "" && o.asPods() == nil { // the image of pods may have one
 		return out, usage("--provider-registries=false: there is no mirror that providers could come from: set --provider-mirror")
 	}
 	out.MirrorOnly, out.Writable, out.Settable = !o.Config.Registries, o.writable(), o.Config.StackEnv

@@ -17,7 +17,10 @@ type runs interface {
 
 // openRuns opens the runner, which finds the runs of an earlier process. It is the
 // one place that chooses the runner.
-func (p *parts) openRuns() (runs, error) {
+func (p *parts) openRuns(ctx context.Context) (runs, error) {
+	if c := p.asPods(); c != nil {
+		return p.openPods(ctx, c)
+	}
 	binary, err := p.supervisor()
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,7 +76,7 @@ func (p *parts) fillPages(o *web.Options, kube client.WithWatch) error {
 	o.Platform = pages.Platform{
 		Started:   p.Now(),
 		Isolation: pages.Isolation{Level: probed.Level.String(), Least: sandbox.Level(p.Config.Isolation).String(), Reasons: probed.Reasons},
-		Engines:   (&programs{find: find, names: engineNames(p.Config.Engines), now: p.Now}).list,
+		Engines:   (&programs{find: find, names: p.engineNames(), now: p.Now}).list,
 		Mirror:    pages.Mirror{Dir: mirror, Providers: len(c.MirrorProviders)},
 		Settings:  p.limitsShown(p.room()),
 		Addresses: []pages.Address{
@@ -151,6 +152,15 @@ func (p *programs) list(ctx context.Context) []pages.Engine {
 		p.known, p.at = known, p.now()
 	}
 	return known
+}
+
+// engineNames are the names by which stacks select an engine.
+func (o Options) engineNames() []string {
+	c := o.asPods()
+	if c == nil {
+		return engineNames(o.Config.Engines)
+	}
+	return engineNames(slices.DeleteFunc(slices.Clone(c.Engines), func(e string) bool { return !strings.Contains(e, "=") }))
 }
 
 // engineNames are the names of NAME=/PATH.

@@ -86,7 +86,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, p.http.listener.Close())
 	}
-	return p.run(ctx, mgr, handler)
+	return p.run(ctx, mgr, p.withAgents(handler))
 }
 
 // run runs the manager and the HTTP server until ctx ends or one of them does.

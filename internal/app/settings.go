@@ -42,13 +42,21 @@ func (o Options) hosts() []string {
 	return o.Cluster.Hosts
 }
 
-// namespaces are those that are reconciled, nil for all.
+// watched are the namespaces that are reconciled, nil for all.
+func (o Options) watched() []string {
+	if o.Cluster == nil {
+		return nil
+	}
+	return o.Cluster.Namespaces
+}
+
+// namespaces are the same for a cache.
 func (o Options) namespaces() map[string]cache.Config {
-	if o.Cluster == nil || len(o.Cluster.Namespaces) == 0 {
+	if len(o.watched()) == 0 {
 		return nil
 	}
 	named := map[string]cache.Config{}
-	for _, n := range o.Cluster.Namespaces {
+	for _, n := range o.watched() {
 		named[n] = cache.Config{}
 	}
 	return named
@@ -57,6 +65,10 @@ func (o Options) namespaces() map[string]cache.Config {
 // room is the number of runs, and the memory for them, of this machine.
 func (o Options) room() schedule.Limits {
 	l := schedule.Limits{Runs: o.Config.MaxRuns, PerTenant: o.Config.MaxTenantRuns, Memory: int64(o.Config.RunsMemory) << 20}
+	if o.asPods() != nil {
+		l.Memory = 0 // they take the memory of nodes, which the scheduler of the cluster knows
+		return l
+	}
 	if l.Memory == 0 {
 		// After a restart runs may be active, which are counted: the memory that is
 		// free now does not matter.
@@ -67,6 +79,9 @@ func (o Options) room() schedule.Limits {
 
 // mirror is the directory of providers that runs can read; empty without one.
 func (o Options) mirror() (string, error) {
+	if o.asPods() != nil {
+		return "", nil // it is in the image, or nowhere
+	}
 	dir := o.Config.Mirror
 	if dir == "" {
 		dir = beside("mirror")
@@ -111,7 +126,7 @@ func (o Options) sqliteDirs() ([]string, error) {
 // settings returns the operator's settings for all stacks.
 func (o Options) settings() (controller.Config, error) {
 	c := controller.Config{
-		CrossNamespace: o.Config.CrossNamespace, TenantLabel: o.Config.TenantLabel,
+		Pods: o.asPods() != nil, CrossNamespace: o.Config.CrossNamespace, TenantLabel: o.Config.TenantLabel,
 		Network: o.Config.Network, HostNetwork: o.Config.HostNetwork, MinLevel: o.Config.Isolation,
 		MirrorOnly: !o.Config.Registries, Settable: o.Config.StackEnv,
 		NoReattach: !o.Config.Reuse, StackMetrics: o.Config.StackMetrics, Patience: controller.Patience,

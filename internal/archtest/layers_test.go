@@ -57,8 +57,8 @@ var below = map[layer][]layer{
 // beside are the arrows that point sideways.
 var beside = map[string][]string{
 	"internal/runner": {"internal/engine"}, // the supervisor drives the engine inside its own process
-	// Reserved: a runner keeps the contract of package runner by means of a cluster, and
-	// terrier-runner links no Kubernetes.
+	// Pods keep the contract of package runner by means of a cluster, and terrier-runner
+	// links no Kubernetes.
 	"internal/pods": {"internal/runner", "internal/kube"},
 	// A dialect maps the types of api, writes conditions and events the way all our
 	// objects do, and knows which kinds of sources its objects may name.

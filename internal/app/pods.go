@@ -1,0 +1,210 @@
+package app
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/pods"
+	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
+)
+
+// PodsConfig is the additional settings of a controller about how runs are carried out.
+type PodsConfig struct {
+	As            string        `flag:"runs-as" env:"TERRIER_RUNS_AS" default:"processes" help:"processes beside this controller, or pods: one for each run, in the namespace of its stack"`
+	Image         string        `flag:"run-image" env:"TERRIER_RUN_IMAGE" help:"image of the pods of runs, with terrier-runner and the engine"`
+	PullPolicy    string        `flag:"run-image-pull-policy" env:"TERRIER_RUN_IMAGE_PULL_POLICY" default:"IfNotPresent" help:"Always, IfNotPresent or Never"`
+	Account       string        `flag:"run-service-account" env:"TERRIER_RUN_SERVICE_ACCOUNT" default:"default" help:"ServiceAccount of the pods of runs whose stack names none; under the one called default a pod has no token for the Kubernetes API"`
+	Resources     []string      `flag:"run-resources" env:"TERRIER_RUN_RESOURCES" default:"requests.cpu=800m,requests.memory=150Mi" help:"requests.NAME=QUANTITY or limits.NAME=QUANTITY of the pods of runs; limits.memory is that of --run-memory by default (repeatable)"`
+	PriorityClass string        `flag:"run-priority-class" env:"TERRIER_RUN_PRIORITY_CLASS" help:"PriorityClass of the pods of runs"`
+	Audience      string        `flag:"run-audience" env:"TERRIER_RUN_AUDIENCE" default:"terrier-run" help:"audience of the tokens by which the pods of runs are known"`
+	Engines       []string      `flag:"run-engine-version" env:"TERRIER_RUN_ENGINE_VERSIONS" default:"tofu 1.12.6" help:"engine in the image, as tofu VERSION or terraform VERSION; NAME=tofu VERSION is one that stacks may select with the annotation terrier.dev/engine and have in an image of their own (repeatable)"`
+	StartTimeout  time.Duration `flag:"run-start-timeout" env:"TERRIER_RUN_START_TIMEOUT" default:"10m" help:"time that the pod of a run may take to start before the run fails"`
+}
+
+// asPods are the settings of runs that are pods; nil if runs are processes.
+func (o Options) asPods() *PodsConfig {
+	if o.Pods == nil || o.Pods.As != runsAsPods {
+		return nil
+	}
+	return o.Pods
+}
+
+// The values of --runs-as.
+const (
+	runsAsProcesses = "processes"
+	runsAsPods      = "pods"
+)
+
+// check reports invalid settings. A pod reaches the HTTP API by the first of hosts.
+func (c PodsConfig) check(address string, hosts []string) error {
+	if c.As != runsAsProcesses && c.As != runsAsPods {
+		return usage("--runs-as: %q is neither processes nor pods", c.As)
+	}
+	if c.As == runsAsProcesses {
+		return nil
+	}
+	if c.Image == "" {
+		return usage("--runs-as=pods needs --run-image, the image with terrier-runner and the engine")
+	}
+	switch corev1.PullPolicy(c.PullPolicy) {
+	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
+	default:
+		return usage("--run-image-pull-policy: %q is none of Always, IfNotPresent and Never", c.PullPolicy)
+	}
+	if c.Account == "" || c.Audience == "" {
+		return usage("--run-service-account and --run-audience cannot be empty")
+	}
+	if c.StartTimeout < time.Second {
+		return usage("--run-start-timeout: %s is less than a second", c.StartTimeout)
+	}
+	if _, err := c.resources(); err != nil {
+		return err
+	}
+	if _, err := c.engines(); err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && len(hosts) == 0 && (ip == nil || !ip.IsLoopback()) {
+		return usage("--runs-as=pods needs --http-host, the name by which pods reach this controller")
+	}
+	return nil
+}
+
+// resources reads entries of requests.NAME=QUANTITY and limits.NAME=QUANTITY.
+func (c PodsConfig) resources() (corev1.ResourceRequirements, error) {
+	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	for _, entry := range c.Resources {
+		name, value, ok := strings.Cut(entry, "=")
+		kind, of, ok2 := strings.Cut(name, ".")
+		list := map[string]corev1.ResourceList{"requests": r.Requests, "limits": r.Limits}[kind]
+		if !ok || !ok2 || of == "" || list == nil {
+			return r, usage("--run-resources %q is neither requests.NAME=QUANTITY nor limits.NAME=QUANTITY", entry)
+		}
+		quantity, err := resource.ParseQuantity(value)
+		if err != nil || quantity.Sign() < 0 {
+			return r, usage("--run-resources %s: %q is no quantity such as 800m or 150Mi", name, value)
+		}
+		list[corev1.ResourceName(of)] = quantity
+	}
+	return r, nil
+}
+
+// engines are the engines in images, by the name that stacks select them with; that of
+// all others has an empty name.
+func (c PodsConfig) engines() (map[string]engine.Engine, error) {
+	known := map[string]engine.Engine{}
+	for _, entry := range c.Engines {
+		name, what, ok := strings.Cut(entry, "=")
+		if !ok {
+			name, what = "", entry
+		}
+		program, version, ok := strings.Cut(what, " ")
+		if !ok || version == "" || program != "tofu" && program != "terraform" {
+			return nil, usage("--run-engine-version %q is neither tofu VERSION nor terraform VERSION, with or without NAME= before it", entry)
+		}
+		known[name] = engine.Engine{Name: program, Version: strings.TrimPrefix(version, "v")}
+	}
+	if _, ok := known[""]; !ok {
+		return nil, usage("--run-engine-version: the engine in the image of --run-image is missing: add one without a name, such as --run-engine-version 'tofu 1.12.6'")
+	}
+	return known, nil
+}
+
+// find returns the function that finds an engine by its name. It has no path: the agent
+// in the pod finds it there, and compares the version.
+func (c PodsConfig) find() (findEngine, error) {
+	known, err := c.engines()
+	if err != nil {
+		return nil, err
+	}
+	return func(_ context.Context, name string) (engine.Engine, error) {
+		e, ok := known[name]
+		if !ok {
+			return e, fault.New(fault.Missing, "EngineMissing", fmt.Errorf("the engine %q is not known: the operator adds it with --run-engine-version '%s=tofu VERSION'", name, name))
+		}
+		return e, nil
+	}, nil
+}
+
+// podRuns are runs that are pods.
+type podRuns struct {
+	*remote.Runner
+	pods *pods.Pods
+}
+
+// Close ends the watch of the pods, which go on.
+func (r podRuns) Close() error { return errors.Join(r.Runner.Close(), r.pods.Close()) }
+
+// openPods opens the runner whose runs are pods, and finds the pods of an earlier
+// process.
+func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
+	resources, err := c.resources()
+	if err != nil {
+		return nil, err
+	}
+	text, err := loadSecret(p.dir("secrets", "runs"))
+	if err != nil {
+		return nil, err
+	}
+	key, err := hex.DecodeString(text.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("reading the key of runs: %w", err)
+	}
+	installation, err := installationOf(p.Config.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	launcher, err := pods.New(pods.Config{
+		API: p.plane.rest(), Installation: installation, Namespaces: p.watched(), Audience: c.Audience,
+		Settings: pods.Settings{
+			Image: c.Image, PullPolicy: corev1.PullPolicy(c.PullPolicy), Account: c.Account, PriorityClass: c.PriorityClass, Resources: resources,
+		},
+		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
+		Now:    p.Now, Log: p.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r, err := remote.New(ctx, remote.Config{
+		Dir: p.dir("runner"), Launcher: launcher, Identify: launcher.Identify, Contents: p.contents(), Key: key,
+		StartLimit: c.StartTimeout, Now: p.Now, Log: p.log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, launcher.Close())
+	}
+	return podRuns{r, launcher}, nil
+}
+
+// withAgents serves the agents in pods beside everything else. They are known by their
+// own tokens and name no user, so that none of the rules for users is about them.
+func (p *parts) withAgents(h http.Handler) http.Handler {
+	r, ok := p.runs.(podRuns)
+	if !ok {
+		return h
+	}
+	agents := r.Handler()
+	mux := http.NewServeMux()
+	mux.HandleFunc(wire.Prefix, func(w http.ResponseWriter, req *http.Request) {
+		if err := p.plane.leads(); err != nil {
+			// The next controller answers. An agent that is told that its run is not
+			// known would end it.
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		agents.ServeHTTP(w, req)
+	})
+	mux.Handle("/", h)
+	return mux
+}

@@ -1,0 +1,131 @@
+package app
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+func podsConfig(t *testing.T, args ...string) PodsConfig {
+	t.Helper()
+	var c PodsConfig
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	if err := bind(flags, &c, func(string) string { return "" }); err != nil {
+		t.Fatal(err)
+	}
+	if err := flags.Parse(append([]string{"--runs-as", "pods", "--run-image", "i"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestPodsConfigIsChecked(t *testing.T) {
+	const beyond, loopback = "0.0.0.0:8443", "127.0.0.1:0"
+	hosts := []string{"terrier.terrier-system.svc"}
+	for name, tt := range map[string]struct {
+		args    []string
+		address string
+		hosts   []string
+		want    string
+	}{
+		"as it is by default":    {nil, beyond, hosts, ""},
+		"on loopback":            {nil, loopback, nil, ""},
+		"processes need nothing": {[]string{"--runs-as", "processes", "--run-image", ""}, beyond, nil, ""},
+		"other than both":        {[]string{"--runs-as", "jobs"}, beyond, hosts, "--runs-as"},
+		"no image":               {[]string{"--run-image", ""}, beyond, hosts, "--run-image"},
+		"no name to dial":        {nil, beyond, nil, "--http-host"},
+		"no pull policy":         {[]string{"--run-image-pull-policy", "Sometimes"}, beyond, hosts, "--run-image-pull-policy"},
+		"no account":             {[]string{"--run-service-account", ""}, beyond, hosts, "--run-service-account"},
+		"no time to start":       {[]string{"--run-start-timeout", "0s"}, beyond, hosts, "--run-start-timeout"},
+		"resources of neither":   {[]string{"--run-resources", "cpu=1"}, beyond, hosts, "--run-resources"},
+		"resources without size": {[]string{"--run-resources", "limits.cpu=much"}, beyond, hosts, "--run-resources"},
+		"an unknown engine":      {[]string{"--run-engine-version", "pulumi 3"}, beyond, hosts, "--run-engine-version"},
+		"no engine of its own":   {[]string{"--run-engine-version", "old=tofu 1.11.2"}, beyond, hosts, "--run-engine-version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := podsConfig(t, tt.args...).check(tt.address, tt.hosts)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("check() = %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// The default of --run-engine-version is what the image of a release is built with.
+func TestEngineOfPodsIsTheOneOfTheRelease(t *testing.T) {
+	mod, err := os.ReadFile("../../tools/tofu/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := regexp.MustCompile(`github.com/opentofu/opentofu v(\S+)`).FindSubmatch(mod)
+	if built == nil {
+		t.Fatal("tools/tofu/go.mod names no version")
+	}
+	find, err := podsConfig(t).find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := find(t.Context(), ""); err != nil || e.String() != "tofu "+string(built[1]) || e.Path != "" {
+		t.Errorf("the engine is %s at %q, %v; want tofu %s, and no path", e, e.Path, err, built[1])
+	}
+}
+
+func TestEnginesOfPodsAreFoundByName(t *testing.T) {
+	find, err := podsConfig(t, "--run-engine-version", "tofu 1.12.6", "--run-engine-version", "old=terraform v1.5.7").find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := find(t.Context(), "old"); err != nil || e.String() != "terraform 1.5.7" {
+		t.Errorf("old is %s, %v; want terraform 1.5.7", e, err)
+	}
+	if _, err := find(t.Context(), "new"); fault.Of(err) != fault.Missing {
+		t.Errorf("an unknown engine: %v, want Missing", err)
+	}
+}
+
+// A pod that an earlier controller started trusts the next one.
+func TestAuthorityOfPodsLasts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secrets", "http-authority")
+	now := time.Now()
+	trusted := func(authority []byte, cert tls.Certificate, at time.Time) error {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(authority)
+		leaf, err := x509.ParseCertificate(cert.Certificate[0])
+		if err == nil {
+			_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "terrier.example", CurrentTime: at})
+		}
+		return err
+	}
+	_, first, err := signedByKept(path, []string{"terrier.example"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := now.Add(100 * 24 * time.Hour)
+	cert, _, err := signedByKept(path, []string{"terrier.example"}, later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := trusted(first, cert, later); err != nil {
+		t.Errorf("the certificate of a later start is not trusted: %v", err)
+	}
+	muchLater := now.Add(authorityTime)
+	cert, renewed, err := signedByKept(path, []string{"terrier.example"}, muchLater)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := trusted(renewed, cert, muchLater.Add(time.Hour)); err != nil {
+		t.Errorf("an authority that had ended was not replaced: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the authority's file: %v, %v; want it readable for its owner only", info, err)
+	}
+}

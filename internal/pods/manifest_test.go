@@ -1,0 +1,205 @@
+package pods
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+var update = flag.Bool("update", false, "write the manifests instead of comparing with them")
+
+// canary must be in no manifest.
+const canary = "canary-of-a-secret"
+
+// quantities reads name: quantity.
+func quantities(t *testing.T, all map[string]string) corev1.ResourceList {
+	t.Helper()
+	list := corev1.ResourceList{}
+	for name, q := range all {
+		list[corev1.ResourceName(name)] = resource.MustParse(q)
+	}
+	return list
+}
+
+// maker is an installation that makes manifests and nothing else.
+func maker(t *testing.T) *Pods {
+	t.Helper()
+	return &Pods{config: Config{
+		Installation: "0123456789abcdef", Audience: "terrier-run",
+		Server: func() (string, []byte) {
+			return "https://terrier.terrier-system.svc:8443", []byte("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+		},
+		Settings: Settings{
+			Image: "registry.example/terrier-runner:v1", PullPolicy: corev1.PullIfNotPresent, Account: "default",
+			Resources: corev1.ResourceRequirements{Requests: quantities(t, map[string]string{"cpu": "800m", "memory": "150Mi"})},
+		},
+	}}
+}
+
+// launch is a run whose secrets are everywhere that a job has room for some.
+func launch(kind stack.RunKind, account, template string) remote.Launch {
+	return remote.Launch{
+		Name: "net-" + string(kind) + "-0011223344556677", Key: "uid-1", ID: string(kind) + "-abc", Seal: "sealed",
+		Job: &runner.Job{
+			ID: string(kind) + "-abc", Stack: "uid-1", Name: "team-a/net", Kind: kind,
+			Env: map[string]string{"TOKEN": canary}, Mask: []string{canary},
+			Files: []workdir.File{{Path: "a.tfvars", Content: []byte(canary)}}, Home: []workdir.File{{Path: ".netrc", Content: []byte(canary)}},
+			State: runner.ContentOf([]byte(canary)), Plan: runner.ContentOf([]byte(canary)), Note: json.RawMessage(`"` + canary + `"`),
+			Limits: runner.Limits{Memory: 4 << 30},
+			Pod:    &runner.Pod{Namespace: "team-a", Account: account, Template: json.RawMessage(template)},
+		},
+	}
+}
+
+// everything is a template that says something about each part of a pod.
+const everything = `{
+	"metadata": {"labels": {"team": "a", "terrier.dev/installation": "mine"}, "annotations": {"note": "b", "terrier.dev/run": "mine"}},
+	"spec": {
+		"containers": [{
+			"name": "terrier-runner", "image": "registry.example/own:v2",
+			"resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}},
+			"volumeMounts": [{"name": "plugins", "mountPath": "/plugins"}],
+			"securityContext": {"runAsUser": 1000}
+		}],
+		"initContainers": [{"name": "fetch", "image": "registry.example/fetch:v1", "volumeMounts": [{"name": "plugins", "mountPath": "/plugins"}]}],
+		"volumes": [{"name": "plugins", "emptyDir": {}}],
+		"nodeSelector": {"disk": "ssd"},
+		"tolerations": [{"key": "spot", "operator": "Exists"}],
+		"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}},
+		"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["git.example"]}],
+		"priorityClassName": "terraform"
+	}
+}`
+
+// The manifests of runs are these, and no secret of a run is in one.
+func TestManifests(t *testing.T) {
+	for name, l := range map[string]remote.Launch{
+		"plan":       launch(stack.PlanRun, "", ""),
+		"apply":      launch(stack.ApplyRun, "net", ""),
+		"everything": launch(stack.ApplyRun, "", everything),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, err := maker(t).manifest(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := yaml.Marshal(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(got), canary) {
+				t.Errorf("the manifest holds a secret:\n%s", got)
+			}
+			path := filepath.Join("testdata", name+".yaml")
+			if *update {
+				if err := os.WriteFile(path, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(got), string(want)); diff != "" {
+				t.Errorf("the manifest has changed; go test ./internal/pods -update writes it (-got +want):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A template cannot change what a run lives by.
+func TestATemplateCannotTakeARunApart(t *testing.T) {
+	for name, tt := range map[string]struct{ template, want string }{
+		"a volume of ours":           {`{"spec": {"containers": [{"name": "terrier-runner"}], "volumes": [{"name": "terrier-token", "hostPath": {"path": "/"}}]}}`, "volumes[0].name"},
+		"a mount over the run":       {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": "/run"}]}]}}`, "volumeMounts[0].mountPath"},
+		"a mount below it":           {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": "/run/terrier/token"}]}]}}`, "volumeMounts[0].mountPath"},
+		"a mount over everything":    {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": "/"}]}]}}`, "volumeMounts[0].mountPath"},
+		"a container beside the run": {`{"spec": {"containers": [{"name": "terrier-runner"}, {"name": "other"}]}}`, "containers beside"},
+		"no JSON":                    {`{`, "spec.runnerPodTemplate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := maker(t).manifest(launch(stack.PlanRun, "", tt.template))
+			if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("manifest() error = %v, want it Invalid and to name %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// What the operator and the stack say about resources fits together.
+func TestResourcesFit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		template         string
+		memory           int64
+		requests, limits string
+	}{
+		"nothing is said":                      {"", 4 << 30, "150Mi", "4160Mi"},
+		"a limit below the operator's request": {`{"limits": {"memory": "100Mi"}}`, 4 << 30, "100Mi", "100Mi"},
+		"a request beyond the run's memory":    {`{"requests": {"memory": "8Gi"}}`, 4 << 30, "8Gi", "8Gi"},
+		"a small run":                          {"", 64 << 20, "128Mi", "128Mi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := launch(stack.PlanRun, "", "")
+			l.Job.Limits.Memory = tt.memory
+			if tt.template != "" {
+				l.Job.Pod.Template = json.RawMessage(`{"spec": {"containers": [{"name": "terrier-runner", "resources": ` + tt.template + `}]}}`)
+			}
+			pod, err := maker(t).manifest(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := pod.Spec.Containers[0].Resources
+			if got := r.Requests.Memory().String(); got != tt.requests {
+				t.Errorf("requested memory = %s, want %s", got, tt.requests)
+			}
+			if got := r.Limits.Memory(); got.Cmp(resource.MustParse(tt.limits)) != 0 {
+				t.Errorf("limit of memory = %s, want %s", got, tt.limits)
+			}
+		})
+	}
+}
+
+// LQ-07: an apply that is interrupted has its grace, and time to send what it left.
+func TestAPodHasTheGraceOfItsRun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind  stack.RunKind
+		grace time.Duration
+		want  time.Duration
+	}{
+		"an apply":                {stack.ApplyRun, 2 * time.Hour, 2*time.Hour + time.Minute},
+		"an apply without limits": {stack.ApplyRun, 0, 31 * time.Minute},
+		"a plan":                  {stack.PlanRun, 2 * time.Hour, 2 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := launch(tt.kind, "", "")
+			l.Job.Limits.Grace = tt.grace
+			pod, err := maker(t).manifest(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; got != tt.want {
+				t.Errorf("grace = %s, want %s", got, tt.want)
+			}
+			_, kept := pod.Annotations[annotationSafeToEvict]
+			if kept != tt.kind.Writes() {
+				t.Errorf("kept from autoscalers: %t, want %t", kept, tt.kind.Writes())
+			}
+		})
+	}
+}
