@@ -1,14 +1,11 @@
 package app
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/sandbox"
@@ -27,7 +24,7 @@ func findEngines(o Options, log *slog.Logger) (findEngine, error) {
 	if err != nil {
 		return nil, err
 	}
-	finder := &engine.Finder{Chosen: o.Config.Engine, Path: o.Environ("PATH"), Run: output, Known: known}
+	finder := &engine.Finder{Chosen: o.Config.Engine, Path: o.Environ("PATH"), Run: sandbox.Output, Known: known}
 	if exe, err := os.Executable(); err == nil {
 		finder.Beside = filepath.Dir(exe)
 	}
@@ -44,20 +41,4 @@ func findEngines(o Options, log *slog.Logger) (findEngine, error) {
 		}
 		return e, nil
 	}, nil
-}
-
-// output runs a program and returns its output.
-func output(ctx context.Context, path string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	var out, complaint bytes.Buffer
-	proc, err := sandbox.Start(ctx, sandbox.Command{Path: path, Args: args, Env: []string{"CHECKPOINT_DISABLE=1"}, Dir: "/", Stdout: &out, Stderr: &complaint})
-	if err != nil {
-		return nil, err
-	}
-	exit, err := proc.Wait()
-	if err == nil && exit.Code != 0 {
-		err = fmt.Errorf("it ended with %d: %.200s", exit.Code, complaint.String())
-	}
-	return out.Bytes(), err
 }

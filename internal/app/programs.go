@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // What runs need of this machine. It is checked before anything starts, since
@@ -62,7 +63,7 @@ func checkSupervisor(ctx context.Context, o Options) error {
 	path, err := filepath.Abs(binary)
 	var said []byte
 	if err == nil {
-		said, err = output(ctx, path, "version")
+		said, err = sandbox.Output(ctx, path, "version")
 	}
 	if err == nil && !strings.HasPrefix(string(said), "terrier-runner ") {
 		err = errors.New("it does not answer the argument version as terrier-runner does")

@@ -55,6 +55,7 @@ type Contents interface {
 type Platform struct {
 	Mirror     string            `json:"mirror,omitempty"`     // directory of providers, read-only in the sandbox
 	MirrorOnly bool              `json:"mirrorOnly,omitempty"` // no provider comes from elsewhere
+	Readable   []string          `json:"readable,omitempty"`   // files and directories that the run may read, at the same path
 	Writable   []string          `json:"writable,omitempty"`   // directories that the run may write, at the same path
 	Env        map[string]string `json:"env,omitempty"`        // environment; what a stack sets comes before it
 	Authority  []byte            `json:"authority,omitempty"`  // certificates in PEM that runs trust, and no others

@@ -70,6 +70,9 @@ func (r *isolation) decide() error {
 	if r.host.Mirror != "" {
 		r.config.ReadOnly = append(r.config.ReadOnly, sandbox.Bind{Host: r.host.Mirror, Inside: MirrorInside})
 	}
+	for _, path := range r.host.Readable {
+		r.config.ReadOnly = append(r.config.ReadOnly, sandbox.Bind{Host: path, Inside: path})
+	}
 	if k := r.job.Kind; !k.Writes() || k == stack.DestroyRun {
 		shown := r.work.path(dirShown)
 		if err := errors.Join(os.MkdirAll(shown, 0o711), os.Chmod(shown, 0o711)); err != nil {

@@ -26,7 +26,7 @@ type route struct {
 	method, path string
 	first        bool  // asked before the agent has its proof
 	body         int64 // bytes, at most
-	serve        func(w http.ResponseWriter, req *http.Request, l *live) error
+	serve        func(w http.ResponseWriter, req *http.Request, l *placedRun) error
 }
 
 // routes are all that an agent can ask for.
@@ -101,7 +101,7 @@ func (r *server) refuse(w http.ResponseWriter, req *http.Request, err error) {
 }
 
 // admit finds the run that a request is about. Nothing but the credential says which.
-func (r *server) admit(req *http.Request, first bool) (*live, error) {
+func (r *server) admit(req *http.Request, first bool) (*placedRun, error) {
 	if r.ctx.Err() != nil {
 		return nil, refused(http.StatusServiceUnavailable, "the controller is stopping")
 	}
@@ -127,7 +127,7 @@ func (r *server) admit(req *http.Request, first bool) (*live, error) {
 }
 
 // going reads what is known of a run that goes on. The lock of its key is held.
-func (r *server) going(l *live) (rec record, rep runner.Report, err error) {
+func (r *server) going(l *placedRun) (rec record, rep runner.Report, err error) {
 	if r.of(l.key, l.id) != l {
 		return rec, rep, errUnknown()
 	}
@@ -140,7 +140,7 @@ func (r *server) going(l *live) (rec record, rep runner.Report, err error) {
 
 // serveOrder gives the agent its order. An agent that did not receive all of it asks
 // again, until its first report.
-func (r *server) serveOrder(w http.ResponseWriter, _ *http.Request, l *live) error {
+func (r *server) serveOrder(w http.ResponseWriter, _ *http.Request, l *placedRun) error {
 	order, err := r.orderFor(l)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (r *server) serveOrder(w http.ResponseWriter, _ *http.Request, l *live) err
 	return nil
 }
 
-func (r *server) orderFor(l *live) (*runner.Order, error) {
+func (r *server) orderFor(l *placedRun) (*runner.Order, error) {
 	defer r.Lock(l.key)()
 	rec, _, err := r.going(l)
 	if err != nil {
@@ -170,7 +170,7 @@ func (r *server) orderFor(l *live) (*runner.Order, error) {
 }
 
 // serveArchive gives the agent the archive of the run.
-func (r *server) serveArchive(w http.ResponseWriter, req *http.Request, l *live) error {
+func (r *server) serveArchive(w http.ResponseWriter, req *http.Request, l *placedRun) error {
 	f, err := r.openArchive(req, l)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (r *server) serveArchive(w http.ResponseWriter, req *http.Request, l *live)
 	return nil
 }
 
-func (r *server) openArchive(req *http.Request, l *live) (*os.File, error) {
+func (r *server) openArchive(req *http.Request, l *placedRun) (*os.File, error) {
 	defer r.Lock(l.key)()
 	rec, _, err := r.going(l)
 	if err != nil {
@@ -207,7 +207,7 @@ const wishLasts = 25 * time.Second
 
 // serveWish tells the agent what is wanted of the run, once that differs from what the
 // agent knows. After its end the run is only to be forgotten.
-func (r *server) serveWish(w http.ResponseWriter, req *http.Request, l *live) error {
+func (r *server) serveWish(w http.ResponseWriter, req *http.Request, l *placedRun) error {
 	q := req.URL.Query()
 	cancel, _ := strconv.ParseBool(q.Get(wire.QueryCancel))
 	known := wire.Wish{Cancel: cancel, Report: q.Get(wire.QueryReport)}
@@ -235,7 +235,7 @@ func (r *server) serveWish(w http.ResponseWriter, req *http.Request, l *live) er
 	}
 }
 
-func (r *server) wish(l *live) (wire.Wish, <-chan struct{}, error) {
+func (r *server) wish(l *placedRun) (wire.Wish, <-chan struct{}, error) {
 	defer r.Lock(l.key)()
 	if r.of(l.key, l.id) != l {
 		return wire.Wish{}, nil, errUnknown()

@@ -54,13 +54,13 @@ func (r *Runner) resumeRun(key, id string) error {
 	if rec.Place.UID == "" || rep.ID == "" {
 		// Start did not come to its end, so there is no run. Its place may be there.
 		if rec.Place.Name != "" {
-			if err := r.graves.add(rec.Place, quick, ""); err != nil {
+			if err := r.removals.add(rec.Place, idleGrace, ""); err != nil {
 				return err
 			}
 		}
 		return os.RemoveAll(dir)
 	}
-	l := newLive(key, id, rec.Place, nil)
+	l := newPlacedRun(key, id, rec.Place, nil)
 	r.add(l)
 	if rep.Phase != runner.Done && !rec.Ordered {
 		// The order was in the memory of the earlier process.
@@ -88,13 +88,13 @@ func (r *Runner) adoptAll(ctx context.Context) error {
 // keeps its stack from beginning a run for as long as it is there, for it may have been
 // sealed with a key that is lost.
 func (r *Runner) adopt(ctx context.Context, p Place) error {
-	if r.at(p) != nil || r.graves.has(p) {
+	if r.at(p) != nil || r.removals.has(p) {
 		return nil
 	}
 	what, err := r.signer.open(p)
 	if err != nil {
 		r.config.Log.Warn("place of another installation key is removed", "place", p.Namespace+"/"+p.Name, "err", err)
-		return r.graves.add(p, runner.DefaultGrace, p.Key)
+		return r.removals.add(p, runner.DefaultGrace, p.Key)
 	}
 	life, err := r.config.Launcher.Look(ctx, p)
 	if err != nil {
@@ -105,9 +105,9 @@ func (r *Runner) adopt(ctx context.Context, p Place) error {
 		return nil
 	}
 	if life.State == Ended && life.Exit == wire.ExitForgotten || r.of(key, id) != nil {
-		return r.graves.add(p, quick, "")
+		return r.removals.add(p, idleGrace, "")
 	}
-	l := newLive(key, id, Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, nil)
+	l := newPlacedRun(key, id, Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, nil)
 	rec := record{Place: l.place, Made: r.config.Now(), Ordered: true, sealed: what}
 	if err := r.prepare(l, rec, ""); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (r *Runner) watch() {
 	defer sweep.Stop()
 	r.lookAll()
 	for {
-		r.tend()
+		r.removePlaces()
 		select {
 		case p := <-r.config.Launcher.Changed():
 			if l := r.at(p); l != nil {
@@ -134,19 +134,19 @@ func (r *Runner) watch() {
 			r.lookAll()
 		case <-sweep.C:
 			r.sweep()
-		case <-r.graves.wake:
+		case <-r.removals.wake:
 		case <-r.ctx.Done():
 			return
 		}
 	}
 }
 
-// tend ends places that are to go. What fails is tried again.
-func (r *Runner) tend() {
+// removePlaces removes the places that have to be. What fails is tried again.
+func (r *Runner) removePlaces() {
 	ctx, cancel := context.WithTimeout(r.ctx, lookLimit)
 	defer cancel()
-	if err := r.graves.tend(ctx, r.config.Launcher); err != nil && r.ctx.Err() == nil {
-		r.config.Log.Warn("places not ended yet", "err", err)
+	if err := r.removals.removeAll(ctx, r.config.Launcher); err != nil && r.ctx.Err() == nil {
+		r.config.Log.Warn("places not removed yet", "err", err)
 	}
 }
 
@@ -160,7 +160,7 @@ func (r *Runner) lookAll() {
 }
 
 // look sees what became of the place of a run.
-func (r *Runner) look(l *live) {
+func (r *Runner) look(l *placedRun) {
 	unlock := r.Lock(l.key)
 	_, rep, err := r.read(l)
 	unlock()
@@ -179,7 +179,7 @@ func (r *Runner) look(l *live) {
 }
 
 // judge decides whether a run is over because of its place.
-func (r *Runner) judge(l *live, life Life) error {
+func (r *Runner) judge(l *placedRun, life Life) error {
 	defer r.Lock(l.key)()
 	if r.of(l.key, l.id) != l {
 		return nil
@@ -218,16 +218,16 @@ func because(life Life) string {
 
 // withdraw ends a run whose agent does not have the order, and now never gets it. The
 // lock of the key is held.
-func (r *Runner) withdraw(l *live, rep runner.Report, o stack.Outcome, reason, message string) error {
+func (r *Runner) withdraw(l *placedRun, rep runner.Report, o stack.Outcome, reason, message string) error {
 	if err := r.end(l, rep, o, reason, message); err != nil {
 		return err
 	}
-	return r.graves.add(l.place, quick, "")
+	return r.removals.add(l.place, idleGrace, "")
 }
 
 // end completes the report of a run that cannot do so itself. The lock of the key is
 // held.
-func (r *Runner) end(l *live, rep runner.Report, o stack.Outcome, reason, message string) error {
+func (r *Runner) end(l *placedRun, rep runner.Report, o stack.Outcome, reason, message string) error {
 	rec, _, err := r.read(l)
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func (r *Runner) end(l *live, rep runner.Report, o stack.Outcome, reason, messag
 // maxMessage bounds a message in a report, in bytes.
 const maxMessage = 2 << 10
 
-// sweep ends places of this installation that no run belongs to.
+// sweep removes places of this installation that no run belongs to.
 func (r *Runner) sweep() {
 	ctx, cancel := context.WithTimeout(r.ctx, lookLimit)
 	defer cancel()
@@ -265,21 +265,21 @@ func (r *Runner) sweep() {
 	}
 	for _, p := range places {
 		if err := r.sweepPlace(p); err != nil {
-			r.config.Log.Warn("place not ended", "place", p.Namespace+"/"+p.Name, "err", err)
+			r.config.Log.Warn("place not removed", "place", p.Namespace+"/"+p.Name, "err", err)
 		}
 	}
 }
 
-// sweepPlace ends a place that no run belongs to. A run that begins in it holds the
+// sweepPlace removes a place that no run belongs to. A run that begins in it holds the
 // lock of the key.
 func (r *Runner) sweepPlace(p Place) error {
 	what, err := r.signer.open(p)
 	if err != nil {
-		return nil // it was fenced when this process began, or another one made it
+		return nil // it blocks its stack since this process began, or another one made it
 	}
 	defer r.Lock(what.First.Key())()
-	if r.at(p) != nil || r.graves.has(p) {
+	if r.at(p) != nil || r.removals.has(p) {
 		return nil
 	}
-	return r.graves.add(p, quick, "")
+	return r.removals.add(p, idleGrace, "")
 }

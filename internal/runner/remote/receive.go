@@ -62,7 +62,7 @@ func fileName(req *http.Request, grows bool) (string, error) {
 }
 
 // appendFile takes the next part of a file.
-func (r *server) appendFile(w http.ResponseWriter, req *http.Request, l *live) error {
+func (r *server) appendFile(w http.ResponseWriter, req *http.Request, l *placedRun) error {
 	name, err := fileName(req, true)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func sizeOf(path string) (int64, error) {
 
 // replaceFile takes a whole file. It is received beside the old one, without the lock
 // of the key, for it may be large.
-func (r *server) replaceFile(w http.ResponseWriter, req *http.Request, l *live) error {
+func (r *server) replaceFile(w http.ResponseWriter, req *http.Request, l *placedRun) error {
 	name, err := fileName(req, false)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func turnOf(req *http.Request) (int64, error) {
 }
 
 // inTurn refuses a request that a later one has overtaken.
-func (l *live) inTurn(name string, turn int64) error {
+func (l *placedRun) inTurn(name string, turn int64) error {
 	if turn <= l.turns[name] {
 		return &refusal{status: http.StatusConflict, err: fmt.Errorf("a later %s was there first", name)}
 	}
@@ -179,7 +179,7 @@ func (l *live) inTurn(name string, turn int64) error {
 
 // receiving notes that a body is on its way: until it is here, the death of the place
 // does not end the run.
-func (r *server) receiving(l *live) (record, error) {
+func (r *server) receiving(l *placedRun) (record, error) {
 	defer r.Lock(l.key)()
 	rec, _, err := r.going(l)
 	if err == nil {
@@ -188,13 +188,13 @@ func (r *server) receiving(l *live) (record, error) {
 	return rec, err
 }
 
-func (r *server) received(l *live) {
+func (r *server) received(l *placedRun) {
 	defer r.Lock(l.key)()
 	l.bodies--
 }
 
 // takeReport takes a report, if every file is here that the run had left by then.
-func (r *server) takeReport(w http.ResponseWriter, req *http.Request, l *live) error {
+func (r *server) takeReport(w http.ResponseWriter, req *http.Request, l *placedRun) error {
 	turn, err := turnOf(req)
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func (r *server) takeReport(w http.ResponseWriter, req *http.Request, l *live) e
 }
 
 // takenAgain answers an agent that did not hear that its last report was taken.
-func (r *server) takenAgain(w http.ResponseWriter, l *live, rec record, report, raw json.RawMessage) error {
+func (r *server) takenAgain(w http.ResponseWriter, l *placedRun, rec record, report, raw json.RawMessage) error {
 	if rec.Ended || !runner.IsReport(r.dir(l), report) {
 		return errUnknown()
 	}
@@ -254,7 +254,7 @@ func (r *server) takenAgain(w http.ResponseWriter, l *live, rec record, report, 
 }
 
 // store makes a report durable, after the files that it is about.
-func (r *server) store(l *live, report json.RawMessage, phase runner.Phase) error {
+func (r *server) store(l *placedRun, report json.RawMessage, phase runner.Phase) error {
 	dir := r.dir(l)
 	for _, name := range []string{runner.FileEvents, runner.FileLog} {
 		if err := disk.Sync(filepath.Join(dir, name)); err != nil {
@@ -309,7 +309,7 @@ func (rec *record) identify(raw json.RawMessage) (report json.RawMessage, phase 
 }
 
 // held lists the files that are here. The lock of the key is held.
-func (r *server) held(l *live) (wire.Held, error) {
+func (r *server) held(l *placedRun) (wire.Held, error) {
 	held := wire.Held{}
 	for _, name := range runner.Files() {
 		path := filepath.Join(r.dir(l), name)

@@ -59,13 +59,13 @@ type Config struct {
 // Runner carries out runs in places. The places outlive it: a new Runner finds them.
 type Runner struct {
 	*book
-	config Config
-	signer signer
-	graves *graves
-	ctx    context.Context // ends with Close
-	stop   context.CancelFunc
-	work   sync.WaitGroup
-	ended  chan string
+	config   Config
+	signer   signer
+	removals *removals
+	ctx      context.Context // ends with Close
+	stop     context.CancelFunc
+	work     sync.WaitGroup
+	ended    chan string
 }
 
 var _ runner.Runner = (*Runner)(nil)
@@ -92,7 +92,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{config: c, ended: make(chan string), book: &book{byPlace: map[string]*live{}, byName: map[string]*live{}}}
+	r := &Runner{config: c, ended: make(chan string), book: &book{byPlace: map[string]*placedRun{}, byName: map[string]*placedRun{}}}
 	var err error
 	if r.signer, err = newSigner(c.Key); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if r.Runs, err = runner.OpenRuns(c.Dir, runner.Acts{Begin: r.begin, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
 		return nil, err
 	}
-	if r.graves, err = openGraves(c.Dir, c.Now); err != nil {
+	if r.removals, err = openRemovals(c.Dir, c.Now); err != nil {
 		return nil, err
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -141,7 +141,7 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 		return err
 	}
 	name := placeName(&job)
-	if r.graves.fenced(job.Key(), name) {
+	if r.removals.blocks(job.Key(), name) {
 		return fault.New(fault.Later, runner.StackBusy, errors.New("the place of an earlier run of the stack is still being removed"))
 	}
 	now := r.config.Now()
@@ -151,7 +151,7 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	if err != nil {
 		return err
 	}
-	l := newLive(job.Key(), job.ID, Place{}, &runner.Order{Version: runner.JobVersion, Job: job, Host: host})
+	l := newPlacedRun(job.Key(), job.ID, Place{}, &runner.Order{Version: runner.JobVersion, Job: job, Host: host})
 	if err := r.prepare(l, rec, host.Archive); err != nil {
 		return err
 	}
@@ -164,11 +164,11 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	l.place.Key, l.place.Seal = "", ""
 	rec.Place = l.place
 	if err := ctx.Err(); err != nil {
-		return errors.Join(err, r.graves.add(l.place, quick, ""))
+		return errors.Join(err, r.removals.add(l.place, idleGrace, ""))
 	}
 	// From this write on there is a run.
 	if err := r.write(l, rec); err != nil {
-		return errors.Join(err, r.graves.add(l.place, quick, ""))
+		return errors.Join(err, r.removals.add(l.place, idleGrace, ""))
 	}
 	r.add(l)
 	r.config.Log.Debug("run started", "stack", job.Name, "run", job.ID, "place", name)
@@ -176,7 +176,7 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 }
 
 // prepare makes the directory of a run.
-func (r *Runner) prepare(l *live, rec record, archive string) error {
+func (r *Runner) prepare(l *placedRun, rec record, archive string) error {
 	dir := r.dir(l)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (r *Runner) mayExist(name string, err error) error {
 	case fault.Later, fault.Invalid, fault.Denied:
 		return nil
 	default:
-		return r.graves.add(Place{Name: name}, quick, "")
+		return r.removals.add(Place{Name: name}, idleGrace, "")
 	}
 }
 
@@ -247,7 +247,7 @@ func (r *Runner) forget(key, id string) error {
 	if l == nil {
 		return nil
 	}
-	if err := r.graves.add(l.place, quick, ""); err != nil {
+	if err := r.removals.add(l.place, idleGrace, ""); err != nil {
 		return err
 	}
 	r.drop(l)

@@ -96,8 +96,13 @@ func (l *Local) Host() *Host { return l.host }
 
 // NewLocal opens a runner whose contents are those of a new Host.
 func NewLocal(c runner.Config) (*Local, error) {
-	h := &Host{archives: map[string]string{}, engines: map[string]engine.Engine{}}
+	h := NewHost()
 	c.Contents = h
 	p, err := runner.New(c)
 	return &Local{p, h}, err
+}
+
+// NewHost returns a host with nothing in it.
+func NewHost() *Host {
+	return &Host{archives: map[string]string{}, engines: map[string]engine.Engine{}}
 }

@@ -26,9 +26,9 @@ type record struct {
 	sealed
 }
 
-// live is a run that was not forgotten, as this process knows it. Its fields are
+// placedRun is a run that was not forgotten, as this process knows it. Its fields are
 // guarded by the lock of the key.
-type live struct {
+type placedRun struct {
 	key, id string
 	place   Place
 	order   *runner.Order     // until the first report; nil in a process that did not start the run
@@ -40,12 +40,12 @@ type live struct {
 	changed chan struct{}     // closed, and replaced, when the wish changed
 }
 
-func newLive(key, id string, p Place, o *runner.Order) *live {
-	return &live{key: key, id: id, place: p, order: o, turns: map[string]int64{}, digests: map[string]string{}, changed: make(chan struct{})}
+func newPlacedRun(key, id string, p Place, o *runner.Order) *placedRun {
+	return &placedRun{key: key, id: id, place: p, order: o, turns: map[string]int64{}, digests: map[string]string{}, changed: make(chan struct{})}
 }
 
 // wake answers the agent that waits for a wish.
-func (l *live) wake() {
+func (l *placedRun) wake() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -55,14 +55,14 @@ type book struct {
 	*runner.Runs
 
 	mu      sync.Mutex
-	byPlace map[string]*live // by the UID of the place
-	byName  map[string]*live // by key and ID
+	byPlace map[string]*placedRun // by the UID of the place
+	byName  map[string]*placedRun // by key and ID
 }
 
-func (b *book) dir(l *live) string { return b.Dir(l.key, l.id) }
+func (b *book) dir(l *placedRun) string { return b.Dir(l.key, l.id) }
 
 // read reads what is known of a run. The lock of its key is held.
-func (b *book) read(l *live) (rec record, rep runner.Report, err error) {
+func (b *book) read(l *placedRun) (rec record, rep runner.Report, err error) {
 	if err := disk.ReadJSON(filepath.Join(b.dir(l), fileRecord), &rec); err != nil {
 		return rec, rep, err
 	}
@@ -72,19 +72,19 @@ func (b *book) read(l *live) (rec record, rep runner.Report, err error) {
 	return rec, rep, err
 }
 
-func (b *book) write(l *live, rec record) error {
+func (b *book) write(l *placedRun, rec record) error {
 	return disk.WriteJSON(filepath.Join(b.dir(l), fileRecord), rec)
 }
 
 // add makes a run known.
-func (b *book) add(l *live) {
+func (b *book) add(l *placedRun) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.byPlace[l.place.UID], b.byName[l.key+"/"+l.id] = l, l
 }
 
 // drop makes a run unknown.
-func (b *book) drop(l *live) {
+func (b *book) drop(l *placedRun) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.byPlace, l.place.UID)
@@ -92,7 +92,7 @@ func (b *book) drop(l *live) {
 }
 
 // at finds the run of a place.
-func (b *book) at(p Place) *live {
+func (b *book) at(p Place) *placedRun {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l := b.byPlace[p.UID]; l != nil && l.place.same(p) {
@@ -102,17 +102,17 @@ func (b *book) at(p Place) *live {
 }
 
 // of finds a run by its name.
-func (b *book) of(key, id string) *live {
+func (b *book) of(key, id string) *placedRun {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.byName[key+"/"+id]
 }
 
 // all lists the runs.
-func (b *book) all() []*live {
+func (b *book) all() []*placedRun {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	runs := make([]*live, 0, len(b.byName))
+	runs := make([]*placedRun, 0, len(b.byName))
 	for _, l := range b.byName {
 		runs = append(runs, l)
 	}

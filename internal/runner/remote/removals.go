@@ -14,38 +14,38 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
-// grave is a place that is to go. It is written down before anything else about the
+// removal is a place that has to be removed. It is written down before anything else about the
 // run is removed, so that no place is adopted after its run was forgotten, and none
 // stays.
-type grave struct {
-	Place Place         `json:"place"` // without a UID if only the name is known
-	Grace time.Duration `json:"grace"`
-	Since time.Time     `json:"since"`
-	Fence string        `json:"fence,omitempty"` // a key under which no run may begin as long as the place is there
+type removal struct {
+	Place  Place         `json:"place"` // without a UID if only the name is known
+	Grace  time.Duration `json:"grace"`
+	Since  time.Time     `json:"since"`
+	Blocks string        `json:"blocks,omitempty"` // a key under which no run may begin as long as the place is there
 }
 
-// graves are the places that are to go.
-type graves struct {
+// removals are the places that have to be removed.
+type removals struct {
 	dir string
 	now func() time.Time
 
 	mu   sync.Mutex
-	all  map[string]grave // by file
+	all  map[string]removal // by file
 	wake chan struct{}
 }
 
 const (
-	dirGraves = "ended" // in DIR
+	dirRemovals = "removals" // in DIR
 
-	// patience is how long a place of which only the name is known is searched for: a
+	// searchLimit is how long a place of which only the name is known is searched for: a
 	// request to make it may still be on its way.
-	patience = time.Minute
-	// quick is the grace of a place in which no run goes on.
-	quick = 5 * time.Second
+	searchLimit = time.Minute
+	// idleGrace is the grace of a place in which no run goes on.
+	idleGrace = 5 * time.Second
 )
 
-func openGraves(dir string, now func() time.Time) (*graves, error) {
-	g := &graves{dir: filepath.Join(dir, dirGraves), now: now, all: map[string]grave{}, wake: make(chan struct{}, 1)}
+func openRemovals(dir string, now func() time.Time) (*removals, error) {
+	g := &removals{dir: filepath.Join(dir, dirRemovals), now: now, all: map[string]removal{}, wake: make(chan struct{}, 1)}
 	if err := os.MkdirAll(g.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func openGraves(dir string, now func() time.Time) (*graves, error) {
 		if filepath.Ext(e.Name()) != ".json" {
 			continue // half written
 		}
-		var one grave
+		var one removal
 		if err := disk.ReadJSON(filepath.Join(g.dir, e.Name()), &one); err != nil {
 			return nil, err
 		}
@@ -66,22 +66,22 @@ func openGraves(dir string, now func() time.Time) (*graves, error) {
 	return g, nil
 }
 
-// file is where the grave of a place is. UIDs are chosen by a cluster, and no path.
-func (g *graves) file(p Place) string {
+// file is where the removal of a place is. UIDs are chosen by a cluster, and no path.
+func (g *removals) file(p Place) string {
 	return fmt.Sprintf("%s-%x.json", p.Name, p.Namespace+"/"+p.UID)
 }
 
-// add writes down that a place is to go. It can be repeated.
-func (g *graves) add(p Place, grace time.Duration, fence string) error {
+// add writes down that a place has to be removed. It can be repeated.
+func (g *removals) add(p Place, grace time.Duration, blocks string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := g.file(p)
 	if _, there := g.all[name]; there {
 		return nil
 	}
-	one := grave{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: grace, Since: g.now(), Fence: fence}
+	one := removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: grace, Since: g.now(), Blocks: blocks}
 	if err := disk.WriteJSON(filepath.Join(g.dir, name), one); err != nil {
-		return fmt.Errorf("writing down that place %s is to go: %w", p.Name, err)
+		return fmt.Errorf("writing down that place %s has to be removed: %w", p.Name, err)
 	}
 	g.all[name] = one
 	select {
@@ -91,8 +91,8 @@ func (g *graves) add(p Place, grace time.Duration, fence string) error {
 	return nil
 }
 
-// has reports whether a place is to go.
-func (g *graves) has(p Place) bool {
+// has reports whether a place has to be removed.
+func (g *removals) has(p Place) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, one := range g.all {
@@ -103,29 +103,29 @@ func (g *graves) has(p Place) bool {
 	return false
 }
 
-// fenced reports whether no run may begin under a key, or in a place of this name.
-func (g *graves) fenced(key, name string) bool {
+// blocks reports whether no run may begin under a key, or in a place of this name.
+func (g *removals) blocks(key, name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, one := range g.all {
-		if one.Fence == key || one.Place.Name == name {
+		if one.Blocks == key || one.Place.Name == name {
 			return true
 		}
 	}
 	return false
 }
 
-func (g *graves) list() map[string]grave {
+func (g *removals) list() map[string]removal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := make(map[string]grave, len(g.all))
+	all := make(map[string]removal, len(g.all))
 	for name, one := range g.all {
 		all[name] = one
 	}
 	return all
 }
 
-func (g *graves) remove(name string) error {
+func (g *removals) remove(name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := os.Remove(filepath.Join(g.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -135,8 +135,8 @@ func (g *graves) remove(name string) error {
 	return nil
 }
 
-// tend ends the places that are to go, and forgets those that are gone.
-func (g *graves) tend(ctx context.Context, in Launcher) error {
+// removeAll removes the places, and forgets those that are gone.
+func (g *removals) removeAll(ctx context.Context, in Launcher) error {
 	var errs []error
 	for name, one := range g.list() {
 		gone, err := g.end(ctx, in, name, one)
@@ -144,21 +144,21 @@ func (g *graves) tend(ctx context.Context, in Launcher) error {
 			err = g.remove(name)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("ending place %s: %w", one.Place.Name, err))
+			errs = append(errs, fmt.Errorf("removing place %s: %w", one.Place.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // end ends one place, and reports whether it is gone.
-func (g *graves) end(ctx context.Context, in Launcher, file string, one grave) (gone bool, err error) {
+func (g *removals) end(ctx context.Context, in Launcher, file string, one removal) (gone bool, err error) {
 	p := one.Place
 	if p.UID == "" {
 		if p, err = named(ctx, in, p.Name); err != nil {
 			return false, err
 		}
 		if p.UID == "" {
-			return g.now().Sub(one.Since) > patience, nil
+			return g.now().Sub(one.Since) > searchLimit, nil
 		}
 		one.Place = Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 		g.mu.Lock()

@@ -1,0 +1,245 @@
+// Package agent is the program in the place of a run, a pod above all: it asks the
+// controller for the one order of its place, lets a supervisor on the same machine
+// carry it out, and delivers what the run leaves while it goes on. Its peer is package
+// remote, and it listens to nothing.
+//
+//	controller ◀── order, files, report, wish ── agent ── runner.Processes ── supervisor ── engine
+//
+// The run does not wait for the network: what could not be delivered is delivered
+// later, the newest state first. The agent stays after the end of the run until the
+// controller has forgotten it, so that a controller that lost its directory gets
+// everything once more. Told to stop by a signal, it interrupts the run once.
+//
+// It refuses to speak to any other address than that of its controller, to follow a
+// redirect, and to begin a run whose engine is another one than the job names.
+//
+// Start reading at Run.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Files in the directory of an agent.
+const (
+	fileLock    = "agent.lock"
+	fileProof   = "proof" // what proves to the controller that this is the run's agent
+	fileArchive = "archive.tar.gz"
+	dirRuns     = "runner" // of runner.Processes
+)
+
+// How long things take, and how often they are tried.
+const (
+	pauseLeast = 200 * time.Millisecond // after a failure; each time twice as long
+	pauseMost  = 10 * time.Second
+	roundPause = 250 * time.Millisecond // between two deliveries, so that a flood of output is few requests
+	roundMost  = 5 * time.Second        // between two, in case that a change was missed
+	tiredAfter = time.Hour              // after the end of a run that was delivered, or wrote nothing
+	orderTries = 10                     // of an order that arrives broken
+)
+
+// agent carries out one run.
+type agent struct {
+	options Options
+	client  *client
+	runs    *runner.Processes
+	log     *slog.Logger
+	order   runner.Order   // none if an agent before this one had it
+	failed  *runner.Report // of a run that could not be started
+	key, id string
+}
+
+// Run carries out the run of this place, and returns the exit code of the program. The
+// end of stop is the one polite request to stop.
+func Run(stop context.Context, o Options) (code int, err error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	a := &agent{options: o, log: o.Log}
+	if a.client, err = newClient(o); err != nil {
+		return wire.ExitFailed, err
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return wire.ExitFailed, err
+	}
+	lock, err := disk.TryLock(filepath.Join(o.Dir, fileLock))
+	if err != nil {
+		return wire.ExitFailed, err
+	}
+	if lock == nil {
+		return wire.ExitFailed, fmt.Errorf("another agent is running in %s", o.Dir)
+	}
+	defer lock.Close()
+	a.runs, err = runner.New(runner.Config{Dir: filepath.Join(o.Dir, dirRuns), Binary: o.Supervisor, Contents: &contents{agent: a}, Log: a.log})
+	if err != nil {
+		return wire.ExitFailed, err
+	}
+	defer func() { err = errors.Join(err, a.runs.Close()) }()
+	if code, err := a.begin(stop); err != nil || code != 0 {
+		return code, err
+	}
+	return a.follow(stop)
+}
+
+// begin makes sure that the run has begun: it goes on after an agent that died, or its
+// order is asked for.
+func (a *agent) begin(stop context.Context) (code int, err error) {
+	found, err := a.runs.List()
+	if err != nil {
+		return wire.ExitFailed, err
+	}
+	if len(found) > 0 {
+		proof, err := os.ReadFile(filepath.Join(a.options.Dir, fileProof))
+		if err != nil {
+			return wire.ExitFailed, err
+		}
+		a.client.proof, a.key, a.id = string(proof), found[0].Key(), found[0].ID
+		a.log.Info("run found", "run", a.id)
+		return 0, nil
+	}
+	switch err := a.getOrder(stop); {
+	case is(err, http.StatusGone):
+		return wire.ExitNoOrder, errors.New("the controller has no order for this place, so nothing ran")
+	case stop.Err() != nil:
+		return wire.ExitTold, errors.New("stopped before the run began, so nothing ran")
+	case err != nil:
+		a.failed = a.failure(err)
+		return 0, nil
+	}
+	job := a.order.Job
+	a.key, a.id = job.Key(), job.ID
+	a.log.Info("run begins", "run", job.ID, "stack", job.Name, "kind", job.Kind)
+	if err := a.runs.Start(stop, job); err != nil {
+		a.log.Error("run not started", "err", err)
+		a.failed = a.failure(err)
+	}
+	return 0, nil
+}
+
+// failure is the report of a run that could not be started.
+func (a *agent) failure(err error) *runner.Report {
+	now := time.Now()
+	r := runner.NewReport(a.order.Job, now)
+	r.Phase, r.Finished = runner.Done, now
+	r.Outcome, r.Message = stack.Failed, fault.Shorten(err.Error(), maxMessage)
+	r.Fault, r.Reason = fault.Of(err), fault.Reason(err, "")
+	if errors.Is(err, context.Canceled) {
+		r.Outcome, r.Message, r.Fault = stack.Interrupted, "stopped before the run began, so nothing ran", ""
+	}
+	return &r
+}
+
+// maxMessage bounds a message in a report, in bytes.
+const maxMessage = 2 << 10
+
+// getOrder asks for the order until the controller gives it, or says that there is
+// none.
+func (a *agent) getOrder(stop context.Context) error {
+	broken := 0
+	return a.retry(stop, "order not received yet", func(ctx context.Context) (final bool, err error) {
+		resp, done, err := a.client.ask(ctx, request{method: http.MethodPost, path: wire.Order, limit: moveLimit})
+		if err != nil {
+			return is(err, http.StatusGone), err
+		}
+		defer done()
+		proof := resp.Header.Get(wire.HeaderProof)
+		o, err := runner.ReadOrder(resp.Body)
+		a.order = o
+		if err != nil {
+			broken++
+			// One of another version stays one, and its run has to be reported.
+			a.client.proof = proof
+			return fault.Of(err) == fault.Later || broken >= orderTries, err
+		}
+		a.client.proof = proof
+		return true, disk.Write(filepath.Join(a.options.Dir, fileProof), []byte(proof))
+	})
+}
+
+// retry tries until what is tried is final. It says the first failure, and no other one
+// of the same kind after it.
+func (a *agent) retry(ctx context.Context, what string, try func(context.Context) (final bool, err error)) error {
+	pause := newPause()
+	said := ""
+	for {
+		final, err := try(ctx)
+		if err == nil || final || ctx.Err() != nil {
+			return err
+		}
+		if err.Error() != said {
+			said = err.Error()
+			a.log.Warn(what, "err", err)
+		}
+		if !pause.wait(ctx) {
+			return err
+		}
+	}
+}
+
+// pause grows from failure to failure.
+type pause struct{ next time.Duration }
+
+func newPause() *pause { return &pause{pauseLeast} }
+
+// more is how long to wait this time.
+func (p *pause) more() time.Duration {
+	now := p.next
+	p.next = min(2*now, pauseMost)
+	return now
+}
+
+// wait waits; false if ctx ended meanwhile.
+func (p *pause) wait(ctx context.Context) bool {
+	select {
+	case <-time.After(p.more()):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// current is the report of the run.
+func (a *agent) current() (runner.Report, error) {
+	if a.failed != nil {
+		return *a.failed, nil
+	}
+	r, err := a.runs.Current(a.key)
+	if err != nil {
+		return runner.Report{}, err
+	}
+	if r == nil {
+		return runner.Report{}, fmt.Errorf("run %s left nothing", a.id)
+	}
+	return *r, nil
+}
+
+// cancel asks the run to stop.
+func (a *agent) cancel() {
+	if a.failed != nil {
+		return
+	}
+	if err := a.runs.Cancel(context.Background(), a.key, a.id); err != nil {
+		a.log.Error("run not cancelled", "err", err)
+	}
+}
+
+// runDir is the directory of the run; empty if it could not be started.
+func (a *agent) runDir() string {
+	if a.failed != nil {
+		return ""
+	}
+	return a.runs.Dir(a.key, a.id)
+}

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
+	"github.com/terrier-iac/terrier/internal/sandbox"
+)
+
+// dirMirror is the mirror of providers beside the program of the agent.
+const dirMirror = "mirror"
+
+// contents finds what the job names. Paths that the controller gives are used as they
+// are; where it gives none, they are beside this program.
+type contents struct{ agent *agent }
+
+var _ runner.Contents = (*contents)(nil)
+
+// Archive gets the archive of the run from the controller.
+func (c *contents) Archive(ctx context.Context, digest string) (path string, err error) {
+	dir := c.agent.options.Dir
+	path = filepath.Join(dir, fileArchive)
+	if got, err := disk.Digest(path); err == nil && got == digest {
+		return path, nil
+	}
+	broken := 0
+	return path, c.agent.retry(ctx, "archive not received yet", func(ctx context.Context) (final bool, err error) {
+		resp, done, err := c.agent.client.ask(ctx, request{method: http.MethodGet, path: wire.Archive, limit: moveLimit})
+		if err != nil {
+			return is(err, http.StatusGone) || is(err, http.StatusUnprocessableEntity), err
+		}
+		defer done()
+		in, err := disk.Receive(dir, fileArchive, resp.Body)
+		if err != nil {
+			return disk.IsNoSpace(err), err
+		}
+		defer in.Drop()
+		if in.Digest() != digest {
+			broken++
+			return broken >= orderTries, fmt.Errorf("the archive has the digest %s, and %s is asked for", in.Digest(), digest)
+		}
+		return true, in.Keep()
+	})
+}
+
+// Engine finds an engine and asks it for its version.
+func (c *contents) Engine(ctx context.Context, asked string) (engine.Engine, error) {
+	find := &engine.Finder{Run: sandbox.Output, Beside: beside(), Path: os.Getenv("PATH")}
+	if path := c.agent.order.Host.Engine; path != "" {
+		return find.Find(ctx, path)
+	}
+	e, err := find.Named(ctx, asked)
+	if fault.Of(err) == fault.Missing {
+		err = fmt.Errorf("the image of runs has no such engine: %w", err)
+	}
+	return e, err
+}
+
+// Platform is what the controller gives to all runs, with what this place has.
+func (c *contents) Platform() (runner.Platform, error) {
+	p := c.agent.order.Host.Platform
+	if p.Mirror == "" {
+		if dir := filepath.Join(beside(), dirMirror); isDir(dir) {
+			p.Mirror = dir
+		}
+	}
+	if c.agent.options.Surroundings {
+		return surroundings(p, c.agent.options)
+	}
+	return p, nil
+}
+
+// beside is the directory of this program.
+func beside() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(exe)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

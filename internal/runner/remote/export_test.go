@@ -1,0 +1,18 @@
+package remote
+
+// Routes lists the method and the path of everything that an agent can ask for.
+func Routes() (all [][2]string) {
+	for _, t := range (&server{&Runner{}}).routes() {
+		all = append(all, [2]string{t.method, t.path})
+	}
+	return all
+}
+
+// Proof is the one of the place of a run.
+func (r *Runner) Proof(key, id string) string {
+	l := r.of(key, id)
+	return r.signer.proof(l.place, key, id)
+}
+
+// PlaceOf is the place of a run.
+func (r *Runner) PlaceOf(key, id string) Place { return r.of(key, id).place }
