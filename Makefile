@@ -194,6 +194,10 @@ licence   = cp -f "$$(cd tools/tofu && go list -m -f '{{.Dir}}' github.com/opent
 images: $(shipped) ## OCI images terrier and terrier-runner in dist/images, with SBOM and provenance; IMAGE_PLATFORMS=linux/amd64 makes one
 	$(call pack,build) -version $(VERSION) $(if $(DEBIAN_SOURCES),-sources $(abspath $(DEBIAN_SOURCES)))
 
+.PHONY: images-here
+images-here:
+	@$(MAKE) --no-print-directory images IMAGE_PLATFORMS=$(subst _,/,$(platform))
+
 .PHONY: images-push
 images-push: images ## push the images to REGISTRY=registry.example.com/team
 	$(call pack,push) -registry '$(REGISTRY)'
@@ -245,7 +249,7 @@ test-faults: build providers ## crash before and after every durable act of some
 	cd test/faults && ../../bin/faults.test -test.run TestCrashes -test.timeout 65m -test.parallel 3 -every $(FAULTS)
 
 .PHONY: test-images
-test-images: images ## look into the images of this platform, and run the programs in them
+test-images: images-here ## look into the images for this machine, and run the programs in them
 	cd tools/images && TERRIER_IMAGES=$(CURDIR)/dist/images go test -count=1 -v -run TestReal .
 
 .PHONY: bench
@@ -295,7 +299,7 @@ cluster-deps: ## what it needs of the distribution: containerd, runc, network pl
 
 # In the cluster's network: there the tests reach pods, and pods reach the tests.
 .PHONY: test-cluster
-test-cluster: cluster-up bin/cluster-probe ## the tests that need it; it stays up
+test-cluster: cluster-up bin/cluster-probe images-here ## the tests that need it; it stays up
 	go test -count=1 -v -timeout 60m -exec '$(CURDIR)/bin/cluster --state $(abspath $(CLUSTER_DIR)) exec' ./test/cluster/...
 
 .PHONY: test-cluster-life

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -61,6 +62,35 @@ func PushProgram(tb testing.TB, path string) string {
 		tb.Fatal(err)
 	}
 	if err := remote.Write(tag, image, remote.WithContext(tb.Context())); err != nil {
+		tb.Fatal(err)
+	}
+	return as
+}
+
+// PushImage gives the cluster one of our images, as make images wrote it, and returns
+// its name.
+func PushImage(tb testing.TB, of string) string {
+	tb.Helper()
+	dir := filepath.Join("..", "..", "dist", "images", of)
+	all, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		tb.Fatalf("reading %s, which `make images` writes: %v", dir, err)
+	}
+	manifest, err := all.IndexManifest()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	// What is attached to the image comes after it.
+	index, err := all.ImageIndex(manifest.Manifests[0].Digest)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	as := Registry + "/" + of + ":" + manifest.Manifests[0].Digest.Hex[:12]
+	tag, err := name.NewTag(as)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := remote.WriteIndex(tag, index, remote.WithContext(tb.Context())); err != nil {
 		tb.Fatal(err)
 	}
 	return as

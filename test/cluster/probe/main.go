@@ -1,5 +1,5 @@
 // Command probe is what the pods of the cluster's tests run: it serves, fetches,
-// writes and takes memory, as its arguments say.
+// writes, takes memory and probes the sandbox, as its arguments say.
 package main
 
 import (
@@ -12,9 +12,12 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 func main() {
+	sandbox.Main() // isolation starts this program again
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)
 		os.Exit(1)
@@ -41,6 +44,10 @@ func run(args []string) error {
 		return err
 	case len(args) == 2 && args[0] == "take": // MiB of memory
 		return take(args[1])
+	case len(args) == 1 && args[0] == "isolation": // the level of the sandbox of runs here, and why
+		probed := sandbox.Probe()
+		_, err := fmt.Println("level", probed.Level, probed.Reasons)
+		return err
 	default:
 		return fmt.Errorf("%q is no command", args)
 	}
