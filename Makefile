@@ -104,7 +104,7 @@ bin/source-controller: tools/flux/go.mod tools/flux/go.sum
 cluster-build: $(addprefix bin/kubernetes/,etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet coredns pause) bin/cluster
 
 bin/kubernetes/kube%: tools/kubernetes/go.mod tools/kubernetes/go.sum
-	@grep -q 'k8s.io/kubernetes v$(KUBERNETES) ' tools/kubernetes/go.mod # the release whose API server is embedded
+	@grep -q 'k8s.io/kubernetes v$(KUBERNETES)\>' tools/kubernetes/go.mod # the release whose API server is embedded
 	cd tools/kubernetes && go build -ldflags '$(ldflags)' -o ../../$@ k8s.io/kubernetes/cmd/$(@F)
 	@touch $@
 

@@ -64,11 +64,7 @@ func run(ctx context.Context, dir string, args []string) error {
 	case command == "down" && len(rest) == 0:
 		return down(ctx, s)
 	case command == "wait" && len(rest) == 0:
-		lock, err := waitRunning(ctx, s)
-		if lock != nil {
-			return errors.Join(fmt.Errorf("no cluster runs in %s: make cluster-up starts it", s), lock.Close())
-		}
-		return err
+		return wait(ctx, s)
 	case command == "load" && len(rest) == 1:
 		return load(ctx, s, rest[0], "")
 	case command == "load" && len(rest) == 2:

@@ -22,8 +22,9 @@ func waitReady(ctx context.Context, s state) error {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("the cluster did not become ready within 5 minutes"))
 	defer cancel()
-	config, err := connect(s)
-	if err != nil {
+	var config *rest.Config
+	// Another up may be about to write the kubeconfig.
+	if err := poll(ctx, 100*time.Millisecond, func() (err error) { config, err = connect(s); return err }); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(config)

@@ -59,6 +59,19 @@ func up(ctx context.Context, s state) error {
 	return nil
 }
 
+// wait waits until the cluster that runs is ready.
+func wait(ctx context.Context, s state) error {
+	absent := fmt.Errorf("no cluster runs in %s: make cluster-up starts it", s)
+	if _, err := os.Stat(s.lockFile()); err != nil {
+		return absent
+	}
+	lock, err := waitRunning(ctx, s)
+	if lock != nil {
+		return errors.Join(absent, lock.Close())
+	}
+	return err
+}
+
 // waitRunning waits until a cluster that runs already is ready. If it ends instead
 // it returns the lock.
 func waitRunning(ctx context.Context, s state) (*os.File, error) {
