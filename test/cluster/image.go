@@ -18,9 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// PushProgram gives the cluster an image with one static program in it, and
-// returns the image's name.
-func PushProgram(tb testing.TB, path string) string {
+// ProgramImage is an image with one static program in it.
+func ProgramImage(tb testing.TB, path string) v1.Image {
 	tb.Helper()
 	program, err := os.ReadFile(path)
 	if err != nil {
@@ -52,11 +51,19 @@ func PushProgram(tb testing.TB, path string) string {
 	if image, err = mutate.AppendLayers(image, layer); err != nil {
 		tb.Fatal(err)
 	}
+	return image
+}
+
+// PushProgram gives the cluster an image with one static program in it, and
+// returns the image's name.
+func PushProgram(tb testing.TB, path string) string {
+	tb.Helper()
+	image := ProgramImage(tb, path)
 	digest, err := image.Digest()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	as := Registry + "/" + file + ":" + digest.Hex[:12]
+	as := Registry + "/" + filepath.Base(path) + ":" + digest.Hex[:12]
 	tag, err := name.NewTag(as)
 	if err != nil {
 		tb.Fatal(err)

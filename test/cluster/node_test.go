@@ -6,10 +6,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	appsv1 "k8s.io/api/apps/v1"
 	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -282,5 +287,34 @@ func TestNetworkPoliciesAreEnforced(t *testing.T) {
 	}
 	if err := hears("friend"); err != nil {
 		t.Errorf("a policy allows it: %v", err)
+	}
+}
+
+func TestImagesOfAFileArePulledByAnyName(t *testing.T) {
+	t.Parallel()
+	c := Open(t)
+	image := ProgramImage(t, filepath.Join("..", "..", "bin", "cluster-probe"))
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag("registry.example/of/" + c.Namespace + ":1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "image.tar")
+	if err := tarball.WriteToFile(file, tag, image); err != nil {
+		t.Fatal(err)
+	}
+	load := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", "cluster"), "--state", os.Getenv("TERRIER_CLUSTER"), "load", file)
+	if text, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("loading: %v\n%s", err, text)
+	}
+	for pod, image := range map[string]string{"by-tag": tag.String(), "by-digest": tag.Context().Digest(digest.String()).String()} {
+		c.Pod(t, pod, image, []string{"say", "hello"}, func(p *corev1.Pod) { p.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways })
+		c.AwaitPod(t, pod, "ended", Ended)
+		if got, want := c.Logs(t, pod), "hello\n"; got != want {
+			t.Errorf("pod %s said %q, want %q", pod, got, want)
+		}
 	}
 }

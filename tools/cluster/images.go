@@ -113,11 +113,15 @@ func push(ctx context.Context, address, as string, what any) error {
 	return nil
 }
 
-// load pushes the images of a file to the registry, from the machine's side.
+// load pushes the images of a file to the registry, from the machine's side, or
+// from inside where exec runs it.
 func load(ctx context.Context, s state, file, as string) (err error) {
 	address, err := os.ReadFile(s.path("registry"))
 	if err != nil {
 		return fmt.Errorf("no cluster runs in %s: make cluster-up starts it (%w)", s, err)
+	}
+	if os.Getenv(insideVariable) == string(s) {
+		address = []byte(registryAddress)
 	}
 	found, err := readImages(file)
 	if err != nil {

@@ -90,6 +90,9 @@ func announce(s state, init int) error {
 	return nil
 }
 
+// insideVariable tells a command of exec which cluster it is in.
+const insideVariable = "TERRIER_CLUSTER"
+
 // enter replaces this process with a command in the cluster's network.
 func enter(s state, args []string) error {
 	pid, network, err := s.holder()
@@ -112,7 +115,7 @@ func enter(s state, args []string) error {
 	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("entering the cluster's network: %w", err)
 	}
-	env := append(os.Environ(), "KUBECONFIG="+s.kubeconfig(), "TERRIER_CLUSTER="+string(s))
+	env := append(os.Environ(), "KUBECONFIG="+s.kubeconfig(), insideVariable+"="+string(s))
 	if err := unix.Exec(program, args, env); err != nil {
 		return fmt.Errorf("running %s: %w", args[0], err)
 	}
