@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
+	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
@@ -84,6 +85,7 @@ type parts struct {
 	log           *slog.Logger
 	level         slog.Level
 	runs          runs
+	opened        *store.Records // of blobs, without fence and counter
 	blobs         blob.Store
 	artifacts     *source.Store
 	cache         *source.Cache
@@ -156,6 +158,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	}()
 	ctx, done := p.plane.whileLeading(ctx)
 	defer done()
+	defer func() {
+		if p.opened != nil {
+			err = errors.Join(err, p.opened.Close())
+		}
+	}()
 	if err := p.open(ctx); err != nil {
 		return err
 	}
@@ -172,18 +179,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// open opens what is kept on disk.
+// open opens the records, and what is kept on disk.
 func (p *parts) open(ctx context.Context) (err error) {
-	keyFile := p.dir("secrets", "records")
-	if err := os.MkdirAll(filepath.Dir(keyFile), 0o700); err != nil {
+	if err := os.MkdirAll(p.dir("secrets"), 0o700); err != nil {
 		return err
 	}
-	key, err := blob.LoadKey(keyFile)
-	if err != nil {
-		return err
-	}
-	files, err := blob.OpenFiles(p.dir("records"), 1<<30)
-	if err != nil {
+	if p.opened, err = store.Open(ctx, store.Options{
+		Records: p.Config.Records, Key: p.Config.RecordsKey, Adopt: p.Config.AdoptRecords, Allow: p.Config.AllowHosts, Dir: p.dir, Namespace: access.ServerNamespace,
+		InCluster: p.Cluster != nil, REST: p.plane.rest(), Environ: p.Environ, Now: p.Now, Progress: p.progress,
+	}); err != nil {
 		return err
 	}
 	p.queue = schedule.New(p.room().Always(), schedule.Clock{
@@ -192,7 +196,7 @@ func (p *parts) open(ctx context.Context) (err error) {
 	if p.meters, err = metrics.New(p.Version, p.plane.leads); err != nil {
 		return err
 	}
-	p.blobs = p.meters.Records(blob.Seal(files, key))
+	p.blobs = p.meters.Records(fencedBlobs{p.opened, p.plane.leads})
 	if p.key, err = loadSecret(p.dir("secrets", "digests")); err != nil {
 		return err
 	}

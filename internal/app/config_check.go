@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/sandbox"
@@ -23,6 +24,9 @@ func usage(format string, args ...any) error {
 func (c Config) check(inCluster bool, environ func(string) string) error {
 	if _, err := outbound.ParseAllow(c.AllowHosts...); err != nil {
 		return usage("--allow-host: %w", err)
+	}
+	if err := store.Check(c.Records, c.RecordsKey, environ); err != nil {
+		return err
 	}
 	if _, err := namedEngines(c.Engines); err != nil {
 		return err

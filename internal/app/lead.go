@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -224,6 +226,26 @@ func (f fencedRuns) Start(ctx context.Context, job runner.Job) error {
 		return err
 	}
 	return f.Runner.Start(ctx, job)
+}
+
+// fencedBlobs changes no record once another controller may be active.
+type fencedBlobs struct {
+	blob.Store
+	leads func() error
+}
+
+func (f fencedBlobs) Put(ctx context.Context, key string, r io.Reader) error {
+	if err := f.leads(); err != nil {
+		return err
+	}
+	return f.Store.Put(ctx, key, r)
+}
+
+func (f fencedBlobs) Delete(ctx context.Context, key string) error {
+	if err := f.leads(); err != nil {
+		return err
+	}
+	return f.Store.Delete(ctx, key)
 }
 
 // shortLease is the shortest duration that a Lease can have.

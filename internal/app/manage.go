@@ -165,7 +165,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Dialects: p.kinds,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, p.board, p.figures}, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
-		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Engine: find,
+		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.auditLog.Log, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
 	}

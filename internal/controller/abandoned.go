@@ -42,6 +42,7 @@ type removals struct {
 	settler      *settler
 	states       *states.Keeper
 	release      func(ctx context.Context, id string) error // gives back what inputs handed out
+	ours         func(ctx context.Context) error            // whether the API server is the one of the stacks whose records are here
 }
 
 // abandoned takes over stacks whose object is gone although they were not
@@ -155,8 +156,13 @@ func (rm *removals) salvage(ctx context.Context, e *entry, report *runner.Report
 
 // sweepGone writes down stacks of all dialects that went while no controller ran,
 // and drops the records of those that have been gone for long. That an object is
-// not in a list is no reason to drop anything at once: the list may be wrong.
+// not in a list is no reason to drop anything at once: the list may be wrong. Records
+// are dropped if a stack was in no list for 30 days, if the list comes from the cluster
+// that the records belong to, and if it holds any stack at all.
 func (rm *removals) sweepGone(ctx context.Context) error {
+	if err := rm.ours(ctx); err != nil {
+		return err
+	}
 	keys, err := rm.blobs.List(ctx, record.Stacks)
 	if err != nil {
 		return err
@@ -187,7 +193,7 @@ func (rm *removals) sweepGone(ctx context.Context) error {
 		switch {
 		case alive[id]:
 			err = rm.records.DropOthers(ctx, record.Retained(id, ""), record.Retained(id, record.ForgottenFile)) // a backup was restored
-		case rm.now().Sub(r.At) > kube.RetainedFor:
+		case len(alive) > 0 && rm.now().Sub(r.At) > kube.RetainedFor:
 			err = errors.Join(rm.records.Drop(ctx, id), rm.records.DropOthers(ctx, record.Retained(id, "")))
 		}
 		if err != nil {

@@ -70,6 +70,7 @@ type Stacks struct {
 	Archives  records.Archives
 	States    states.Store
 	Blobs     records.Blobs
+	Ours      func(context.Context) error // nil if the API server is the one of the cluster whose records Blobs has
 	Engine    func(ctx context.Context, name string) (engine.Engine, error)
 	Events    Events
 	Audit     AuditLog // nil records nothing

@@ -92,6 +92,12 @@ type estate struct {
 }
 
 func (e *estate) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if all, ok := list.(*metav1.PartialObjectMetadataList); ok { // without a selector
+		for _, tf := range e.terraforms {
+			all.Items = append(all.Items, metav1.PartialObjectMetadata{ObjectMeta: tf.ObjectMeta})
+		}
+		return nil
+	}
 	var o client.ListOptions
 	o.ApplyOptions(opts)
 	field, value := "", ""
@@ -223,7 +229,7 @@ spec: {interval: 1h, path: ./, sourceRef: {kind: GitRepository, name: code}}
 	}}, &diary{}
 	c := takeApart(&Stacks{
 		Live: k.Client, Dialects: dialect.NewRegistry(infra.Dialect{}, mapped{}), Blobs: openRecords(t), Runner: left, Audit: book,
-		Queue: queueOf(1), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Queue: queueOf(1), Now: time.Now, Log: slog.New(slog.DiscardHandler), Ours: theirs(nil),
 	})
 	alive := []string{string(first.UID), string(second.UID)}
 	for _, id := range append(alive, "gone") {
@@ -248,6 +254,48 @@ spec: {interval: 1h, path: ./, sourceRef: {kind: GitRepository, name: code}}
 	}
 	if got := book.entries; len(got) != 1 || got[0].Object.Kind != "ConfigMap" || got[0].Object.Name != "two" {
 		t.Errorf("the audit log has %+v, want the ConfigMap two", got)
+	}
+}
+
+// theirs says whether the cluster is the one of the records.
+func theirs(err error) func(context.Context) error {
+	return func(context.Context) error { return err }
+}
+
+// A list is no proof: one of another cluster, or an empty one, drops no record, however
+// old the stacks are that are not in it. One that holds another stack does.
+func TestTheSweepDoubtsLists(t *testing.T) {
+	other := asTerraform("other", 0, func(*v1alpha2.Terraform) {})
+	for name, tt := range map[string]struct {
+		alive []v1alpha2.Terraform
+		ours  error
+		stay  bool
+	}{
+		"an empty cluster": {nil, nil, true},
+		"another cluster":  {[]v1alpha2.Terraform{other}, fault.New(fault.Denied, "RecordsOfAnotherCluster", errors.New("another cluster")), true},
+		"this cluster":     {[]v1alpha2.Terraform{other}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			blobs := openRecords(t)
+			c := takeApart(&Stacks{
+				Live: &estate{terraforms: tt.alive}, Dialects: dialect.NewRegistry(infra.Dialect{}), Blobs: blobs, Runner: &script{}, Audit: &diary{},
+				Queue: queueOf(1), Now: time.Now, Log: slog.New(slog.DiscardHandler), Ours: theirs(tt.ours),
+			})
+			if err := c.records.Put(t.Context(), record.Outputs("gone"), []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+			long := kube.Retained{UID: "gone", At: time.Now().Add(-kube.RetainedFor - time.Hour)}
+			if err := record.At[kube.Retained](record.Retained("gone", record.RetainedFile)).Write(t.Context(), blobs, long); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.sweepGone(t.Context()); !errors.Is(err, tt.ours) {
+				t.Errorf("sweepGone() = %v, want %v", err, tt.ours)
+			}
+			left, err := blobs.List(t.Context(), "")
+			if want := map[bool]int{true: 2, false: 0}[tt.stay]; err != nil || len(left) != want {
+				t.Errorf("%v is left, %v, want %d records", left, err, want)
+			}
+		})
 	}
 }
 

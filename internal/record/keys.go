@@ -193,6 +193,15 @@ func SignOuts() string { return signOut.key() }
 // SignOut is the key of one of them.
 func SignOut(id string) string { return signOut.key(id) }
 
+// Installation says whose records these are.
+type Installation struct {
+	Cluster string    `json:"cluster"` // the UID of its namespace kube-system
+	Since   time.Time `json:"since"`
+}
+
+// Marker says to which cluster the records belong.
+func Marker() Of[Installation] { return At[Installation](marker.key()) }
+
 // Hex is a digest without its algorithm, as keys have it.
 func Hex(digest string) string {
 	if _, hex, found := strings.Cut(digest, ":"); found {

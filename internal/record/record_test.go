@@ -44,6 +44,7 @@ var keys = map[string]string{
 	record.Deliveries("team"):                            "notices/history/team",
 	record.Figures("day", "1767225600"):                  "figures/day/1767225600",
 	record.SignOut("id"):                                 "sessions/ended/id",
+	record.Marker().Key:                                  "installation.json",
 }
 
 var prefixes = map[string]string{

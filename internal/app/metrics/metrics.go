@@ -107,7 +107,7 @@ func (b meteredBlobs) count(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		b.writes.WithLabelValues("success").Inc()
-	case ctx.Err() == nil && fault.Of(err) == fault.Broken:
+	case ctx.Err() == nil && fault.Of(err) != fault.Invalid:
 		b.writes.WithLabelValues("error").Inc()
 	}
 	return err

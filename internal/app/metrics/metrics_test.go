@@ -245,6 +245,7 @@ func TestWritesOfRecordsAreCounted(t *testing.T) {
 	}{
 		"a write":                {t.Context(), nil, "success"},
 		"a disk that is full":    {t.Context(), errors.New("no space left on device"), "error"},
+		"a bucket that is down":  {t.Context(), fault.New(fault.Later, "RecordsUnreachable", errors.New("no answer")), "error"},
 		"a caller that gave up":  {ended, context.Canceled, ""},
 		"what may not be a key":  {t.Context(), fault.New(fault.Invalid, "BlobKeyInvalid", errors.New("no key")), ""},
 		"what is larger than it": {t.Context(), fault.New(fault.Invalid, blob.TooLarge, errors.New("too large")), ""},

@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
+)
+
+// systemNamespace is in every cluster, and its UID is taken for that of the cluster.
+const systemNamespace = "kube-system"
+
+// join checks that the records are those of this cluster, or marks new ones as such. It
+// brings the records of the data directory into a place that is new.
+//
+// A control plane in this process lies beside the records in the data directory: they
+// belong together, and need no marker.
+func (r *Records) join(ctx context.Context, o Options) error {
+	if o.Records == "" && !o.InCluster {
+		return nil
+	}
+	uid, err := clusterUID(ctx, r.cluster, true)
+	if o.Records == "" && fault.Of(err) == fault.Denied {
+		o.Progress("%v; until then the records of deleted stacks stay", err)
+		r.marked = true // Ours fails, and nothing is collected
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.marked = true
+	is, err := record.Marker().Read(ctx, r.Store)
+	switch {
+	case fault.Of(err) == fault.Missing:
+		err = o.bring(ctx, r.Store)
+	case err == nil && is.Cluster == uid:
+		return nil
+	case err == nil && o.Adopt:
+		o.Progress("the records of the cluster %s belong to this one from now on", is.Cluster)
+	case err == nil:
+		return another(is, uid)
+	}
+	if err != nil {
+		return err
+	}
+	return record.Marker().Write(ctx, r.Store, record.Installation{Cluster: uid, Since: o.Now().UTC()})
+}
+
+// Ours is nil if the API server is still the one of the cluster whose records these
+// are. An API server whose store was emptied, or one of another cluster, knows none of
+// the stacks, which is no reason to delete their records.
+func (r *Records) Ours(ctx context.Context) error {
+	if !r.marked {
+		return nil
+	}
+	uid, err := clusterUID(ctx, r.cluster, false)
+	if err != nil {
+		return err
+	}
+	is, err := record.Marker().Read(ctx, r.Store)
+	if err != nil {
+		return fmt.Errorf("reading to which cluster the records belong: %w", err)
+	}
+	if is.Cluster != uid {
+		return another(is, uid)
+	}
+	return nil
+}
+
+func another(is record.Installation, uid string) error {
+	return fault.New(fault.Denied, ReasonCluster, fmt.Errorf(
+		"the records belong to another cluster (the UID of its namespace %s is %s, here it is %s): name other records with --records; if that cluster is gone and this one takes its place, start once with --adopt-records",
+		systemNamespace, is.Cluster, uid))
+}
+
+// bring copies the records of the data directory to where records are from now on. It
+// can be repeated: the marker is written last.
+func (o Options) bring(ctx context.Context, to blob.Store) error {
+	if o.Records == "" {
+		return nil
+	}
+	if _, err := os.Stat(o.Dir("secrets", "records")); os.IsNotExist(err) {
+		return nil // there never were any
+	}
+	files, err := blob.OpenFiles(o.Dir("records"), valueBytes)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	key, err := blob.LoadKey(o.Dir("secrets", "records"))
+	if err != nil {
+		return err
+	}
+	from := blob.Seal(files, key)
+	keys, err := from.List(ctx, "")
+	keys = slices.DeleteFunc(keys, func(k string) bool { return k == record.Marker().Key })
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	o.Progress("copying the records in %s: %d", o.Dir("records"), len(keys))
+	for _, k := range keys {
+		if err := copyOne(ctx, to, from, k); err != nil {
+			return fmt.Errorf("copying the record %s from %s: %w", k, o.Dir("records"), err)
+		}
+	}
+	o.Progress("the records in %s are copied, and are not used any more: delete them", o.Dir("records"))
+	return nil
+}
+
+func copyOne(ctx context.Context, to, from blob.Store, key string) error {
+	r, err := from.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return to.Put(ctx, key, r)
+}
+
+// clusterUID returns the UID of the cluster. A control plane that has just started makes
+// its namespaces in the first seconds.
+func clusterUID(ctx context.Context, c client.Client, wait bool) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		var ns corev1.Namespace
+		err := c.Get(ctx, client.ObjectKey{Name: systemNamespace}, &ns)
+		switch {
+		case err == nil:
+			return string(ns.UID), nil
+		case apierrors.IsForbidden(err):
+			return "", fault.New(fault.Denied, ReasonCluster, fmt.Errorf("this program may not read the namespace %s, by which it knows the cluster: allow it to get that namespace (docs/rbac.md): %w", systemNamespace, err))
+		case !apierrors.IsNotFound(err) || !wait:
+			return "", fmt.Errorf("reading the namespace %s, by which the cluster is known: %w", systemNamespace, err)
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("waiting for the namespace %s, by which the cluster is known: %w", systemNamespace, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

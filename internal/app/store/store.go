@@ -1,0 +1,197 @@
+// Package store opens the records of a platform: it finds out where they are, with which
+// keys they are sealed, and whether they belong to this cluster.
+//
+// It refuses records that no key opens, and those of another cluster, before anything is
+// written. It deletes nothing.
+//
+// Start reading at Open. Where keys come from is in keys.go.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/bucket"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
+)
+
+// valueBytes bounds one record.
+const valueBytes = 1 << 30
+
+// Options say where records and keys are.
+type Options struct {
+	Records string   // --records: a URL or an absolute path; empty for the data directory
+	Key     string   // --records-key
+	Adopt   bool     // --adopt-records
+	Allow   []string // --allow-host
+
+	Dir       func(parts ...string) string // below the data directory
+	Namespace string                       // of the platform
+	InCluster bool                         // the control plane is not in this process
+	REST      *rest.Config
+	Environ   func(string) string
+	Now       func() time.Time
+	Progress  func(format string, args ...any)
+}
+
+// Records are the opened records.
+type Records struct {
+	blob.Store
+	closer  io.Closer
+	cluster client.Client
+	marked  bool // they belong to one cluster
+}
+
+// The reasons of this package's faults.
+const (
+	ReasonKey     = "RecordsKeyMissing"
+	ReasonCluster = "RecordsOfAnotherCluster"
+)
+
+// Open opens the records. An error names the flag, and says what to do.
+func Open(ctx context.Context, o Options) (_ *Records, err error) {
+	raw, err := o.raw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, raw.Close())
+		}
+	}()
+	r := &Records{closer: raw}
+	if r.cluster, err = client.New(o.REST, client.Options{}); err != nil {
+		return nil, err
+	}
+	some := false
+	if !o.beside() {
+		if some, err = used(ctx, raw); err != nil {
+			return nil, fmt.Errorf("reading the records: %w", err)
+		}
+	}
+	keys, err := o.keys(ctx, r.cluster, some)
+	if err != nil {
+		return nil, err
+	}
+	r.Store = blob.SealWith(raw, keys)
+	if some {
+		if err := o.opens(ctx, r.Store); err != nil {
+			return nil, err
+		}
+	}
+	return r, r.join(ctx, o)
+}
+
+// Close closes what the records are in.
+func (r *Records) Close() error { return r.closer.Close() }
+
+type closingStore interface {
+	blob.Store
+	io.Closer
+}
+
+// raw opens the store behind the seal.
+func (o Options) raw(ctx context.Context) (closingStore, error) {
+	if o.inFiles() {
+		dir := o.Records
+		if dir == "" {
+			dir = o.Dir("records")
+		}
+		return blob.OpenFiles(dir, valueBytes)
+	}
+	place, err := bucket.Parse(o.Records, o.Environ)
+	if err != nil {
+		return nil, usage("--records %s: %w", shown(o.Records), err)
+	}
+	if err := os.MkdirAll(o.Dir("scratch"), 0o700); err != nil {
+		return nil, err
+	}
+	s, err := bucket.Open(place, bucket.Options{Limit: valueBytes, Scratch: o.Dir("scratch"), Environ: o.Environ, Allow: o.Allow})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Check(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Check reports flags that cannot be.
+func Check(records, key string, environ func(string) string) error {
+	if key != "" && key != string(keyInFile) && key != string(keyInSecret) {
+		return usage("--records-key: %q is neither file nor secret", key)
+	}
+	if records == "" || filepath.IsAbs(records) {
+		return nil
+	}
+	if _, err := bucket.Parse(records, environ); err != nil {
+		return usage("--records %s: %w: it is the absolute path of a directory, or the URL of a bucket: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or azblob://CONTAINER/PREFIX", shown(records), err)
+	}
+	return nil
+}
+
+// shown is a URL without what may be secret in it.
+func shown(records string) string {
+	u, err := url.Parse(records)
+	if err != nil {
+		return "URL"
+	}
+	return u.Redacted()
+}
+
+func usage(format string, args ...any) error {
+	return fault.New(fault.Invalid, "Usage", fmt.Errorf(format, args...))
+}
+
+// inFiles reports whether records are files, in the data directory or on a volume.
+func (o Options) inFiles() bool { return !bucket.IsURL(o.Records) }
+
+// beside reports whether records and their key lie beside one another in the data
+// directory, as they always did.
+func (o Options) beside() bool {
+	_, err := os.Stat(o.Dir("secrets", "records"))
+	return err == nil && o.Records == "" && o.keySource() == keyInFile
+}
+
+// used reports whether there are records. The marker is the first of them, except where
+// an earlier release began.
+func used(ctx context.Context, raw blob.Store) (bool, error) {
+	switch v, err := raw.Get(ctx, record.Marker().Key); fault.Of(err) {
+	case fault.None:
+		return true, v.Close()
+	case fault.Missing:
+	default:
+		return false, err
+	}
+	keys, err := raw.List(ctx, "")
+	return len(keys) > 0, err
+}
+
+// opens checks that the keys open the marker or, before there is one, any record.
+func (o Options) opens(ctx context.Context, sealed blob.Store) error {
+	_, err := record.Read(ctx, sealed, record.Marker().Key)
+	if fault.Of(err) == fault.Missing {
+		var keys []string
+		if keys, err = sealed.List(ctx, ""); err == nil && len(keys) > 0 {
+			_, err = record.Read(ctx, sealed, keys[0])
+		}
+	}
+	switch {
+	case fault.Of(err) == fault.Missing: // there is none, or it was removed meanwhile
+		return nil
+	case fault.Reason(err, "") == blob.KeyUnknown:
+		return fault.New(fault.Denied, ReasonKey, fmt.Errorf("the records exist, and %s does not hold the key that opens them: %w, or name the place of the key with --records-key", o.describe(o.keySource()), err))
+	}
+	return err
+}

@@ -1,0 +1,252 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/app/store"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// lab is a controller of a cluster, its data directory, and a volume for its records.
+type lab struct {
+	store.Options
+	cluster *testkit.Cluster
+	now     time.Time
+	said    []string
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{cluster: testkit.Kube(t), now: time.Date(2026, 11, 29, 8, 0, 0, 0, time.UTC)}
+	data := t.TempDir()
+	l.Options = store.Options{
+		Records: filepath.Join(t.TempDir(), "volume"), Namespace: l.cluster.Namespace, InCluster: true, REST: l.cluster.Config,
+		Dir:     func(parts ...string) string { return filepath.Join(append([]string{data}, parts...)...) },
+		Environ: func(string) string { return "" },
+		Now:     func() time.Time { return l.now },
+		Progress: func(format string, args ...any) {
+			l.said = append(l.said, fmt.Sprintf(format, args...))
+		},
+	}
+	return l
+}
+
+func (l *lab) open(t *testing.T) (*store.Records, error) {
+	t.Helper()
+	r, err := store.Open(t.Context(), l.Options)
+	if err == nil {
+		t.Cleanup(func() { _ = r.Close() })
+	}
+	return r, err
+}
+
+func (l *lab) must(t *testing.T) *store.Records {
+	t.Helper()
+	r, err := l.open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (l *lab) secret(t *testing.T) *corev1.Secret {
+	t.Helper()
+	s := &corev1.Secret{}
+	if err := l.cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: l.Namespace, Name: store.SecretName}, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func put(t *testing.T, to record.Writer, key, value string) {
+	t.Helper()
+	if err := record.Write(t.Context(), to, key, []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(ctx context.Context, from record.Reader, key string) string {
+	b, err := record.Read(ctx, from, key)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+var outputs = record.Outputs("uid")
+
+// The first start makes a key and a marker, and later ones use them.
+func TestAKeyIsMadeOnce(t *testing.T) {
+	l := newLab(t)
+	first := l.must(t)
+	put(t, first, outputs, "value")
+	before := l.secret(t)
+	if len(before.Data) != 1 || len(before.Data["2026-11-29"]) != 32 {
+		t.Errorf("the Secret has %d keys, want one of 32 bytes by its day", len(before.Data))
+	}
+	l.now = l.now.Add(48 * time.Hour)
+	second := l.must(t)
+	if got := get(t.Context(), second, outputs); got != "value" {
+		t.Errorf("after a restart the record is %q", got)
+	}
+	if after := l.secret(t); after.ResourceVersion != before.ResourceVersion {
+		t.Error("the second start changed the Secret")
+	}
+	if err := second.Ours(t.Context()); err != nil {
+		t.Errorf("Ours() = %v, want that the records are of this cluster", err)
+	}
+}
+
+// Records without their key are refused, and no other key takes its place.
+func TestRecordsWithoutTheirKey(t *testing.T) {
+	l := newLab(t)
+	put(t, l.must(t), outputs, "value")
+	secret := l.secret(t)
+	if err := l.cluster.Client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.open(t)
+	if fault.Reason(err, "") != store.ReasonKey || !strings.Contains(fmt.Sprint(err), l.Namespace+"/"+store.SecretName) {
+		t.Errorf("Open() without the Secret = %v, want %s and its name", err, store.ReasonKey)
+	}
+	if err := l.cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the Secret: %v, want that none was made", err)
+	}
+	other := &corev1.Secret{Data: map[string][]byte{"2026-12-01": bytes.Repeat([]byte{7}, 32)}}
+	other.Namespace, other.Name = l.Namespace, store.SecretName
+	if err := l.cluster.Client.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = l.open(t); fault.Reason(err, "") != store.ReasonKey || !strings.Contains(fmt.Sprint(err), "restore that key") {
+		t.Errorf("Open() with another key = %v, want %s", err, store.ReasonKey)
+	}
+	other.Data["2026-12-02"] = []byte("short")
+	if err := l.cluster.Client.Update(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = l.open(t); fault.Of(err) != fault.Invalid || !strings.Contains(fmt.Sprint(err), "2026-12-02") {
+		t.Errorf("Open() with half a key = %v, want its name", err)
+	}
+
+	// The same holds for a key in a file.
+	l.Records, l.Key = filepath.Join(t.TempDir(), "volume"), "file"
+	put(t, l.must(t), outputs, "value")
+	if err := os.Remove(l.Dir("secrets", "records")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = l.open(t); fault.Reason(err, "") != store.ReasonKey {
+		t.Errorf("Open() without the file = %v, want %s", err, store.ReasonKey)
+	}
+}
+
+// A key that is added seals what is new. Processes that began before it learn of it when
+// they meet it, and the older key opens what is old.
+func TestKeysAreRotated(t *testing.T) {
+	l := newLab(t)
+	old := l.must(t)
+	put(t, old, outputs, "old")
+	secret := l.secret(t)
+	secret.Data["2026-12-01"] = bytes.Repeat([]byte{9}, 32)
+	if err := l.cluster.Client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	fresh := l.must(t)
+	if got := get(t.Context(), fresh, outputs); got != "old" {
+		t.Errorf("the new process reads %q", got)
+	}
+	put(t, fresh, outputs, "new")
+	l.now = l.now.Add(time.Minute)
+	if got := get(t.Context(), old, outputs); got != "new" {
+		t.Errorf("the process from before the new key reads %q", got)
+	}
+	files, err := blob.OpenFiles(l.Records, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	key, err := blob.NewKey(secret.Data["2026-12-01"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t.Context(), blob.Seal(files, key), outputs); got != "new" {
+		t.Errorf("the new key alone reads %q", got)
+	}
+}
+
+// Records of another cluster are refused, until a user says that it is gone.
+func TestRecordsOfAnotherCluster(t *testing.T) {
+	l := newLab(t)
+	r := l.must(t)
+	put(t, r, outputs, "value")
+	if err := record.Marker().Write(t.Context(), r, record.Installation{Cluster: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ours(t.Context()); fault.Reason(err, "") != store.ReasonCluster {
+		t.Errorf("Ours() = %v, want %s", err, store.ReasonCluster)
+	}
+	_, err := l.open(t)
+	if fault.Reason(err, "") != store.ReasonCluster || !strings.Contains(fmt.Sprint(err), "--adopt-records") {
+		t.Errorf("Open() = %v, want %s and the way out", err, store.ReasonCluster)
+	}
+	l.Adopt = true
+	r = l.must(t)
+	if got := get(t.Context(), r, outputs); got != "value" {
+		t.Errorf("after the takeover the record is %q", got)
+	}
+	if err := r.Ours(t.Context()); err != nil {
+		t.Errorf("Ours() = %v after the takeover", err)
+	}
+}
+
+// What is in the data directory comes along to a new place, once.
+func TestRecordsAreBrought(t *testing.T) {
+	l := newLab(t)
+	volume := l.Records
+	l.Records = ""
+	before := l.must(t)
+	put(t, before, outputs, "value")
+	l.Records = volume
+	after := l.must(t)
+	if got := get(t.Context(), after, outputs); got != "value" {
+		t.Errorf("the record is %q in its new place", got)
+	}
+	if !slices.ContainsFunc(l.said, func(s string) bool { return strings.HasPrefix(s, "copying") && strings.HasSuffix(s, ": 1") }) {
+		t.Errorf("it said %q, want that records are copied", l.said)
+	}
+	put(t, after, outputs, "newer")
+	if got := get(t.Context(), l.must(t), outputs); got != "newer" {
+		t.Errorf("a restart brings back %q", got)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, tt := range []struct{ records, key, says string }{
+		{"", "", ""},
+		{"/var/lib/records", "file", ""},
+		{"s3://b/p?region=r", "secret", ""},
+		{"records", "", "absolute path"},
+		{"s3://b", "", "region="},
+		{"s3://u:canary@b?region=r", "", "credentials"},
+		{"", "vault", "neither file nor secret"},
+	} {
+		err := store.Check(tt.records, tt.key, func(string) string { return "" })
+		if (err == nil) != (tt.says == "") || !strings.Contains(fmt.Sprint(err), tt.says) && err != nil || strings.Contains(fmt.Sprint(err), "canary") {
+			t.Errorf("Check(%s, %s) = %v, want it to say %q", tt.records, tt.key, err, tt.says)
+		}
+	}
+}
