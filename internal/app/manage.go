@@ -179,7 +179,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	); err != nil {
 		return err
 	}
-	if err := p.meters.Measure(mgr, metrics.Sources{Board: p.board, Backlog: p.queue.Backlog, Dir: p.dir, MaxRuns: p.Config.MaxRuns, Now: p.Now}); err != nil {
+	if err := p.meters.Measure(mgr, metrics.Sources{Board: p.board, Backlog: p.queue.Backlog, Dir: p.dir, MaxRuns: p.Config.MaxRuns, Now: p.Now, Log: p.log}); err != nil {
 		return err
 	}
 	p.lists.cache = mgr.GetCache()

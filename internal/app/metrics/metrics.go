@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -149,13 +150,15 @@ type Sources struct {
 	Dir     func(...string) string // a path below the data directory
 	MaxRuns int
 	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // Measure registers the metrics that are computed for each scrape.
 func (m *Platform) Measure(mgr ctrl.Manager, from Sources) error {
 	data, r := newDataGauges(from.Dir), m.Registry
+	slots := &capacityLog{capacity: func() (query.CapacityInfo, error) { return from.Board.Capacity(from.MaxRuns) }, log: from.Log}
 	return errors.Join(
 		r.Register(stackGauges(from.Board, from.MaxRuns, from.Now)), r.Register(queueGauges(from.Backlog, from.Now)),
-		r.Register(data), mgr.Add(manager.RunnableFunc(data.run)),
+		r.Register(data), mgr.Add(manager.RunnableFunc(data.run)), mgr.Add(manager.RunnableFunc(slots.run)),
 	)
 }
