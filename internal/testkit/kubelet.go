@@ -131,7 +131,7 @@ func (k *Kubelet) OutOfMemory(tb testing.TB, name string) {
 	k.end(tb, name, func(p *kubeletPod) { p.reason = "OOMKilled" })
 }
 
-// LoseNode kills a pod and tells nobody, as the loss of its node does. The pod stays as
+// LoseNode kills a pod and leaves its status, as the loss of its node does. The pod stays as
 // it was last seen until Forget.
 func (k *Kubelet) LoseNode(tb testing.TB, name string) {
 	tb.Helper()
