@@ -136,24 +136,29 @@ func (c *client) ask(ctx context.Context, q request) (resp *http.Response, done 
 	if c.proof != "" {
 		req.Header.Set(wire.HeaderProof, c.proof)
 	}
-	resp, err = c.http.Do(req)
+	answer, err := c.http.Do(req)
 	if err != nil {
 		c.http.CloseIdleConnections() // one of them may be dead without knowing it
 		return nil, nil, err
 	}
 	done = func() {
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxRefusal)) // so that the connection can be used again
-		_ = resp.Body.Close()
+		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxRefusal)) // so that the connection can be used again
+		_ = answer.Body.Close()
 		cancel()
 	}
-	if resp.StatusCode/100 == 2 {
-		return resp, done, nil
+	if answer.StatusCode/100 == 2 {
+		return answer, done, nil
 	}
-	defer done()
+	defer answer.Body.Close()
+	return nil, nil, whyRefused(answer)
+}
+
+// whyRefused reads an answer that is no success.
+func whyRefused(resp *http.Response) error {
 	e := &refusal{status: resp.StatusCode}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading why the controller refuses: %w", err)
+		return fmt.Errorf("reading why the controller refuses: %w", err)
 	}
 	if json.Unmarshal(data, &e.Refusal) != nil {
 		e.Refusal.Error = strconv.Quote(string(data[:min(len(data), 200)]))
@@ -162,7 +167,7 @@ func (c *client) ask(ctx context.Context, q request) (resp *http.Response, done 
 			e.status = http.StatusBadGateway
 		}
 	}
-	return nil, nil, e
+	return e
 }
 
 func (c *client) readToken() (string, error) {

@@ -116,6 +116,7 @@ func (r *server) admit(req *http.Request, first bool) (*placedRun, error) {
 	if err != nil {
 		return nil, &refusal{status: http.StatusServiceUnavailable, err: fmt.Errorf("the token cannot be checked now: %w", err)}
 	}
+	r.made(req.Context(), p.Name)
 	l := r.at(p)
 	if l == nil {
 		return nil, errUnknown()

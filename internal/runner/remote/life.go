@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	lookEvery  = 15 * time.Second // at every place whose run goes on, in case a change was missed
-	sweepEvery = 5 * time.Minute  // for places without a run
-	lookLimit  = time.Minute      // for one call of the launcher
+	lookEvery   = 15 * time.Second // at every place whose run goes on, in case a change was missed
+	removeEvery = 5 * time.Second  // at every place that has to be removed
+	sweepEvery  = 5 * time.Minute  // for places without a run
+	lookLimit   = time.Minute      // for one call of the launcher
 )
 
 // resume finds the runs in the directory.
@@ -125,7 +126,12 @@ func (r *Runner) watch() {
 	r.lookAll()
 	for {
 		r.removePlaces()
+		var again <-chan time.Time
+		if len(r.removals.list()) > 0 {
+			again = time.After(removeEvery)
+		}
 		select {
+		case <-again:
 		case p := <-r.config.Launcher.Changed():
 			if l := r.at(p); l != nil {
 				r.look(l)
@@ -210,10 +216,14 @@ func (r *Runner) judge(l *placedRun, life Life) error {
 
 // because is the end of a sentence about a life.
 func because(life Life) string {
-	if why := cmp.Or(life.Message, life.Reason); why != "" {
+	switch why := cmp.Or(life.Message, life.Reason); {
+	case why != "":
 		return ": " + why
+	case life.State == Ended:
+		return fmt.Sprintf(" with exit code %d", life.Exit)
+	default:
+		return ""
 	}
-	return ""
 }
 
 // withdraw ends a run whose agent does not have the order, and now never gets it. The

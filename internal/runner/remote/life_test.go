@@ -114,9 +114,10 @@ func TestControllerIsReplaced(t *testing.T) {
 					t.Errorf("ended %s with %d resources: %s\nstate %s\nevents %s", d.Outcome, d.Resources, d.Message, st.State, d.Events)
 				}
 				awaitRemoved(t, dir)
-				if left, err := os.ReadDir(s.launcher.Dir); err != nil || len(left) > 0 {
-					t.Errorf("places that are left: %v, %v", left, err)
-				}
+				await(t, "no place is left", func() bool {
+					left, err := os.ReadDir(s.launcher.Dir)
+					return err == nil && len(left) == 0
+				})
 			})
 		}
 	}

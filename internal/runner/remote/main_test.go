@@ -20,6 +20,12 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case agent.Argument:
 			remotetest.Exit(agent.Program(os.Stderr))
+		case argController:
+			if err := controllerProgram(os.Args[2], os.Args[3]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		case "supervise", "health":
 			if err := runner.Program(os.Args[1:], "test"); err != nil {
 				fmt.Fprintln(os.Stderr, err)

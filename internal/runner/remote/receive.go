@@ -215,12 +215,15 @@ func (r *server) takeReport(w http.ResponseWriter, req *http.Request, l *placedR
 	if err != nil {
 		return err
 	}
+	if rec.Ended {
+		return errUnknown()
+	}
 	report, phase, err := rec.identify(d.Report)
 	if err != nil {
 		return refused(http.StatusUnprocessableEntity, "reading the report: %v", err)
 	}
 	if before.Phase == runner.Done {
-		return r.takenAgain(w, l, rec, report, d.Report)
+		return r.takenAgain(w, l, report, d.Report)
 	}
 	if err := l.inTurn(wire.Report, turn); err != nil {
 		return err
@@ -244,8 +247,8 @@ func (r *server) takeReport(w http.ResponseWriter, req *http.Request, l *placedR
 }
 
 // takenAgain answers an agent that did not hear that its last report was taken.
-func (r *server) takenAgain(w http.ResponseWriter, l *placedRun, rec record, report, raw json.RawMessage) error {
-	if rec.Ended || !runner.IsReport(r.dir(l), report) {
+func (r *server) takenAgain(w http.ResponseWriter, l *placedRun, report, raw json.RawMessage) error {
+	if !runner.IsReport(r.dir(l), report) {
 		return errUnknown()
 	}
 	l.taken = digest(raw)

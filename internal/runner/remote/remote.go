@@ -92,7 +92,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{config: c, ended: make(chan string), book: &book{byPlace: map[string]*placedRun{}, byName: map[string]*placedRun{}}}
+	r := &Runner{config: c, ended: make(chan string), book: newBook()}
 	var err error
 	if r.signer, err = newSigner(c.Key); err != nil {
 		return nil, err
@@ -155,6 +155,7 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	if err := r.prepare(l, rec, host.Archive); err != nil {
 		return err
 	}
+	defer r.beginMaking(name)()
 	done := failpoint.Act("place.launch", "")
 	l.place, err = r.config.Launcher.Launch(ctx, Launch{Name: name, Key: job.Key(), ID: job.ID, Seal: seal, Job: &job})
 	done()

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -55,8 +56,42 @@ type book struct {
 	*runner.Runs
 
 	mu      sync.Mutex
-	byPlace map[string]*placedRun // by the UID of the place
-	byName  map[string]*placedRun // by key and ID
+	byPlace map[string]*placedRun    // by the UID of the place
+	byName  map[string]*placedRun    // by key and ID
+	making  map[string]chan struct{} // by the name of a place that is being made; closed when that is over
+}
+
+func newBook() *book {
+	return &book{byPlace: map[string]*placedRun{}, byName: map[string]*placedRun{}, making: map[string]chan struct{}{}}
+}
+
+// beginMaking notes that the place of a name is being made, until over is called. Its agent
+// may ask before the run is known.
+func (b *book) beginMaking(name string) (over func()) {
+	made := make(chan struct{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.making[name] = made
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.making, name)
+		close(made)
+	}
+}
+
+// made returns once the place of a name is not being made, or ctx has ended.
+func (b *book) made(ctx context.Context, name string) {
+	b.mu.Lock()
+	made := b.making[name]
+	b.mu.Unlock()
+	if made == nil {
+		return
+	}
+	select {
+	case <-made:
+	case <-ctx.Done():
+	}
 }
 
 func (b *book) dir(l *placedRun) string { return b.Dir(l.key, l.id) }

@@ -36,6 +36,7 @@ type Stack struct {
 	Job    runner.Job // what all runs have in common
 	State  []byte
 	runs   int
+	fresh  bool // see Fixture
 }
 
 var stacks atomic.Int64
@@ -134,6 +135,24 @@ func (s *Stack) Current() *runner.Report {
 	return r
 }
 
+// Reach waits until the stack's run is in a phase: a report may be late.
+func (s *Stack) Reach(p runner.Phase) *runner.Report {
+	s.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for {
+		if r := s.Current(); r != nil && r.Phase == p {
+			return r
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			s.t.Fatalf("the run is not %s: %+v", p, s.Current())
+		}
+	}
+}
+
 // Read returns a file of a run, or nil if there is none.
 func (s *Stack) Read(id, file string) []byte {
 	s.t.Helper()
@@ -153,13 +172,15 @@ func (s *Stack) Read(id, file string) []byte {
 type Done struct {
 	runner.Report
 	Plan, Doc, Outputs, Log, Events, LockFile []byte
+
+	fresh bool // see Fixture
 }
 
 // Finish waits for the end of a run, records its state as a controller would,
 // and forgets it.
 func (s *Stack) Finish(id string) Done {
 	s.t.Helper()
-	d := Done{Report: s.Await()}
+	d := Done{Report: s.Await(), fresh: s.fresh}
 	if d.ID != id {
 		s.t.Fatalf("run %s has ended, want %s", d.ID, id)
 	}

@@ -239,7 +239,10 @@ func providersOnce(t *testing.T, f Fixture) {
 	if plan.Changes.Add != 4 {
 		t.Errorf("planned changes = %v, want four to add", plan.Changes)
 	}
-	once(plan, "init plan show")
+	if plan.InitSkipped {
+		t.Error("the first plan had no init")
+	}
+	once(plan, map[bool]string{false: "init plan show", true: "plan show"}[f.Fresh])
 	apply := s.Must(stack.ApplyRun, Saved(plan))
 	if apply.Resources != 4 {
 		t.Errorf("applying left %d resources, want 4", apply.Resources)

@@ -21,7 +21,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/agent"
@@ -111,6 +110,11 @@ func (l *Launcher) Launch(ctx context.Context, what remote.Launch) (remote.Place
 	l.open()
 	p := remote.Place{Namespace: "test", Name: what.Name}
 	dir := l.dir(p)
+	if l.read(p, fileUID) == "" { // a Launch that did not come to its end
+		if err := os.RemoveAll(dir); err != nil {
+			return p, err
+		}
+	}
 	if err := os.Mkdir(dir, 0o711); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			err = fault.New(fault.Conflict, "PlaceExists", err)
@@ -147,7 +151,7 @@ func (l *Launcher) Start(p remote.Place) error {
 	o := agent.Options{URL: l.URL, Authority: l.Authority, Token: filepath.Join(dir, fileToken), Dir: filepath.Join(dir, dirAgent)}
 	env := append(o.Environ(), EnvExit+"="+filepath.Join(dir, fileExit))
 	proc, err := sandbox.Start(context.Background(), sandbox.Command{Path: l.Binary, Args: []string{agent.Argument},
-		Env: append(env, failpoint.Environ()...), Stdout: out, Stderr: out, Detached: true})
+		Env: env, Stdout: out, Stderr: out, Detached: true})
 	if err != nil {
 		return err
 	}
@@ -265,9 +269,32 @@ func (l *Launcher) Kill(p remote.Place) error {
 	if err := l.Signal(p, syscall.SIGKILL); err != nil {
 		return err
 	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for l.pid(p) != 0 {
+		<-tick.C
+	}
 	l.killRun(p)
 	if l.read(p, fileUID) != p.UID {
 		return nil
+	}
+	return l.remove(p)
+}
+
+// remove removes the directory of a place. The place is there as long as anything of it
+// is.
+func (l *Launcher) remove(p remote.Place) error {
+	entries, err := os.ReadDir(l.dir(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() != fileUID {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(l.dir(p), e.Name())))
+		}
+	}
+	if err != nil {
+		return err
 	}
 	return os.RemoveAll(l.dir(p))
 }
