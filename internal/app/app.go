@@ -196,7 +196,7 @@ func (p *parts) open(ctx context.Context) (err error) {
 	if p.meters, err = metrics.New(p.Version, p.plane.leads); err != nil {
 		return err
 	}
-	p.blobs = p.meters.Records(fencedBlobs{p.opened, p.plane.leads})
+	p.blobs = fencedBlobs{p.meters.Records(p.opened), p.plane.leads} // a refused write is not counted
 	if p.key, err = loadSecret(p.dir("secrets", "digests")); err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) error {
 	}
 	defer c.close()
 	defer failpoint.Act("blob.put", key)()
-	if err := s.try(ctx, func() error { return s.service.put(ctx, s.name(key), c) }); err != nil {
+	if err := s.try(ctx, func(ctx context.Context) error { return s.service.put(ctx, s.name(key), c) }); err != nil {
 		return fmt.Errorf("keeping blob %s: %w", key, err)
 	}
 	return nil
@@ -74,18 +74,31 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := errors.Join(blob.CheckKey(key), ctx.Err()); err != nil {
 		return nil, err
 	}
+	reading, cancel := context.WithTimeout(ctx, within) // of the whole value
 	var value io.ReadCloser
-	err := s.try(ctx, func() (err error) {
-		value, err = s.service.get(ctx, s.name(key))
+	err := s.try(ctx, func(context.Context) (err error) {
+		value, err = s.service.get(reading, s.name(key))
 		return err
 	})
+	if err == nil {
+		return open{value, cancel}, nil
+	}
+	cancel()
 	if errors.Is(err, errAbsent) {
 		return nil, blob.Missing(key)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("opening blob %s: %w", key, err)
-	}
-	return value, nil
+	return nil, fmt.Errorf("opening blob %s: %w", key, err)
+}
+
+// open is a value that is being read.
+type open struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+func (o open) Close() error {
+	defer o.end()
+	return o.ReadCloser.Close()
 }
 
 // Delete implements blob.Store.
@@ -94,7 +107,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	defer failpoint.Act("blob.delete", key)()
-	err := s.try(ctx, func() error { return s.service.remove(ctx, s.name(key)) })
+	err := s.try(ctx, func(ctx context.Context) error { return s.service.remove(ctx, s.name(key)) })
 	if err != nil && !errors.Is(err, errAbsent) {
 		return fmt.Errorf("deleting blob %s: %w", key, err)
 	}
@@ -108,7 +121,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 		return nil, err
 	}
 	var keys []string
-	err := s.try(ctx, func() error {
+	err := s.try(ctx, func(ctx context.Context) error {
 		keys = nil
 		return s.service.list(ctx, s.name(prefix), func(name string) {
 			if key, ok := strings.CutPrefix(name, s.place.Prefix); ok && blob.CheckKey(key) == nil {
@@ -148,18 +161,18 @@ func (s *Store) Check(ctx context.Context) error {
 	empty := &content{ReadSeeker: bytes.NewReader(nil), sha256: hex.EncodeToString(sum[:])}
 	for _, step := range []struct {
 		doing string
-		do    func() error
+		do    func(context.Context) error
 	}{
-		{"writing an object", func() error { return s.service.put(ctx, name, empty) }},
-		{"reading an object", func() error {
+		{"writing an object", func(ctx context.Context) error { return s.service.put(ctx, name, empty) }},
+		{"reading an object", func(ctx context.Context) error {
 			r, err := s.service.get(ctx, name)
 			if err != nil {
 				return err
 			}
 			return r.Close()
 		}},
-		{"listing objects", func() error { return s.service.list(ctx, name, func(string) {}) }},
-		{"deleting an object", func() error { return s.service.remove(ctx, name) }},
+		{"listing objects", func(ctx context.Context) error { return s.service.list(ctx, name, func(string) {}) }},
+		{"deleting an object", func(ctx context.Context) error { return s.service.remove(ctx, name) }},
 	} {
 		if err := s.try(ctx, step.do); err != nil {
 			return fmt.Errorf("checking --records %s: %s: %w", s.place, step.doing, err)
@@ -175,12 +188,17 @@ const (
 	firstPause = 200 * time.Millisecond
 )
 
+// within is how long one attempt may take, with all bytes of a value.
+const within = 5 * time.Minute
+
 // try makes an attempt, and others if the failure may be over by then. Its error says
 // how to go on.
-func (s *Store) try(ctx context.Context, attempt func() error) error {
+func (s *Store) try(ctx context.Context, attempt func(context.Context) error) error {
 	pause := firstPause
 	for left := attempts - 1; ; left-- {
-		err := attempt()
+		trying, cancel := context.WithTimeout(ctx, within)
+		err := attempt(trying)
+		cancel()
 		if err == nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}

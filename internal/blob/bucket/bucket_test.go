@@ -35,6 +35,7 @@ type server struct {
 	url     string                               // of a bucket that is there: SCHEME://BUCKET/{prefix}?…
 	missing string                               // of one that is not
 	environ map[string]string                    // what its client finds there
+	allow   []string                             // addresses besides that of the server
 	wrong   func() (url string, env [][2]string) // with credentials that it refuses; nil if it takes all
 }
 
@@ -52,7 +53,7 @@ func (s server) open(t *testing.T, url string, more ...[2]string) (*bucket.Store
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := bucket.Open(place, bucket.Options{Limit: limit, Scratch: t.TempDir(), Environ: environ})
+	store, err := bucket.Open(place, bucket.Options{Limit: limit, Scratch: t.TempDir(), Environ: environ, Allow: s.allow})
 	if err == nil {
 		t.Cleanup(func() { _ = store.Close() })
 	}

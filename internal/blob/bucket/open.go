@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -65,9 +66,12 @@ func newClients(p Place, o Options) (c clients, err error) {
 	if err != nil {
 		return c, fmt.Errorf("reading ca-file of --records: %w", err)
 	}
-	local := ofWorkload
+	local := slices.Clone(ofWorkload)
 	if p.Credentials == fromMetadata {
-		local = append(ofMachine, local...)
+		local = append(local, ofMachine...)
+		if host := o.Environ("GCE_METADATA_HOST"); host != "" && p.Scheme == GCS {
+			local = append(local, host)
+		}
 	}
 	if allow, err = outbound.ParseAllow(local...); err != nil {
 		return c, err
