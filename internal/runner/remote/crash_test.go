@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -263,6 +264,9 @@ func TestControllerIsKilledAnywhere(t *testing.T) {
 	seen := map[string]int{}
 	var points []string
 	for _, a := range failpoint.Acts(text) {
+		if slices.Contains([]string{"run.file/key", "run.file/seal", "run.file/token", "run.file/pid"}, a.Name) {
+			continue // of the launcher: there is no place yet, or its agent runs already
+		}
 		// The later ones of a name happen as often as the machine is slow.
 		if seen[a.Name]++; seen[a.Name] <= 3 && !(seen[a.Name] > 1 && strings.HasPrefix(a.Name, "run.append")) {
 			points = append(points, fmt.Sprintf("%s#%d", a.Name, seen[a.Name]))

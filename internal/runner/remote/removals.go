@@ -38,8 +38,9 @@ const (
 	dirRemovals = "removals" // in DIR
 
 	// searchLimit is how long a place of which only the name is known is searched for: a
-	// request to make it may still be on its way.
-	searchLimit = time.Minute
+	// request to make it may still be on its way. One that comes later is a Conflict for
+	// the next Launch, or is found by the sweep.
+	searchLimit = 5 * time.Second
 	// idleGrace is the grace of a place in which no run goes on.
 	idleGrace = 5 * time.Second
 )
