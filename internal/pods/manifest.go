@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/agent"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -54,16 +55,6 @@ const (
 	dirToken   = dirTerrier + "/token"
 	fileToken  = "token" // in dirToken
 	dirTmp     = "/tmp"
-)
-
-// What an agent is started with: see package agent, which this program does not link.
-const (
-	agentArgument   = "pod"
-	envURL          = "TERRIER_RUN_URL"
-	envAuthority    = "TERRIER_RUN_CA"
-	envToken        = "TERRIER_RUN_TOKEN"
-	envDir          = "TERRIER_RUN_DIR"
-	envSurroundings = "TERRIER_RUN_SURROUNDINGS"
 )
 
 const (
@@ -155,10 +146,10 @@ func (p *Pods) insist(pod *corev1.Pod, l remote.Launch) {
 		}}})
 	c := &s.Containers[0]
 	url, authority := p.config.Server()
-	c.Args = []string{agentArgument}
+	c.Args = []string{agent.Argument}
 	c.Env = []corev1.EnvVar{
-		{Name: envURL, Value: url}, {Name: envAuthority, Value: string(authority)},
-		{Name: envToken, Value: dirToken + "/" + fileToken}, {Name: envDir, Value: dirWork}, {Name: envSurroundings, Value: "true"},
+		{Name: agent.EnvURL, Value: url}, {Name: agent.EnvAuthority, Value: string(authority)},
+		{Name: agent.EnvToken, Value: dirToken + "/" + fileToken}, {Name: agent.EnvDir, Value: dirWork}, {Name: agent.EnvSurroundings, Value: "true"},
 	}
 	c.VolumeMounts = append(c.VolumeMounts,
 		corev1.VolumeMount{Name: volumeWork, MountPath: dirWork}, corev1.VolumeMount{Name: volumeToken, MountPath: dirToken, ReadOnly: true})

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/terrier-iac/terrier/internal/runner/agent"
 )
 
 // Kubelet runs the pods of one namespace as processes of this machine: a node as far as
@@ -114,6 +116,20 @@ func (k *Kubelet) Running() []string {
 		names = append(names, p.pod.Name)
 	}
 	return names
+}
+
+// Log is what all pods said so far.
+func (k *Kubelet) Log() string {
+	var all strings.Builder
+	logs, _ := filepath.Glob(filepath.Join(k.dir, "*", "log"))
+	for _, name := range logs {
+		text, err := os.ReadFile(name)
+		fmt.Fprintf(&all, "%s:\n%s", filepath.Base(filepath.Dir(name)), text)
+		if err != nil {
+			fmt.Fprintln(&all, err)
+		}
+	}
+	return all.String()
 }
 
 // Evict takes a pod from its node as a drain does: by the API, with its grace.
@@ -236,7 +252,9 @@ func (k *Kubelet) start(ctx context.Context, pod *corev1.Pod) error {
 	command.Stdout, command.Stderr, command.Dir = log, log, dir
 	command.Env = []string{"PATH=" + filepath.Dir(program) + ":" + os.Getenv("PATH")}
 	for _, e := range c.Env {
-		command.Env = append(command.Env, e.Name+"="+moved(e.Value, mounts))
+		if e.Name != agent.EnvSurroundings { // here they would be the whole machine
+			command.Env = append(command.Env, e.Name+"="+moved(e.Value, mounts))
+		}
 	}
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p := &kubeletPod{pod: pod, dir: dir, command: command, ended: make(chan struct{})}

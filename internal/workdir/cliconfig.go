@@ -69,6 +69,16 @@ func FromRegistries(config []byte, dir string, providers []string) ([]byte, bool
 	return []byte(strings.Replace(string(config), before, m.installation(), 1)), true
 }
 
+// FromMirror returns a configuration that CLIConfig made without a mirror, changed so
+// that the providers of m come from there. It is false if the configuration says already
+// where providers come from, as that of a stack may, or if m has none.
+func FromMirror(config []byte, m Mirror) ([]byte, bool) {
+	if strings.Contains(string(config), "provider_installation") || m.installation() == "" {
+		return nil, false
+	}
+	return slices.Concat(config, []byte(m.installation())), true
+}
+
 // Shapes of the three parts of a provider's address. They cannot hold what
 // would end a string in the CLI configuration.
 var (

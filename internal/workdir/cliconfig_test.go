@@ -60,6 +60,21 @@ func TestFromRegistries(t *testing.T) {
 	}
 }
 
+// A mirror that only the machine of a run knows is added to a configuration without one.
+func TestFromMirror(t *testing.T) {
+	mirror := Mirror{Dir: "/mirror", Providers: []string{"registry.opentofu.org/hashicorp/random"}}
+	got, ok := FromMirror(CLIConfig(Mirror{}).Content, mirror)
+	if want := string(CLIConfig(mirror).Content); !ok || string(got) != want {
+		t.Errorf("FromMirror() = %s, %t; want %s", got, ok, want)
+	}
+	if _, ok := FromMirror(CLIConfig(mirror).Content, mirror); ok {
+		t.Error("a configuration that says where providers come from was changed")
+	}
+	if _, ok := FromMirror(CLIConfig(Mirror{}).Content, Mirror{Dir: "/mirror"}); ok {
+		t.Error("an empty mirror was used")
+	}
+}
+
 func TestMirrorVersions(t *testing.T) {
 	file := &fstest.MapFile{}
 	got := MirrorVersions(fstest.MapFS{

@@ -120,6 +120,10 @@ func (a *agent) begin(stop context.Context) (code int, err error) {
 		return 0, nil
 	}
 	job := a.order.Job
+	if err := useMirror(&job, a.order.Host.Mirror); err != nil {
+		a.failed = a.failure(err)
+		return 0, nil
+	}
 	a.key, a.id = job.Key(), job.ID
 	a.log.Info("run begins", "run", job.ID, "stack", job.Name, "kind", job.Kind)
 	if err := a.runs.Start(stop, job); err != nil {

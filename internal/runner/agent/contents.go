@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -13,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
 	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 // dirMirror is the mirror of providers beside the program of the agent.
@@ -76,6 +78,24 @@ func (c *contents) Platform() (runner.Platform, error) {
 		return surroundings(p, c.agent.options)
 	}
 	return p, nil
+}
+
+// useMirror makes a run take providers from the mirror beside this program. The controller
+// does not know what that has, and names none in the configuration of the engine.
+func useMirror(job *runner.Job, given string) error {
+	dir := filepath.Join(beside(), dirMirror)
+	at := slices.IndexFunc(job.Files, func(f workdir.File) bool { return f.Path == runner.CLIConfig })
+	if given != "" || at < 0 || !isDir(dir) {
+		return nil
+	}
+	providers, err := workdir.MirrorProviders(os.DirFS(dir))
+	if err != nil {
+		return err
+	}
+	if content, ok := workdir.FromMirror(job.Files[at].Content, workdir.Mirror{Dir: runner.MirrorInside, Providers: providers}); ok {
+		job.Files[at].Content = content
+	}
+	return nil
 }
 
 // beside is the directory of this program.

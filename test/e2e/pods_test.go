@@ -1,0 +1,227 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// runsAsPods gives the test a controller whose runs are pods, a kubelet that runs them,
+// and a namespace and a world of the test's own.
+func runsAsPods(t *testing.T) (*testkit.Platform, *testkit.Cluster, *testkit.World, *testkit.Kubelet) {
+	t.Helper()
+	c := testkit.Kube(t, v1alpha2.AddToScheme, sourcev1.AddToScheme)
+	k := testkit.StartKubelet(t, c, map[string]string{"terrier-runner": filepath.Join(testkit.Repository(t), "bin", "terrier-runner")})
+	p, err := testkit.NewPlatform(testkit.PlatformOptions{
+		Dir: filepath.Join(t.TempDir(), "platform"), Cluster: c,
+		Flags: []string{"--lease=", "--runs-as", "pods", "--run-image", "terrier-runner", "--run-start-timeout", "4m"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s\nthe pods said:\n%s\nthe controller said:\n%s", c.Story(), k.Log(), p.Log())
+		}
+		c.Abandon(t)
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, c, p.World(t), k
+}
+
+// nothingLeft waits until no pod is there, and compares the Secrets with those that a
+// stack has wherever it runs.
+func nothingLeft(t *testing.T, c *testkit.Cluster, k *testkit.Kubelet, secrets ...string) {
+	t.Helper()
+	here := client.InNamespace(c.Namespace)
+	testkit.Eventually(t, testkit.Patience, "no pod is left", func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := c.Client.List(ctx, &pods, here); err != nil {
+			return err
+		}
+		if len(pods.Items) > 0 || len(k.Running()) > 0 {
+			return fmt.Errorf("%d pods are there, and %v run", len(pods.Items), k.Running())
+		}
+		return nil
+	})
+	var all corev1.SecretList
+	if err := c.Client.List(t.Context(), &all, here); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range all.Items {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, secrets) {
+		t.Errorf("the Secrets are %q, want %q", names, secrets)
+	}
+}
+
+// onlyPod is the name of the one pod that runs.
+func onlyPod(t *testing.T, k *testkit.Kubelet) string {
+	t.Helper()
+	running := k.Running()
+	if len(running) != 1 {
+		t.Fatalf("the pods %q run, want one", running)
+	}
+	return running[0]
+}
+
+// saysInReady waits until the Ready condition of a stack says something.
+func saysInReady(t *testing.T, c *testkit.Cluster, name, what string) {
+	t.Helper()
+	c.Await(t, name, func(s *v1alpha2.Terraform) error {
+		ready := meta.FindStatusCondition(s.Status.Conditions, "Ready")
+		if ready == nil || !strings.Contains(ready.Message, what) {
+			return fmt.Errorf("the condition does not say %q", what)
+		}
+		return nil
+	})
+}
+
+// LQ-06: a stack is planned, approved, applied, checked and destroyed by pods, and after
+// each run nothing of it is left in the cluster.
+func TestRunsArePods(t *testing.T) {
+	_, c, w, k := runsAsPods(t)
+	c.Apply(t, inline("stack", "interval: 1h\nwriteOutputsToSecret: {name: out}\ndestroyResourcesOnDeletion: true", chain(w, "x", "a", "b")))
+	plan := c.AwaitPending(t, "stack").Status.Plan.Pending
+	nothingLeft(t, c, k)
+	c.Patch(t, "stack", `{"spec":{"approvePlan":"`+plan+`"}}`)
+	c.AwaitReady(t, "stack")
+	made(t, w, "a", "b")
+	if got, want := c.Secret(t, "out")["last"], w.Named("b")[0].ID; got != want {
+		t.Errorf("the outputs say %q, want %q", got, want)
+	}
+	nothingLeft(t, c, k, "out", "tfstate-default-stack")
+	if n := k.Started(); n != 2 {
+		t.Errorf("%d pods were started, want one for the plan and one for the apply", n)
+	}
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	made(t, w)
+	nothingLeft(t, c, k, "tfstate-default-stack")
+}
+
+// F03, F46: an apply in a pod outlives the controller, and the next one finds it.
+func TestControllerKilledWhileAPodApplies(t *testing.T) {
+	p, c, w, k := runsAsPods(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "5s"})
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
+	w.Await(t.Context(), begun("create", "b"))
+	pod := onlyPod(t, k)
+	kill(t, p)
+	start(t, p)
+	c.AwaitReady(t, "stack")
+	made(t, w, "a", "b", "c")
+	if n := k.Started(); n != 2 {
+		t.Errorf("%d pods were started, want two: the apply in %s went on", n, pod)
+	}
+	nothingLeft(t, c, k, "out", "tfstate-default-stack")
+}
+
+// F10: an apply whose pod is evicted is interrupted once and keeps what it made. What is
+// left is planned again.
+func TestPodEvictedWhileApplying(t *testing.T) {
+	_, c, w, k := runsAsPods(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "3s", Times: 1, IgnoreStop: true})
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
+	w.Await(t.Context(), begun("create", "b"))
+	k.Evict(t, onlyPod(t, k))
+	c.AwaitReady(t, "stack")
+	made(t, w, "a", "b", "c")
+	for _, name := range []string{"a", "b", "c"} {
+		if n := began(w, "create", name); n != 1 {
+			t.Errorf("%s was created %d times, want once", name, n)
+		}
+	}
+	nothingLeft(t, c, k, "out", "tfstate-default-stack")
+}
+
+// F11: as long as a pod may go on, its run is not over. Once the pod is gone, what the
+// run made is in the state or listed.
+func TestNodeLostWhileApplying(t *testing.T) {
+	_, c, w, k := runsAsPods(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hang", IgnoreStop: true, Times: 1})
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
+	w.Await(t.Context(), begun("create", "b"))
+	heard(t, c, "world_thing.a: Creation complete") // it was sent: what was not is lost with the node
+	pod := onlyPod(t, k)
+	k.LoseNode(t, pod)
+	testkit.Eventually(t, testkit.Patience, "the node is lost", func(context.Context) error {
+		if len(k.Running()) > 0 {
+			return errNot("dead")
+		}
+		return nil
+	})
+	if n := k.Started(); n != 2 {
+		t.Errorf("%d pods were started while the second may go on, want two", n)
+	}
+	k.Forget(t, pod)
+	saysInReady(t, c, "stack", "world_thing.b")
+	if n := k.Started(); n != 2 {
+		t.Errorf("%d pods were started, want none after an apply that left something untracked", n)
+	}
+}
+
+// LQ-03: a quota that is used up is a wait. The stack says so, and goes on once there is
+// room.
+func TestQuotaIsAWait(t *testing.T) {
+	_, c, w, k := runsAsPods(t)
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "terraform-runners"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}
+	if err := c.Client.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, testkit.Patience, "the quota is in force", func(ctx context.Context) error {
+		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
+			return err
+		}
+		if _, ok := quota.Status.Hard[corev1.ResourcePods]; !ok {
+			return errNot("counted")
+		}
+		return nil
+	})
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a")))
+	saysInReady(t, c, "stack", "the ResourceQuota of the namespace "+c.Namespace+" has no room for the pod of the run: exceeded quota: terraform-runners")
+	if s := c.Stack(t, "stack"); s.Status.ReconciliationFailures != 0 {
+		t.Errorf("%d failures are counted, want none", s.Status.ReconciliationFailures)
+	}
+	if err := c.Client.Delete(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	c.AwaitReady(t, "stack")
+	made(t, w, "a")
+	nothingLeft(t, c, k, "out", "tfstate-default-stack")
+}
+
+// A pod that finds no node is no silent wait, and its run can be cancelled.
+func TestPodWithoutANodeSaysSo(t *testing.T) {
+	_, c, w, k := runsAsPods(t)
+	k.Fill("0/3 nodes are available: 3 Insufficient cpu.")
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a")))
+	saysInReady(t, c, "stack", "waits for a node: 0/3 nodes are available: 3 Insufficient cpu.")
+	c.Delete(t, "stack")
+	c.AwaitGone(t, "stack")
+	nothingLeft(t, c, k)
+	if n := k.Started(); n != 0 {
+		t.Errorf("%d pods were started, want none", n)
+	}
+}
