@@ -101,6 +101,8 @@ const (
 	anonymous       = "system:anonymous"
 	unauthenticated = "system:unauthenticated"
 	authenticated   = "system:authenticated"
+	accounts        = "system:serviceaccount"
+	accountGroup    = "system:serviceaccounts"
 )
 
 // OwnUsers begins the names of the server's own programs, which the cluster
@@ -120,9 +122,17 @@ func (u User) identified() error {
 }
 
 // impersonation is u for a client. The API server itself adds the group of all
-// authenticated users, and needs no right for it.
+// authenticated users and, if no group is named, those of a ServiceAccount. That
+// needs no right.
 func (u User) impersonation() rest.ImpersonationConfig {
 	groups := slices.DeleteFunc(slices.Clone(u.Groups), func(g string) bool { return g == authenticated })
+	if account, ok := strings.CutPrefix(u.Name, accounts+":"); ok {
+		namespace, _, _ := strings.Cut(account, ":")
+		own := []string{accountGroup, accountGroup + ":" + namespace}
+		if !slices.ContainsFunc(groups, func(g string) bool { return !slices.Contains(own, g) }) {
+			groups = nil
+		}
+	}
 	return rest.ImpersonationConfig{UserName: u.Name, UID: u.UID, Groups: groups, Extra: u.Extra}
 }
 

@@ -79,10 +79,7 @@ func (c *Cluster) As(namespace, serviceAccount string) (*Cluster, error) {
 	writer, ok := c.accounts.Get(user)
 	if !ok {
 		config := rest.CopyConfig(c.config)
-		config.Impersonate = rest.ImpersonationConfig{
-			UserName: user,
-			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-		}
+		config.Impersonate = rest.ImpersonationConfig{UserName: user} // the API server adds the groups of an account itself
 		var err error
 		if writer, err = dynamic.NewForConfig(config); err != nil {
 			return nil, err
@@ -117,6 +114,12 @@ func (c *Cluster) Read(ctx context.Context, key Key, owner Owner) (Live, error) 
 		return Live{}, err
 	}
 	u, err := objects.Get(ctx, key.Name, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) && reader != c.writer { // the controller has no role for this kind
+		if objects, err = c.at(c.writer, key); err != nil {
+			return Live{}, err
+		}
+		u, err = objects.Get(ctx, key.Name, metav1.GetOptions{})
+	}
 	if apierrors.IsNotFound(err) {
 		c.watches.forget(key)
 		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // the API has no such path: the kind is gone
