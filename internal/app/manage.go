@@ -99,21 +99,34 @@ func demote(l slog.Level) slog.Level {
 
 // manager makes the manager that runs the controllers. Its cache drops fields that no
 // controller reads.
-func (p *parts) manager() (ctrl.Manager, error) {
+func (p *parts) manager(ctx context.Context) (ctrl.Manager, error) {
 	stop := stopManager
 	skip := true
-	return ctrl.NewManager(p.plane.rest(), ctrl.Options{
+	grants, err := p.openGrants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(p.plane.rest(), ctrl.Options{
 		Scheme:                  newScheme(p.kinds),
 		Logger:                  logr.FromSlogHandler(p.log.Handler()),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: &stop,
 		Cache: cache.Options{
 			DefaultTransform: slim, DefaultNamespaces: p.namespaces(),
-			ByObject: map[client.Object]cache.ByObject{&tenantsv1.Tenant{}: {Transform: tenants.Slim}},
+			ByObject:    map[client.Object]cache.ByObject{&tenantsv1.Tenant{}: {Transform: tenants.Slim}},
+			NewInformer: grants.informer,
 		},
 		Controller: config.Controller{SkipNameValidation: &skip}, // several platforms in one test process
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{}}},
 	})
+	if err != nil {
+		return nil, err
+	}
+	var stacks []client.Object
+	for _, d := range p.kinds.All() {
+		stacks = append(stacks, d.New())
+	}
+	return mgr, grants.follow(ctx, mgr, stacks)
 }
 
 // slim drops unused fields from cached objects. Objects of which only

@@ -49,6 +49,9 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := ensureServerNamespace(ctx, direct); err != nil {
+		return err
+	}
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
 		err = kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group, noticesGroup)
@@ -76,7 +79,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 		return errors.Join(err, p.http.listener.Close())
 	}
 	p.progress("starting controllers")
-	mgr, err := p.manager()
+	mgr, err := p.manager(ctx)
 	if err == nil {
 		err = p.controllers(mgr, direct)
 	}
@@ -216,21 +219,16 @@ func (p *parts) listenHTTP() (*server, error) {
 // publish stores the address of the HTTP API for the command line, and tells
 // controllers that this cluster is in use.
 func (p *parts) publish(ctx context.Context, c client.Client) error {
-	for _, o := range []client.Object{
-		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: access.ServerNamespace}},
-		&corev1.ConfigMap{
-			TypeMeta:   typeMeta("v1", "ConfigMap"),
-			ObjectMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: access.ServerConfigMap},
-			Data:       map[string]string{access.ServerURLKey: p.http.url, access.ServerCAKey: string(p.http.ca)},
-		},
-	} {
-		u, err := toUnstructured(o)
-		if err != nil {
-			return err
-		}
-		if err := kube.Apply(ctx, c, u); err != nil {
-			return err
-		}
+	u, err := toUnstructured(&corev1.ConfigMap{
+		TypeMeta:   typeMeta("v1", "ConfigMap"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: access.ServerConfigMap},
+		Data:       map[string]string{access.ServerURLKey: p.http.url, access.ServerCAKey: string(p.http.ca)},
+	})
+	if err != nil {
+		return err
+	}
+	if err := kube.Apply(ctx, c, u); err != nil {
+		return err
 	}
 	if p.Cluster == nil {
 		return reserve(ctx, c, leaseOfControllers, p.Config.DataDir)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/config/admission"
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
@@ -72,7 +73,7 @@ func later(err error) bool {
 
 // stampsNow creates a stack as a dry run and reports whether it was stamped.
 func stampsNow(ctx context.Context, direct client.Client) (bool, error) {
-	s := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "terrier-stamped-"}}
+	s := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, GenerateName: "terrier-stamped-"}}
 	s.Spec.Suspend = true
 	s.Spec.Interval = &metav1.Duration{Duration: time.Hour}
 	s.Spec.SourceRef = &v1alpha2.SourceRef{Kind: "GitRepository", Name: "none"}

@@ -21,6 +21,9 @@ import (
 // Where the API server stamps by itself, no policy is put beside it.
 func TestStampsAreNotAskedForTwice(t *testing.T) {
 	k := testkit.Kube(t, v1alpha2.AddToScheme, admissionregistrationv1.AddToScheme)
+	if err := ensureServerNamespace(t.Context(), k.Client); err != nil {
+		t.Fatal(err)
+	}
 	if err := stamps(t.Context(), k.Client, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
