@@ -106,6 +106,7 @@ type parts struct {
 	lists         tenantLists
 	webhookSecret string // the end of the path at which we tell an API server of registries; empty if we do not
 	bindings      *access.Bindings
+	health        health
 }
 
 // Run starts everything and blocks until ctx ends. Applies that are active then
@@ -142,6 +143,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	if o.Cluster == nil {
 		p.progress("starting the control plane in %s", p.Config.DataDir)
+	} else {
+		stop, failed := p.health.serve(o.Cluster.Health)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, stop()) }()
 	}
 	// The control plane outlives the call until everything else has ended; only
 	// its start can be called off.
@@ -167,6 +174,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.runs.Close()) }()
+	if o.Cluster != nil && o.asPods() == nil { // pods outlive this process
+		defer drain(p.runs, o.Cluster.Drain, o)
+	}
 	if p.auditLog, err = openAuditLog(p.dir("audit"), p.Now, p.log); err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ type ClusterConfig struct {
 	Namespaces  []string      `flag:"watch-namespace" env:"TERRIER_WATCH_NAMESPACES" help:"namespace to reconcile; by default all namespaces (repeatable)"`
 	Hosts       []string      `flag:"http-host" env:"TERRIER_HTTP_HOSTS" help:"name or address of the HTTP API; the command line uses the first one (repeatable)"`
 	Admission   bool          `flag:"admission-webhooks" env:"TERRIER_ADMISSION_WEBHOOKS" help:"register admission webhooks that validate registries and templates of tenants; the API server must reach the HTTP API by --http-host"`
+	Health      string        `flag:"health-address" env:"TERRIER_HEALTH_ADDRESS" help:"address that answers /healthz and /readyz to a kubelet, without encryption; off if empty"`
+	Drain       time.Duration `flag:"drain" env:"TERRIER_DRAIN" default:"0" help:"time that runs have to end when this program is stopped, before they are interrupted, and until they have ended; 0 leaves them to their supervisors, which end with a container; runs that are pods go on in any case"`
 	Lease       string        `flag:"lease" env:"TERRIER_LEASE" default:"terrier-controller" help:"name of the Lease that elects the active controller; empty if there is only one controller"`
 	LeaseTime   time.Duration `flag:"lease-duration" env:"TERRIER_LEASE_DURATION" default:"15s" help:"time without renewal after which another controller may take over"`
 }

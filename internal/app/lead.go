@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -255,6 +256,14 @@ const shortLease = time.Second
 func (k ClusterConfig) check() error {
 	if k.Lease != "" && k.LeaseTime < shortLease {
 		return fault.New(fault.Invalid, "Usage", fmt.Errorf("--lease-duration: %s is less than %s", k.LeaseTime, shortLease))
+	}
+	if k.Drain < 0 {
+		return usage("--drain: %s is negative", k.Drain)
+	}
+	if k.Health != "" {
+		if _, _, err := net.SplitHostPort(k.Health); err != nil {
+			return usage("--health-address %q is not host:port", k.Health)
+		}
 	}
 	for _, h := range k.Hosts {
 		if strings.ContainsAny(h, ":/ ") && !strings.HasPrefix(h, "[") {

@@ -163,6 +163,12 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 		return ctx.Err()
 	}
 	p.registerWebhooks(ctx, mgr.GetClient())
+	reachable, err := p.plane.reachable()
+	if err != nil {
+		return err
+	}
+	p.health.ready.Store(&reachable)
+	context.AfterFunc(ctx, func() { p.health.ready.Store(nil) })
 	r := Ready{
 		Ready: true, Kubeconfig: p.plane.Kubeconfig(), API: "https://" + p.plane.Address(), HTTP: p.http.url,
 		Metrics: p.scraped, DataDir: p.Config.DataDir, Isolation: sandbox.Probe().Level.String(),

@@ -115,13 +115,16 @@ func sayRuns(runs runner.Runner, o Options) {
 		o.progress("stopping, within %s; the runs cannot be listed: %v", stopWithin, err)
 		return
 	}
-	active := 0
+	active, end := 0, fmt.Sprintf("stopping, within %s. These runs go on under their supervisors, and the next start takes over their results:", stopWithin)
+	if o.Cluster != nil && o.Cluster.Drain > 0 && o.asPods() == nil {
+		end = fmt.Sprintf("stopping as soon as these runs have ended. In %s they are interrupted:", o.Cluster.Drain)
+	}
 	for _, r := range reports {
 		if r.Phase == runner.Done {
 			continue
 		}
 		if active++; active == 1 {
-			o.progress("stopping, within %s. These runs go on under their supervisors, and the next start takes over their results:", stopWithin)
+			o.progress("%s", end)
 		}
 		o.progress("  %s of %s: %s for %s", r.Kind, r.Name, r.Phase, o.Now().Sub(r.Since).Round(time.Second))
 	}
