@@ -223,10 +223,23 @@ bin/images/%/tofu: tools/tofu/go.mod tools/tofu/go.sum
 bin/images/$(platform)/tofu: bin/tofu # the same program
 	@mkdir -p $(@D) && ln -f $< $@ && $(licence)
 
+# The version of the chart is that of the program; Helm wants none of its letters.
+DIST       ?= dist
+HELM_FLAGS ?=
+.PHONY: chart
+chart: bin/helm ## the Helm chart of this version, in dist
+	@mkdir -p $(DIST)
+	bin/helm package charts/terrier --version $(VERSION:v%=%) --app-version $(VERSION) --destination $(DIST)
+
+.PHONY: chart-push
+chart-push: chart ## push it to oci://REGISTRY/charts
+	@[ -n "$(REGISTRY)" ] || { echo "make: say where: make chart-push REGISTRY=registry.example.com/team" >&2; exit 2; }
+	bin/helm push $(HELM_FLAGS) $(DIST)/terrier-$(VERSION:v%=%).tgz oci://$(REGISTRY)/charts
+
 ##@ Prove it
 
 .PHONY: test
-test: deps build providers providers-guide bin/kubectl bin/source-controller bin/fake-gcs-server ## every test, on a machine that has only Go, git and make
+test: deps build providers providers-guide bin/kubectl bin/helm bin/source-controller bin/fake-gcs-server ## every test, on a machine that has only Go, git and make
 	@tools/test.sh $(tested)
 
 .PHONY: e2e

@@ -1,0 +1,136 @@
+{{- define "terrier.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "terrier.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains (include "terrier.name" .) .Release.Name }}
+{{- .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "terrier.name" .) | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "terrier.selector" -}}
+app.kubernetes.io/name: {{ include "terrier.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "terrier.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "terrier.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "terrier.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "terrier.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name: name the ServiceAccount, since serviceAccount.create is false" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- /* The name of an image, with the version of the chart. */ -}}
+{{- define "terrier.image" -}}
+{{- if .image.digest }}
+{{- printf "%s@%s" .image.repository .image.digest }}
+{{- else }}
+{{- printf "%s:%s" .image.repository (default .version .image.tag) }}
+{{- end }}
+{{- end }}
+
+{{- /* All but the metadata services of clouds. */ -}}
+{{- define "terrier.egress" -}}
+- to:
+    - ipBlock:
+        cidr: 0.0.0.0/0
+        except: [169.254.169.254/32, 100.100.100.200/32]
+    - ipBlock:
+        cidr: ::/0
+        except: ["fd00:ec2::254/128"]
+{{- end }}
+
+{{- /* The namespaces whose Secrets the controller may use, as a JSON list. */ -}}
+{{- define "terrier.namespaces" -}}
+{{- concat .Values.watchNamespaces .Values.rbac.namespaces | uniq | toJson }}
+{{- end }}
+
+{{- /* A flag of the controller. Numbers of values are floats, which print with an exponent. */ -}}
+{{- define "terrier.flag" -}}
+{{- $value := .value }}
+{{- if kindIs "float64" $value }}{{ $value = int64 $value }}{{ end -}}
+- {{ printf "--%s=%v" .name $value | toJson }}
+{{- end }}
+
+{{- define "terrier.args" -}}
+- controller
+- --data-dir=/var/lib/terrier
+- --http-address=:{{ .Values.http.port }}
+- --http-host={{ include "terrier.fullname" . }}.{{ .Release.Namespace }}.svc
+- --http-host={{ include "terrier.fullname" . }}.{{ .Release.Namespace }}.svc.cluster.local
+{{- range .Values.http.hosts }}
+- --http-host={{ . }}
+{{- end }}
+- --health-address=:8081
+- --log-level={{ .Values.logLevel }}
+{{- range .Values.watchNamespaces }}
+- --watch-namespace={{ . }}
+{{- end }}
+{{- if ne .Values.crds "controller" }}
+- --install-crds=false
+{{- end }}
+{{- if .Values.admissionWebhooks.enabled }}
+- --admission-webhooks
+{{- end }}
+{{- if .Values.metrics.enabled }}
+- --metrics-address=:{{ .Values.metrics.port }}
+{{- end }}
+{{- with .Values.records }}
+- {{ printf "--records=%s" . | toJson }}
+{{- end }}
+{{- with .Values.eventsAddress }}
+- {{ printf "--events-addr=%s" . | toJson }}
+{{- end }}
+{{- if .Values.allowCrossNamespaceRefs }}
+- --allow-cross-namespace-refs
+{{- end }}
+{{- if .Values.allowBreakTheGlass }}
+- --allow-break-the-glass
+{{- end }}
+{{- if .Values.oidc.clientSecret.name }}
+- --oidc-client-secret-file=/etc/terrier/oidc/{{ .Values.oidc.clientSecret.key }}
+{{- end }}
+{{- if .Values.caBundle.configMap }}
+- --run-ca-file=/etc/terrier/ca/{{ .Values.caBundle.key }}
+{{- end }}
+- --runs-as={{ .Values.runs.as }}
+{{- if eq .Values.runs.as "processes" }}
+- --drain={{ .Values.drain }}
+{{- else }}
+- --run-image={{ include "terrier.image" (dict "image" .Values.runs.image "version" .Chart.AppVersion) }}
+- --run-image-pull-policy={{ .Values.runs.image.pullPolicy }}
+- --run-service-account={{ .Values.runs.serviceAccountName }}
+{{- range $kind, $list := .Values.runs.resources }}
+{{- range $name, $quantity := $list }}
+- {{ printf "--run-resources=%s.%s=%v" $kind $name $quantity | toJson }}
+{{- end }}
+{{- end }}
+{{- with .Values.runs.priorityClass.name }}
+- --run-priority-class={{ . }}
+{{- end }}
+{{- end }}
+{{- range $name, $value := .Values.flags }}
+{{- if kindIs "slice" $value }}
+{{- range $value }}
+{{ include "terrier.flag" (dict "name" $name "value" .) }}
+{{- end }}
+{{- else }}
+{{ include "terrier.flag" (dict "name" $name "value" $value) }}
+{{- end }}
+{{- end }}
+{{- range .Values.extraArgs }}
+- {{ . | toJson }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,224 @@
+package chart
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// matrix are sets of values, as files of testdata/values.
+func matrix(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/values/*.yaml")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("testdata/values has %d files, %v", len(files), err)
+	}
+	all := map[string]string{}
+	for _, f := range files {
+		all[strings.TrimSuffix(filepath.Base(f), ".yaml")] = f
+	}
+	return all
+}
+
+// template renders the chart as a release terrier in terrier-system.
+func template(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	return helm(t, append([]string{"template", "terrier", chart, "--namespace", "terrier-system"}, args...)...)
+}
+
+// objects are the documents of a rendering.
+func objects(t *testing.T, text string) []*unstructured.Unstructured {
+	t.Helper()
+	var all []*unstructured.Unstructured
+	for d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 1<<20); ; {
+		u := &unstructured.Unstructured{}
+		if err := d.Decode(&u.Object); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if len(u.Object) > 0 {
+			all = append(all, u)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	for name, file := range matrix(t) {
+		t.Run(name, func(t *testing.T) {
+			mustHelm(t, "lint", "--strict", "--namespace", "terrier-system", "--values", file, chart)
+		})
+	}
+}
+
+// The default rendering is reviewed as a file.
+func TestDefaultRendering(t *testing.T) {
+	text, err := template(t)
+	if err != nil {
+		t.Fatal(text)
+	}
+	generated(t, "testdata/default.yaml", text)
+}
+
+// The API server takes everything that the chart renders, and prunes no field of it.
+func TestTheServerTakesIt(t *testing.T) {
+	k := testkit.Kube(t)
+	if err := k.Client.Create(t.Context(), namespace("terrier-system")); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"team-a", "team-b"} {
+		if err := k.Client.Create(t.Context(), namespace(n)); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	strict := client.WithFieldValidation(k.Client, "Strict")
+	for name, file := range matrix(t) {
+		t.Run(name, func(t *testing.T) {
+			text, err := template(t, "--values", file)
+			if err != nil {
+				t.Fatal(text)
+			}
+			for _, o := range objects(t, text) {
+				err := strict.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.FieldOwner("chart-test"), client.ForceOwnership)
+				if o.GroupVersionKind().Group == "monitoring.coreos.com" {
+					continue // its definitions are the Prometheus operator's
+				}
+				if err != nil {
+					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+				}
+			}
+		})
+	}
+}
+
+func namespace(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("v1")
+	u.SetKind("Namespace")
+	u.SetName(name)
+	return u
+}
+
+// A mistake in a value is refused, with a message that names it.
+func TestMistakes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		set  []string
+		want []string
+	}{
+		"a name that is no value":                {[]string{"persistance.size=1Gi"}, []string{"persistance"}},
+		"a name inside of a value":               {[]string{"persistence.sizes=1Gi"}, []string{"/persistence", "sizes"}},
+		"a flag that is none":                    {[]string{"flags.max-run=3"}, []string{"/flags", "max-run"}},
+		"a flag that has a value of its own":     {[]string{"flags.log-level=debug"}, []string{"/flags", "log-level"}},
+		"a flag of another type":                 {[]string{"flags.max-runs=many"}, []string{"/flags/max-runs", "integer"}},
+		"a flag whose value is a list":           {[]string{"flags.run-env=HTTPS_PROXY"}, []string{"/flags/run-env", "array"}},
+		"a level of logs":                        {[]string{"logLevel=trace"}, []string{"/logLevel", "debug"}},
+		"a port that needs root":                 {[]string{"http.port=443"}, []string{"/http/port", "minimum"}},
+		"several controllers on a claim for one": {[]string{"replicaCount=2"}, []string{"persistence.accessModes"}},
+		"several controllers without a claim":    {[]string{"replicaCount=2", "persistence.enabled=false"}, []string{"persistence.enabled"}},
+		"a monitor of metrics that are off":      {[]string{"metrics.serviceMonitor.enabled=true"}, []string{"metrics.enabled"}},
+		"the Secrets of all and of some":         {[]string{"rbac.allNamespaces=true", "watchNamespaces={a}"}, []string{"rbac.allNamespaces", "watchNamespaces"}},
+		"an account that is not named":           {[]string{"serviceAccount.create=false"}, []string{"serviceAccount.name"}},
+		"a wildcard among the extras":            {[]string{"rbac.impersonation.extras={*}"}, []string{"/rbac/impersonation/extras"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var args []string
+			for _, s := range tt.set {
+				args = append(args, "--set", s)
+			}
+			text, err := template(t, args...)
+			if err == nil {
+				t.Fatal("Helm took it")
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(text, w) {
+					t.Errorf("the message does not name %q: %s", w, text)
+				}
+			}
+		})
+	}
+	text, err := helm(t, "template", "terrier", chart, "--namespace", "flux-system")
+	if err == nil || !strings.Contains(text, "--namespace terrier-system") {
+		t.Errorf("another namespace: %v: %s", err, text)
+	}
+}
+
+// All pods keep to the Pod Security Standard "restricted".
+func TestPodsAreRestricted(t *testing.T) {
+	k := testkit.Kube(t)
+	ns := namespace("")
+	ns.SetGenerateName("restricted-")
+	ns.SetLabels(map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	if err := k.Client.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Client.Delete(t.Context(), ns) })
+	for name, file := range matrix(t) {
+		t.Run(name, func(t *testing.T) {
+			text, err := template(t, "--values", file)
+			if err != nil {
+				t.Fatal(text)
+			}
+			i := slices.IndexFunc(objects(t, text), func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
+			spec, _, err := unstructured.NestedMap(objects(t, text)[i].Object, "spec", "template", "spec")
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec}}
+			delete(spec, "serviceAccountName") // there is none in this namespace
+			delete(spec, "priorityClassName")  // that of the operator
+			pod.SetNamespace(ns.GetName())
+			pod.SetName("pod")
+			if err := k.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{
+		"containers": []any{map[string]any{"name": "a", "image": "a"}},
+	}}}
+	pod.SetNamespace(ns.GetName())
+	pod.SetName("pod")
+	if err := k.Client.Create(t.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
+		t.Errorf("a pod that is not restricted: %v, want it refused: the test tests nothing", err)
+	}
+}
+
+// What NOTES.txt tells is right for each set of values.
+func TestNotes(t *testing.T) {
+	for set, want := range map[string]string{
+		"":                          "create rolebinding terrier-namespace --clusterrole terrier-namespace --serviceaccount terrier-system:terrier",
+		"watchNamespaces={team-a}":  "reconciles the namespaces team-a",
+		"persistence.enabled=false": "WARNING: persistence.enabled is false",
+		"logLevel=info":             "system:masters",
+	} {
+		text := mustHelm(t, "install", "terrier", chart, "--namespace", "terrier-system", "--dry-run=client", "--set", set)
+		if _, notes, _ := strings.Cut(text, "NOTES:"); !strings.Contains(notes, want) {
+			t.Errorf("with %q the notes do not say %q:\n%s", set, want, notes)
+		}
+	}
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func sprint(o *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+}
