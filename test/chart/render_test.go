@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -208,15 +207,6 @@ func TestNotes(t *testing.T) {
 			t.Errorf("with %q the notes do not say %q:\n%s", set, want, notes)
 		}
 	}
-}
-
-func writeFile(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func sprint(o *unstructured.Unstructured) string {
