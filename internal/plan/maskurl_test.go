@@ -1,6 +1,9 @@
 package plan
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestMaskURLs(t *testing.T) {
 	for in, want := range map[string]string{
@@ -14,6 +17,9 @@ func TestMaskURLs(t *testing.T) {
 		"https://example.com/a?X-Amz-Signature=hunter2#b":    "https://example.com/a?X-Amz-Signature=(sensitive)#b",
 		"https://example.com/a?key=hunter2":                  "https://example.com/a?key=(sensitive)",
 		"https://example.com/https://hunter2@example.com/a":  "https://example.com/https://(sensitive)@example.com/a",
+		"https://example.com/?to=x://y/?token=z://hunter2":   "https://example.com/?to=x://y/?token=(sensitive)",
+		"https://example.com/?a=b?token=hunter2&c=d":         "https://example.com/?a=b?token=(sensitive)&c=d",
+		"a://b://1c://hunter2@example.com/":                  "a://b://1c://(sensitive)@example.com/",
 		"https://example.com/#token=hunter2":                 "https://example.com/#token=(sensitive)",
 		"sqlserver://db;user=sa;password=hunter2":            "sqlserver://db;user=sa;password=(sensitive)",
 		"see https://hunter2@example.com, then go on":        "see https://(sensitive)@example.com, then go on",
@@ -33,6 +39,30 @@ func TestMaskURLs(t *testing.T) {
 	} {
 		if got, n := MaskURLs(same); got != same || n != 0 {
 			t.Errorf("MaskURLs(%q) = %q, %d; want it unchanged", same, got, n)
+		}
+	}
+}
+
+// An address of 1 MiB may consist of addresses alone. Each is looked at once.
+func TestMaskURLsInsideOfEachOther(t *testing.T) {
+	const one, masked = "a://u:p@h/?key=v&", "a://(sensitive)@h/?key=(sensitive)&"
+	count := 1<<20/len(one) + 1
+	pieces := 0
+	for piece := range nestedURLs(strings.Repeat(one, count)) {
+		if piece != one {
+			t.Fatalf("piece %d is %q, want %q", pieces, piece, one)
+		}
+		pieces++
+	}
+	if pieces != count {
+		t.Errorf("%d addresses were found, want %d", pieces, count)
+	}
+	if got, n := MaskURLs(strings.Repeat(one, count)); got != strings.Repeat(masked, count) || n != 2*count {
+		t.Errorf("%d secrets were masked, want %d", n, 2*count)
+	}
+	for _, schemes := range []string{strings.Repeat("a://", 1<<18), strings.Repeat("://", 1<<18) + "a", strings.Repeat("a", 1<<20) + "://"} {
+		if got, n := MaskURLs(schemes); got != schemes || n != 0 {
+			t.Errorf("%.20q was masked in %d places, want it unchanged", schemes, n)
 		}
 	}
 }
