@@ -1,8 +1,12 @@
 package app
 
 import (
-	ctrl "sigs.k8s.io/controller-runtime"
+	"context"
 
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -16,6 +20,9 @@ func (p *parts) setupSources(mgr ctrl.Manager, out *outbound.Client) error {
 		Scratch: p.dir("scratch", "fetches"),
 		Events:  p.alerts.recorder(mgr, "source-controller", p.Now),
 		Pull:    p.pulls(nil).config,
-		Now:     p.Now, Log: p.log,
+		Roots: func(ctx context.Context, kind string, source client.ObjectKey) ([]string, error) {
+			return controller.RootModules(ctx, mgr.GetClient(), p.kinds, kind, source)
+		},
+		Now: p.Now, Log: p.log,
 	})
 }

@@ -149,6 +149,24 @@ func newEstate(maps []corev1.ConfigMap, terraforms []v1alpha2.Terraform) *apart 
 	return c
 }
 
+func TestRootModules(t *testing.T) {
+	at := func(name, path string, change func(*v1alpha2.TerraformSpec)) v1alpha2.Terraform {
+		return asTerraform(name, 0, func(o *v1alpha2.Terraform) { o.Spec.Path = path; change(&o.Spec) })
+	}
+	same := func(*v1alpha2.TerraformSpec) {}
+	c := newEstate(nil, []v1alpha2.Terraform{
+		at("whole", "", same), at("below", "./a/b/", same),
+		at("suspended", "suspended", func(s *v1alpha2.TerraformSpec) { s.Suspend = true }),
+		at("other", "other", func(s *v1alpha2.TerraformSpec) { s.SourceRef.Name = "y" }),
+		at("elsewhere", "elsewhere", func(s *v1alpha2.TerraformSpec) { s.SourceRef.Namespace = "y" }),
+		at("bucket", "bucket", func(s *v1alpha2.TerraformSpec) { s.SourceRef.Kind = "Bucket" }),
+	})
+	got, err := RootModules(t.Context(), c.whole.Client, c.whole.Dialects, "GitRepository", nn("apps", "x"))
+	if want := []string{".", "a/b"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("RootModules() = %q, %v; want %q", got, err, want)
+	}
+}
+
 // foundState is a state as it was found.
 type foundState struct{ found kube.Stored }
 

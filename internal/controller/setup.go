@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/input"
@@ -213,6 +214,21 @@ func (wt *watches) refersKeys(obj client.Object) []string {
 		keys = append(keys, ref.Kind+"/"+ref.Namespace+"/"+ref.Name)
 	}
 	return keys
+}
+
+// RootModules returns the directories of the root modules that stacks have in a source,
+// of those stacks that are not suspended. The cache has the indexes of Setup.
+func RootModules(ctx context.Context, cache client.Reader, dialects dialect.Registry, kind string, of client.ObjectKey) ([]string, error) {
+	var dirs []string
+	err := dialects.EachStack(ctx, cache, func(d dialect.Dialect, obj client.Object) error {
+		st, err := d.Decode(obj)
+		ref := st.Configuration.Source
+		if err == nil && !st.Spec.Suspended && ref != nil && ref.Kind == kind && keyOf(*ref, obj) == of {
+			dirs = append(dirs, modules.Below(st.Configuration.Path))
+		}
+		return nil // a stack that cannot be read is stalled by its spec
+	}, client.MatchingFields{indexRefers: kind + "/" + of.String()})
+	return dirs, err
 }
 
 // stateKeys is where the state of obj is, if two stacks could mean one place.

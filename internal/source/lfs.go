@@ -252,9 +252,10 @@ func lfsAnswer(client *http.Client, req *http.Request, read func(io.Reader) erro
 // replaced by what they point to. Earlier releases made artifacts without it.
 const LFSFetched = "terrier.dev/lfs-fetched"
 
-// FindPointer returns the first file of an artifact that is a pointer of Git LFS;
-// empty if there is none. It unpacks the artifact in a directory below scratchDir.
-func (s *Store) FindPointer(a Stored, scratchDir string, limits archive.Limits) (name string, err error) {
+// FindPointer returns the first file below one of the root modules of an artifact that
+// is a pointer of Git LFS; empty if there is none. It unpacks the artifact in a
+// directory below scratchDir. A root module that is not there has none.
+func (s *Store) FindPointer(a Stored, roots []string, scratchDir string, limits archive.Limits) (name string, err error) {
 	f, err := s.Open(a.Path)
 	if err != nil {
 		return "", err
@@ -264,8 +265,13 @@ func (s *Store) FindPointer(a Stored, scratchDir string, limits archive.Limits) 
 		if err := archive.Extract(f, dir, limits); err != nil {
 			return err
 		}
-		name, err = FindPointer(os.DirFS(dir), ".", func(string) bool { return false })
-		return err
+		for _, root := range roots {
+			found, err := FindPointer(os.DirFS(dir), root, func(string) bool { return false })
+			if err == nil && found != "" {
+				name = found
+			}
+		}
+		return nil
 	})
 	return name, err
 }

@@ -124,14 +124,19 @@ func (m *Reader) inspect(dir, path string, extra map[string][]byte) (loaded, err
 			return loaded{}, err
 		}
 	}
-	below := filepath.ToSlash(filepath.Clean(strings.TrimPrefix(path, "/")))
 	// An error is about a path that is not there, which module.Inspect reports.
-	if pointer, err := source.FindPointer(tree.FS(), below, func(string) bool { return false }); err == nil && pointer != "" {
+	if pointer, err := source.FindPointer(tree.FS(), Below(path), func(string) bool { return false }); err == nil && pointer != "" {
 		return k, fault.New(fault.Invalid, "", fmt.Errorf("%s is a pointer of Git LFS, and its content is not in the artifact, since the source-controller of Flux does not fetch it: "+
 			"let Terrier serve the GitRepository, push the checked-out tree as an artifact with terrier push, or leave the file out with spec.ignore of the source", pointer))
 	}
 	k.root, err = module.Inspect(tree.FS(), path, m.Engine)
 	return k, err
+}
+
+// Below is the directory of a root module in the tree of its source. No file in it or
+// below may be a pointer of Git LFS.
+func Below(path string) string {
+	return filepath.ToSlash(filepath.Clean(strings.TrimPrefix(path, "/")))
 }
 
 // templateOf reads the template for main.tf; empty if there is none.

@@ -14,7 +14,7 @@ type observation struct {
 	artifact *meta.Artifact // what the status says; nil if nothing
 	stored   bool           // the store holds exactly that
 	shaped   bool           // it was made by the rules of the spec
-	pointers bool           // an earlier release made it, and left pointers of Git LFS in it
+	pointers bool           // an earlier release left pointers of Git LFS in it, which stall a stack
 
 	revision string // what the origin has now
 	failure  error  // why that is not known
@@ -28,12 +28,15 @@ const (
 	release step = "release" // delete the artifacts
 	hold    step = "hold"    // the artifact is what it should be
 	build   step = "build"   // make a new artifact
+	repair  step = "repair"  // make the artifact again, or leave it as it is
 	fail    step = "fail"    // report the failure; the artifact stays
 )
 
 // decide is the life of a source. The order matters: a deleted object is only
 // released, a suspended one stays exactly as it is, and an artifact is replaced only
-// after its successor was fetched.
+// after its successor was fetched. Making the same revision again gives its artifact
+// another digest, which ends pending plans: only a stack that is stalled by the old one
+// is a reason.
 func decide(o observation) step {
 	switch {
 	case o.deleting:
@@ -42,8 +45,10 @@ func decide(o observation) step {
 		return leave
 	case o.failure != nil:
 		return fail
-	case o.artifact == nil, !o.stored, !o.shaped, o.pointers, o.artifact.Revision != o.revision:
+	case o.artifact == nil, !o.stored, !o.shaped, o.artifact.Revision != o.revision:
 		return build
+	case o.pointers:
+		return repair
 	default:
 		return hold
 	}

@@ -63,6 +63,7 @@ func newStage(t *testing.T) *stage {
 	t.Cleanup(artifacts.Close)
 	s.options = Options{
 		Store: store, Out: out, BaseURL: func() string { return artifacts.URL + "/artifacts" }, Key: key, Scratch: t.TempDir(),
+		Roots:  func(context.Context, string, client.ObjectKey) ([]string, error) { return nil, nil },
 		Events: kube.Events{Recorder: s.events}, Now: time.Now, Log: slog.New(slog.DiscardHandler), MinInterval: time.Second,
 	}
 	s.serveRegistry()

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -12,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,12 +27,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/kube"
-	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -112,17 +115,29 @@ func TestGitRepository(t *testing.T) {
 }
 
 // An artifact that an earlier release made with pointers of Git LFS is made again for
-// the same commit; one that has none stays.
-func TestArtifactsWithPointersAreMadeAgain(t *testing.T) {
+// the same commit if they stall a stack, and only then: it gets another digest, which
+// ends pending plans. What cannot be made again stays, and the source stays ready.
+func TestArtifactsWithPointers(t *testing.T) {
+	pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("ab", 32) + "\nsize 8\n"
 	for name, tt := range map[string]struct {
-		was, want string
+		was, origin string
+		roots       []string
+		again       bool
+		told        []string
 	}{
-		"it has a pointer": {"version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("ab", 32) + "\nsize 8\n", "from git"},
-		"it has none":      {"made by an earlier release", "made by an earlier release"},
+		"a root module has a pointer":              {pointer, "from git", []string{"other", "."}, true, []string{"Normal NewArtifact"}},
+		"another directory has a pointer":          {pointer, "from git", []string{"other"}, false, nil},
+		"no stack has it":                          {pointer, "from git", nil, false, nil},
+		"a root module has none":                   {"made by an earlier release", "from git", []string{"."}, false, nil},
+		"the server lacks its content":             {pointer, pointer, []string{"."}, false, []string{"Warning GitOperationFailed"}},
+		"the server lacks it, and no stack has it": {pointer, pointer, []string{"other"}, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
-			url, commit := serveGit(t, "from git")
+			s.options.Roots = func(context.Context, string, client.ObjectKey) ([]string, error) { return slices.Clone(tt.roots), nil }
+			var log strings.Builder
+			s.options.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			url, commit := serveGit(t, tt.origin)
 			obj := &sourcev1.GitRepository{
 				ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "net"},
 				Spec: sourcev1.GitRepositorySpec{URL: url, Interval: metav1.Duration{Duration: time.Hour},
@@ -131,39 +146,88 @@ func TestArtifactsWithPointersAreMadeAgain(t *testing.T) {
 			if err := s.Client.Create(t.Context(), obj); err != nil {
 				t.Fatal(err)
 			}
-			r := s.reconciler(gitKind())
-			s.reconcile(r)
-			s.read(obj)
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(tt.was), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(dir, "other"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			old, err := s.options.Store.Put(gitKind().key(s.Namespace, "net"), func(w io.Writer) error { return archive.Pack(dir, nil, w, archive.Limits{}) })
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := obj.Status.Artifact
-			if a.Metadata[source.LFSFetched] == "" {
-				t.Errorf("the artifact does not say that its pointers were followed: %v", a.Metadata)
-			}
-			a.Path, a.Digest, a.Size, a.Metadata = old.Path, old.Digest, &old.Size, nil
-			a.URL = s.options.BaseURL() + "/" + old.Path
+			obj.Status.Artifact = &meta.Artifact{URL: s.options.BaseURL() + "/" + old.Path, Path: old.Path, Digest: old.Digest, Size: &old.Size,
+				Revision: "main@sha1:" + commit, LastUpdateTime: metav1.Now()}
 			if err := s.Client.Status().Update(t.Context(), obj); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 {
-				s.reconcile(r)
+			for range 2 { // the second time after a restart
+				s.reconcile(s.reconciler(gitKind()))
 				s.read(obj)
-				if is := obj.Status.Artifact; is.Revision != "main@sha1:"+commit || (is.Digest == old.Digest) != (tt.was == tt.want) {
+				if is := obj.Status.Artifact; is.Revision != "main@sha1:"+commit || (is.Digest != old.Digest) != tt.again {
 					t.Errorf("the artifact is %s %s, which was %s", is.Revision, is.Digest, old.Digest)
 				}
+				if got := conditions(obj.Status.Conditions); !maps.Equal(got, ready) {
+					t.Errorf("the conditions are %v, want %v", got, ready)
+				}
+				// What is known is not searched for again, which would fail here.
+				s.options.Scratch = filepath.Join(dir, "main.tf")
 			}
-			if tt.was != tt.want {
-				if content := s.file(obj.Status.Artifact); content != tt.want {
-					t.Errorf("the artifact holds %q, want %q", content, tt.want)
+			if got := s.told(); !slices.Equal(got, tt.told) {
+				t.Errorf("the events are %q, want %q", got, tt.told)
+			}
+			if unexpected := strings.Contains(log.String(), "not searched"); unexpected {
+				t.Errorf("it was searched again: %s", log.String())
+			}
+			if tt.again {
+				if content := s.file(obj.Status.Artifact); content != tt.origin {
+					t.Errorf("the artifact holds %q, want %q", content, tt.origin)
 				}
 			}
 		})
+	}
+}
+
+// What was searched and tried is done again for a new request, and for a new stack.
+func TestArtifactsWithPointersAreSearchedAgain(t *testing.T) {
+	s := newStage(t)
+	var roots []string
+	s.options.Roots = func(context.Context, string, client.ObjectKey) ([]string, error) { return slices.Clone(roots), nil }
+	obj := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "net"}}
+	obj.Status.Artifact = &meta.Artifact{}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := s.options.Store.Put(gitKind().key(s.Namespace, "net"), func(w io.Writer) error { return archive.Pack(dir, nil, w, archive.Limits{}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.reconciler(gitKind())
+	seen := map[string]bool{}
+	for _, step := range []struct {
+		change   func()
+		searched bool
+	}{
+		{func() {}, false},
+		{func() { roots = []string{"b", "a", "b"} }, true},
+		{func() { roots = []string{"a", "b"} }, false},
+		{func() { roots = []string{"a", "b", "c"} }, true},
+		{func() { obj.Annotations = map[string]string{meta.ReconcileRequestAnnotation: "1"} }, true},
+		{func() { obj.Generation = 2 }, true},
+		{func() {}, false},
+	} {
+		step.change()
+		p := &pass{obj: obj, adapter: gitKind().wrap(obj), key: gitKind().key(s.Namespace, "net")}
+		p.fields = p.adapter.fields()
+		r.findPointers(t.Context(), p, stored)
+		p.searched()
+		mark := obj.Status.Artifact.Metadata[lfsSearched]
+		if isNew := mark != "" && !seen[mark]; isNew != step.searched {
+			t.Errorf("with %q, the request %q and generation %d it was searched again: %t, want %t", roots, obj.Annotations, obj.Generation, isNew, step.searched)
+		}
+		seen[mark] = true
 	}
 }
 

@@ -2,11 +2,12 @@ package sources
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fluxcd/pkg/apis/meta"
@@ -30,8 +31,6 @@ type reconciler struct {
 	client  client.Client
 	live    client.Reader
 	backoff workqueue.TypedRateLimiter[reconcile.Request]
-
-	pointers sync.Map // whether an artifact of an earlier release has pointers of Git LFS, by digest
 }
 
 // pass is one reconcile of one object.
@@ -45,6 +44,9 @@ type pass struct {
 	fetcher source.Fetcher
 	found   source.Found
 	fresh   bool // a new artifact was made
+
+	search     string // names the search of the artifact for pointers; empty if none is due
+	unrepaired error  // why pointers stay in it, which is told once
 }
 
 // Reconcile observes, decides, acts and reports.
@@ -76,7 +78,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	case build:
 		err = r.build(work, p)
-	case hold, fail:
+	case repair:
+		r.repair(work, p)
+	case hold:
+		p.searched()
+	case fail:
 	}
 	if ctx.Err() != nil {
 		return ctrl.Result{}, ctx.Err() // the controller stops, which is no failure
@@ -103,7 +109,7 @@ func (r *reconciler) observe(ctx context.Context, p *pass) observation {
 		own := strings.HasPrefix(a.Path, p.key.Kind+"/"+p.key.Namespace+"/"+p.key.Name+"/")
 		stored := source.Stored{Path: a.Path, Digest: a.Digest, Size: *a.Size}
 		o.stored = own && r.Store.Has(stored)
-		o.pointers = o.stored && r.kind.name == sourcev1.GitRepositoryKind && a.Metadata[source.LFSFetched] == "" && r.hasPointers(p, stored)
+		o.pointers = o.stored && r.kind.name == sourcev1.GitRepositoryKind && a.Metadata[source.LFSFetched] == "" && r.findPointers(ctx, p, stored)
 	}
 	in := inputs{namespace: p.obj.GetNamespace(), live: r.live, out: r.Out, scratch: r.Scratch, limits: r.Limits, pull: r.Pull}
 	if p.fetcher, o.failure = p.adapter.fetcher(ctx, in); o.failure != nil {
@@ -114,19 +120,62 @@ func (r *reconciler) observe(ctx context.Context, p *pass) observation {
 	return o
 }
 
-// hasPointers reports whether an artifact has pointers of Git LFS. It is looked through
-// once.
-func (r *reconciler) hasPointers(p *pass, a source.Stored) bool {
-	if known, ok := r.pointers.Load(a.Digest); ok {
-		return known.(bool)
+// findPointers reports whether an artifact of an earlier release stalls a stack, since a
+// file of its root module is a pointer of Git LFS. The metadata of the artifact keep
+// what was searched, and what was tried in vain, so that it is done once.
+func (r *reconciler) findPointers(ctx context.Context, p *pass, a source.Stored) bool {
+	roots, err := r.Roots(ctx, r.kind.name, client.ObjectKeyFromObject(p.obj))
+	if err == nil && len(roots) > 0 {
+		slices.Sort(roots)
+		roots = slices.Compact(roots)
+		token, _ := meta.ReconcileAnnotationValue(p.obj.GetAnnotations())
+		p.search = fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s %d %q %q", a.Digest, p.obj.GetGeneration(), token, roots)))
+		if (*p.fields.artifact).Metadata[lfsSearched] == p.search {
+			return false
+		}
+		var name string
+		if name, err = r.Store.FindPointer(a, roots, r.Scratch, r.Limits); err == nil {
+			return name != ""
+		}
 	}
-	name, err := r.Store.FindPointer(a, r.Scratch, r.Limits)
 	if err != nil {
+		p.search = ""
 		r.Log.Warn("artifact not searched for pointers of git lfs", "source", p.key, "err", err)
-		return false // the next pass tries again
 	}
-	r.pointers.Store(a.Digest, name != "")
-	return name != ""
+	return false
+}
+
+// lfsSearched is in the metadata of artifacts of git that an earlier release made. Its
+// value names the directories that were searched for pointers of Git LFS, and what the
+// object asked for at that time.
+const lfsSearched = "terrier.dev/lfs-searched"
+
+// searched remembers that the artifact was searched for pointers, and needs no repair.
+func (p *pass) searched() {
+	if p.search == "" {
+		return
+	}
+	a := *p.fields.artifact
+	if a.Metadata == nil {
+		a.Metadata = map[string]string{}
+	}
+	a.Metadata[lfsSearched] = p.search
+}
+
+// repair makes an artifact again whose pointers of Git LFS stall a stack. If that
+// fails, the artifact is as good as before, and the source stays ready. A failure that
+// does not pass by itself is told, and not tried again before the object changes.
+func (r *reconciler) repair(ctx context.Context, p *pass) {
+	err := r.build(ctx, p)
+	switch fault.Of(err) {
+	case fault.None:
+		return
+	case fault.Invalid, fault.Denied, fault.Missing:
+		p.searched()
+		p.unrepaired = err
+	case fault.Conflict, fault.Later, fault.Broken:
+	}
+	r.Log.Warn("artifact keeps pointers of git lfs", "source", p.key, "err", err)
 }
 
 // build makes the artifact for what was found.

@@ -87,6 +87,10 @@ func (r *reconciler) failed(p *pass, err error) {
 func (r *reconciler) tell(p *pass, was metav1.Condition) {
 	is := condition(p, meta.ReadyCondition)
 	switch {
+	case p.unrepaired != nil:
+		r.Events.Event(p.obj, corev1.EventTypeWarning, fault.Reason(p.unrepaired, r.kind.reason), fmt.Sprintf(
+			"The artifact stays as an earlier release made it, and stacks whose root module has a pointer of Git LFS stay stalled: %s. "+
+				"Terrier tries it again when the source changes or has a new revision, and when its annotation %s does", source.Message(p.unrepaired), meta.ReconcileRequestAnnotation))
 	case p.fresh:
 		r.Events.Event(p.obj, corev1.EventTypeNormal, "NewArtifact", is.Message)
 	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message):

@@ -52,7 +52,10 @@ type Options struct {
 	Scratch string        // a directory of our own for the time of a fetch; Setup empties it
 	// Pull returns additional credentials for the sources of a namespace, as a Docker
 	// configuration: those of the built-in registry. It may be nil.
-	Pull   func(namespace string) []byte
+	Pull func(namespace string) []byte
+	// Roots returns the directories of the root modules that stacks have in a source, of
+	// those stacks that are not suspended.
+	Roots  func(ctx context.Context, kind string, source client.ObjectKey) ([]string, error)
 	Events interface {
 		Event(obj client.Object, kind, reason, message string)
 	}
@@ -86,7 +89,7 @@ func kinds() []kind { return []kind{gitKind(), ociKind(), bucketKind()} }
 
 // Setup adds the reconcilers to mgr.
 func Setup(mgr ctrl.Manager, o Options) error {
-	if o.Store == nil || o.Out == nil || o.BaseURL == nil || o.Now == nil || o.Log == nil || o.Key.Empty() {
+	if o.Store == nil || o.Out == nil || o.BaseURL == nil || o.Roots == nil || o.Now == nil || o.Log == nil || o.Key.Empty() {
 		return errors.New("setting up sources: an option is missing")
 	}
 	if err := source.OpenScratch(o.Scratch); err != nil {
