@@ -232,6 +232,9 @@ func (ac *actor) publish(ctx context.Context, p *pass) error {
 		return fault.New(fault.Of(err), string(stack.OutputsFailed), err)
 	}
 	p.o.Status.Published = stack.Publication(p.st.Spec.Outputs, p.o.Status.State)
+	if p.masked {
+		p.o.Status.Published = stack.PublishedMasked(p.o.Status.Published)
+	}
 	p.o.Unwritten = false
 	p.entry.outputs = publishedOutputs{p.st.Configuration.Outputs.Secret, done.Version}
 	if done.Changed {

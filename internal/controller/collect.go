@@ -104,10 +104,32 @@ func (se *settler) checked(ctx context.Context, p *pass, r *runner.Report) error
 // known, the next run has them remembered again.
 func (p *pass) secretPrints(ctx context.Context, from *records.Store) (plan.Prints, error) {
 	hidden, err := from.SecretPrints(ctx, p.id)
-	if hidden.All {
+	if p.masked = hidden.All; p.masked {
 		p.entry.secrets = ""
 	}
 	return hidden, err
+}
+
+// settleSecrets completes the record of secret values after a run that left the whole
+// state as its inputs want it: what earlier runs were given is no longer in there.
+func (se *settler) settleSecrets(ctx context.Context, p *pass, r *runner.Report, n note) error {
+	switch r.Kind {
+	case stack.ApplyRun, stack.DestroyRun:
+	case stack.PlanRun, stack.CheckRun:
+		if !r.Changes.None() {
+			return nil
+		}
+	default:
+		return nil
+	}
+	if r.Outcome != stack.Succeeded || !n.Cause.Whole {
+		return nil
+	}
+	p.o.Status.Published = stack.PublishAgain(p.o.Status.Published)
+	if p.entry.secrets != "" {
+		return nil // the record is complete
+	}
+	return se.records.SettleSecrets(ctx, p.id)
 }
 
 // hideCheckBlocks removes from the messages of check blocks the values that Secrets

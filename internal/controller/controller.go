@@ -108,6 +108,7 @@ type pass struct {
 	in     inputs
 	ended  *stack.Run         // a run that ended and was folded into the status
 	report *runner.Report     // of that run
+	masked bool               // it is not known which values came from Secrets, and so every value is masked
 	listed *dialect.Inventory // what that run left of a state that is kept elsewhere
 
 	isolation        string // of the newest run

@@ -142,9 +142,10 @@ func (tl *teller) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
 // lostSecrets tells that Terrier no longer knows which values a stack was given from
 // Secrets.
 func (tl *teller) lostSecrets(p *pass, damage error) {
-	tl.say(p, warning, "SecretRecordDamaged", fmt.Sprintf("Terrier replaced the hashes by which it recognises values from Secrets: %v. "+
-		"Until an apply succeeds, or a plan finds no changes, Terrier masks every value of the stack. "+
-		"After that it recognises only values that runs were given since: rotate former secret values that the state may still hold", damage), nil)
+	tl.say(p, warning, "SecretRecordDamaged", fmt.Sprintf("Terrier lacks hashes by which it recognises values from Secrets: %v. "+
+		"Until an apply of the whole stack succeeds, or a plan or drift check of the whole stack finds no changes, Terrier masks every value of the stack. "+
+		"With spec.targets no run is of the whole stack. "+
+		"After that Terrier recognises only values that runs were given since. Rotate former secret values that the state may still hold, and ask for a plan with terrier replan", damage), nil)
 }
 
 // tellCommand tells of a command of a break-glass session.

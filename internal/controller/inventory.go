@@ -39,14 +39,17 @@ func (cm *committer) inventory(ctx context.Context, p *pass) *dialect.Inventory 
 	if ref == nil {
 		return nil
 	}
-	state, err := cm.states.Read(ctx, p.id, *ref, of)
+	hidden, err := p.secretPrints(ctx, cm.states.Records)
+	if hidden.All { // a list without any ID would stay when the IDs can be shown
+		return nil
+	}
+	var state []byte
+	if err == nil {
+		state, err = cm.states.Read(ctx, p.id, *ref, of)
+	}
 	var inv plan.Inventory
 	if err == nil {
 		inv, err = plan.InventoryOf(state, p.job.Mask)
-	}
-	var hidden plan.Prints
-	if err == nil {
-		hidden, err = p.secretPrints(ctx, cm.states.Records)
 	}
 	if err != nil {
 		cm.log.Warn("stack not listed", "stack", p.job.Name, "err", err) // the next pass tries again

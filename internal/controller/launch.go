@@ -125,6 +125,7 @@ func (la *launcher) notStarted(ctx context.Context, p *pass, kind stack.RunKind,
 func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) (*runner.Job, error) {
 	job := p.job
 	job.ID, job.Kind, job.ObjectKind = p.name(kind, cause), kind, dialect.KindOf(p.dialect)
+	cause.Whole = len(job.Options.Targets) == 0
 	p.note.Cause = cause
 	var state []byte
 	var err error
@@ -167,11 +168,7 @@ func (la *launcher) rememberSecrets(ctx context.Context, p *pass, values []strin
 	if p.entry.secrets == digest {
 		return nil
 	}
-	var settled time.Time // when the last run left the state as its inputs want it
-	if m := p.o.Status; m.Pending == nil {
-		settled = slices.MaxFunc([]time.Time{m.AppliedAt, m.PlannedAt}, time.Time.Compare)
-	}
-	done, err := la.records.RememberSecrets(ctx, p.id, values, p.o.Now, settled)
+	done, err := la.records.RememberSecrets(ctx, p.id, values, p.o.Now)
 	if err != nil {
 		return err
 	}

@@ -123,6 +123,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		{"outputs", func(ctx context.Context) error { return se.keepOutputs(ctx, p, r, run) }},
 		{"inventory", func(context.Context) error { return se.takeInventory(p, r) }},
 		{"snapshots", func(ctx context.Context) error { return se.dropSnapshots(ctx, p, r, n) }},
+		{"secrets", func(ctx context.Context) error { return se.settleSecrets(ctx, p, r, n) }}, // before what they hide is shown
 		{"plan", func(ctx context.Context) error { return se.keepPlan(ctx, p, r, n, run) }},
 		{"check-blocks", func(ctx context.Context) error { return se.hideCheckBlocks(ctx, p, run) }},
 		{"drift-check", func(ctx context.Context) error { return se.checked(ctx, p, r) }},

@@ -156,3 +156,43 @@ func TestPrintsOfAnIncompleteRecord(t *testing.T) {
 		t.Error("a value is shown")
 	}
 }
+
+// A release that does not know Lost cannot read an incomplete record, and what it
+// writes stays incomplete.
+func TestAnIncompleteRecordInAnEarlierRelease(t *testing.T) {
+	type earlier struct {
+		Key    []byte            `json:"key"`
+		Values []RememberedValue `json:"values"`
+	}
+	lost := time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
+	m := Remembered{Key: []byte("k"), Lost: lost}
+	m.Add([]string{"hunter2-hunter2"})
+	data, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e earlier
+	if err := json.Unmarshal(data, &e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Remembered{Key: e.Key, Values: e.Values}).Prints(); err == nil {
+		t.Error("an earlier release reads it")
+	}
+	written := Remembered{Key: e.Key, Values: e.Values}
+	written.Add([]string{"of-the-earlier-release"})
+	e.Values = written.Values
+	if data, err = json.Marshal(e); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadRemembered(data)
+	if err != nil || !got.Lost.Equal(lost) || len(got.Values) != 2 {
+		t.Fatalf("ReadRemembered() = %+v, %v, want two values, and it incomplete", got, err)
+	}
+	got.Lost = time.Time{}
+	if data, err = json.Marshal(got); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = ReadRemembered(data); err != nil || !got.Lost.IsZero() || len(got.Values) != 2 {
+		t.Errorf("ReadRemembered() of a complete one = %+v, %v", got, err)
+	}
+}

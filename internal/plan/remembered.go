@@ -22,6 +22,40 @@ type Remembered struct {
 	Lost time.Time `json:"lost,omitzero"`
 }
 
+// lostID marks, among the values, that the record is incomplete. Its form has no prints,
+// so that a release fails which does not know Lost: it would show what it must hide.
+const lostID = "lost"
+
+// MarshalJSON implements json.Marshaler.
+func (m Remembered) MarshalJSON() ([]byte, error) {
+	type plain Remembered
+	if !m.Lost.IsZero() {
+		m.Values = append(slices.Clone(m.Values), RememberedValue{ID: lostID, Forms: []string{m.Lost.UTC().Format(time.RFC3339Nano)}})
+	}
+	return json.Marshal(plain(m))
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A release that does not know Lost has
+// removed it, and has left the mark.
+func (m *Remembered) UnmarshalJSON(b []byte) error {
+	type plain Remembered
+	var read plain
+	if err := json.Unmarshal(b, &read); err != nil {
+		return err
+	}
+	*m = Remembered(read)
+	i := slices.IndexFunc(m.Values, func(v RememberedValue) bool { return v.ID == lostID })
+	if i < 0 {
+		return nil
+	}
+	since, err := time.Parse(time.RFC3339Nano, strings.Join(m.Values[i].Forms, ""))
+	if err != nil {
+		return fmt.Errorf("reading since when the record is incomplete: %w", err)
+	}
+	m.Lost, m.Values = since, slices.Delete(m.Values, i, i+1)
+	return nil
+}
+
 // ReadRemembered reads what is kept of secret values. What is not whole is an error:
 // values that it knew would be shown.
 func ReadRemembered(b []byte) (Remembered, error) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -63,16 +64,13 @@ func (b *Blobs) SecretPrints(ctx context.Context, id StackID) (plan.Prints, erro
 	if err := CheckID(id, "any"); err != nil {
 		return plan.Prints{}, err
 	}
-	raw, err := b.store.Get(ctx, record.Secrets(id.UID))
+	get := func(key string) ([]byte, error) { return b.store.Get(ctx, key) }
+	known, err := record.ReadSecrets(id.UID, get, record.SecretFaults{Damaged: blob.Damaged, KeyUnknown: blob.KeyUnknown})
 	if fault.Of(err) == fault.Missing {
 		return plan.Prints{}, nil
 	}
-	var known plan.Remembered
-	if err == nil {
-		known, err = plan.ReadRemembered(raw)
-	}
 	if err == nil && !known.Lost.IsZero() {
-		err = fmt.Errorf("the record of them was damaged and is incomplete since %s; it is complete again after the next apply, or plan without changes", known.Lost.UTC().Format(time.RFC3339))
+		err = fmt.Errorf("the record of them was damaged and is incomplete since %s; an apply of the whole stack completes it, or a plan or drift check of the whole stack that finds no changes: terrier replan asks for a plan, and with spec.targets none is of the whole stack", known.Lost.UTC().Format(time.RFC3339))
 	}
 	if err != nil {
 		return plan.Prints{}, fmt.Errorf("reading which values of %s came from Secrets: %w", id.Key, err)

@@ -104,6 +104,9 @@ func Decisions(uid string) Of[[]stack.Decided] { return At[[]stack.Decided](deci
 // Secrets is the key of the prints of secret values that runs were given.
 func Secrets(uid string) string { return secrets.key(uid) }
 
+// SecretsBeside is the key of the same for the runs since the key of Secrets is lost.
+func SecretsBeside(uid string) string { return secretsBeside.key(uid) }
+
 // Checkpoint is what must outlast the status.
 func Checkpoint(uid string) Of[stack.Checkpoint] { return At[stack.Checkpoint](lasting.key(uid)) }
 

@@ -35,6 +35,7 @@ var (
 	stateVersion  = Kind{"stacks/<uid>/states/<version>", "a version of the state", "controller", "30 versions, or 256 MiB of them, are newer"}
 	decisions     = Kind{"stacks/<uid>/decisions.json", "the last 50 decisions, and the rule of each", "controller", withStack}
 	secrets       = Kind{"stacks/<uid>/secrets", "keyed hashes of the values from Secrets that runs were given, by which a view of a state hides them", "controller", withStack}
+	secretsBeside = Kind{"stacks/<uid>/secrets-since", "the same as secrets, while the key that secrets is sealed with is lost", "controller", "that key is known again, and a run has begun"}
 	lasting       = Kind{"stacks/<uid>/lasting", "what of the status must outlast it: untracked resources, what was created, the snapshot", "controller", withStack}
 	audited       = Kind{"stacks/<uid>/told", "the requests of users that are in the audit log", "controller", withStack}
 	checked       = Kind{"stacks/<uid>/checked", "the time of the last drift check, and the memory that runs took", "controller", withStack}
@@ -51,7 +52,7 @@ var (
 // Kinds are all kinds of records, those of stacks first.
 func Kinds() []Kind {
 	return []Kind{
-		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, lasting, audited, checked,
+		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, checked,
 		retained, tree, outgrown, outboxMessage, deliveries, figures, signOut, marker,
 	}
 }

@@ -33,6 +33,7 @@ var keys = map[string]string{
 	record.StateVersion("u", "00000000000000000001-abc"): "stacks/u/states/00000000000000000001-abc",
 	record.Decisions("u").Key:                            "stacks/u/decisions.json",
 	record.Secrets("u"):                                  "stacks/u/secrets",
+	record.SecretsBeside("u"):                            "stacks/u/secrets-since",
 	record.Checkpoint("u").Key:                           "stacks/u/lasting",
 	record.Audited("u"):                                  "stacks/u/told",
 	record.Checked("u").Key:                              "stacks/u/checked",

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -85,13 +86,30 @@ func changed(o Observation) string {
 // Publication names one way of publishing one state.
 func Publication(outputs, state string) string { return outputs + "/" + state }
 
+// masked marks a publication in which every output counts as sensitive, since it is
+// not known which are.
+const masked = "/masked"
+
+// PublishedMasked is a publication that is to be repeated once it is known which
+// outputs are sensitive.
+func PublishedMasked(publication string) string { return publication + masked }
+
+// PublishAgain is what was published, changed so that a publication of
+// PublishedMasked is repeated.
+func PublishAgain(published string) string {
+	if strings.HasSuffix(published, masked) {
+		return masked
+	}
+	return published
+}
+
 // unpublished reports whether outputs are wanted that were not written yet.
 func (o Observation) unpublished() bool {
 	m := o.Status
 	if o.Spec.Outputs == "" || m.State == "" || m.Destroyed || o.Spec.Destroy {
 		return false
 	}
-	return o.Unwritten || m.Published != Publication(o.Spec.Outputs, m.State)
+	return o.Unwritten || strings.TrimSuffix(m.Published, masked) != Publication(o.Spec.Outputs, m.State)
 }
 
 // OpenUntracked are the untracked resources that a person still has to deal with,

@@ -202,6 +202,7 @@ type Cause struct {
 	Plan       *Plan      `json:"plan,omitempty"`     // the plan it applies
 	Snapshot   string     `json:"snapshot,omitempty"` // key of the record of what it is made from
 	Destroy    bool       `json:"destroy,omitempty"`
+	Whole      bool       `json:"whole,omitempty"`   // it is of all resources: nothing is targeted
 	Unlock     string     `json:"unlock,omitempty"`  // the foreign lock that it breaks first
 	Preview    string     `json:"preview,omitempty"` // the request for a preview that it answers
 	Health     string     `json:"health,omitempty"`  // what is asked for its health: see HealthKey

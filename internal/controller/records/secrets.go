@@ -13,36 +13,33 @@ import (
 	"github.com/terrier-iac/terrier/internal/record"
 )
 
-// errSecretsDamaged marks a record of secret values that is there and cannot be read.
-var errSecretsDamaged = errors.New("the record of the secret values is damaged")
-
 // Remembering is what came of remembering secret values.
 type Remembering struct {
-	Damage     error // why the earlier record was replaced; nil if it was whole
+	Damage     error // why values are not known that were known before; nil if that is not new
 	Incomplete bool  // values that the stack was given earlier are not known
 }
 
 // RememberSecrets keeps prints of the secret values that a run is given, before it
 // begins: a view of its state hides them, also when the Secrets hold others by then.
-// A damaged record is replaced. It counts as incomplete until the state holds only
-// what runs after that were given: settled is when a run last found or made the state
-// as its inputs want it.
-func (s *Store) RememberSecrets(ctx context.Context, id string, values []string, now, settled time.Time) (Remembering, error) {
+// A damaged record is replaced. It counts as incomplete until SettleSecrets.
+func (s *Store) RememberSecrets(ctx context.Context, id string, values []string, now time.Time) (Remembering, error) {
 	var done Remembering
-	known, err := s.remembered(ctx, id)
-	fresh := false
-	switch {
-	case fault.Of(err) == fault.Missing:
-		known, err = newRemembered()
-	case errors.Is(err, errSecretsDamaged):
-		done.Damage, fresh = err, true
-		known, err = newRemembered()
-		known.Lost = now
-	case err == nil && !known.Lost.IsZero() && settled.After(known.Lost):
-		known.Lost, fresh = time.Time{}, true
+	known, err := s.secretRecord(ctx, id)
+	if errors.Is(err, record.ErrSecretsUnknown) {
+		done.Damage, known.Lost, err = err, now, nil
 	}
-	if err == nil && (known.Add(values) || fresh) {
-		err = record.At[plan.Remembered](record.Secrets(id)).Write(ctx, s.Blobs, known)
+	if fault.Of(err) == fault.Missing {
+		err = nil
+	}
+	if err == nil && len(known.Key) == 0 {
+		known.Key = make([]byte, 32)
+		_, err = rand.Read(known.Key)
+	}
+	if err == nil && (known.Add(values) || done.Damage != nil) {
+		err = known.Place.Write(ctx, s.Blobs, known.Remembered)
+		if err == nil && known.Former != "" {
+			err = s.Blobs.Delete(ctx, known.Former)
+		}
 	}
 	if err != nil {
 		return done, fmt.Errorf("remembering which values came from Secrets: %w", err)
@@ -51,36 +48,33 @@ func (s *Store) RememberSecrets(ctx context.Context, id string, values []string,
 	return done, nil
 }
 
-func newRemembered() (plan.Remembered, error) {
-	m := plan.Remembered{Key: make([]byte, 32)}
-	_, err := rand.Read(m.Key)
-	return m, err
+// SettleSecrets makes an incomplete record complete: the state holds only values that
+// runs were given since the record is incomplete.
+func (s *Store) SettleSecrets(ctx context.Context, id string) error {
+	known, err := s.secretRecord(ctx, id)
+	if fault.Of(err) == fault.Missing || errors.Is(err, record.ErrSecretsUnknown) {
+		return nil // the next run begins the record
+	}
+	if err != nil || known.Lost.IsZero() {
+		return err
+	}
+	known.Lost = time.Time{}
+	return known.Place.Write(ctx, s.Blobs, known.Remembered)
 }
 
-// remembered reads the record. That it is damaged is told from a store that fails.
-func (s *Store) remembered(ctx context.Context, id string) (plan.Remembered, error) {
-	b, err := s.Get(ctx, record.Secrets(id))
-	if fault.Reason(err, "") == blob.Damaged {
-		return plan.Remembered{}, fmt.Errorf("%w: %w", errSecretsDamaged, err)
-	}
-	if err != nil {
-		return plan.Remembered{}, err
-	}
-	known, err := plan.ReadRemembered(b)
-	if err != nil {
-		return known, fmt.Errorf("%w: %w", errSecretsDamaged, err)
-	}
-	return known, nil
+func (s *Store) secretRecord(ctx context.Context, id string) (record.SecretRecord, error) {
+	get := func(key string) ([]byte, error) { return s.Get(ctx, key) }
+	return record.ReadSecrets(id, get, record.SecretFaults{Damaged: blob.Damaged, KeyUnknown: blob.KeyUnknown})
 }
 
 // SecretPrints recognise the secret values that a stack was given. If the record of
-// them is damaged or incomplete, every value counts as one.
+// them is not whole, every value counts as one.
 func (s *Store) SecretPrints(ctx context.Context, id string) (plan.Prints, error) {
-	known, err := s.remembered(ctx, id)
+	known, err := s.secretRecord(ctx, id)
 	switch {
 	case fault.Of(err) == fault.Missing:
 		return plan.Prints{}, nil
-	case errors.Is(err, errSecretsDamaged):
+	case errors.Is(err, record.ErrSecretsUnknown):
 		return plan.Prints{All: true}, nil
 	case err != nil:
 		return plan.Prints{}, err
