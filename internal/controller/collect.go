@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -208,6 +209,9 @@ func (se *settler) dropOldRuns(ctx context.Context, id string) error {
 			continue
 		}
 		r, err := record.At[runner.Report](k).Read(ctx, se.blobs)
+		if reason := fault.Reason(err, ""); reason == blob.Damaged || reason == blob.KeyUnknown {
+			err = nil // when it ended is not known: it goes as the oldest
+		}
 		if err != nil {
 			return err
 		}

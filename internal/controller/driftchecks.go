@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -27,8 +28,8 @@ func (ck *driftRecords) driftChecks(ctx context.Context, e *entry) (record.Check
 		return *e.checks, nil
 	}
 	k, err := record.Checked(e.id).Read(ctx, ck.blobs)
-	if fault.Of(err) == fault.Missing {
-		k, err = record.Check{}, nil
+	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == blob.Damaged || fault.Reason(err, "") == blob.KeyUnknown {
+		k, err = record.Check{}, nil // the next drift check writes it again
 	}
 	if err != nil {
 		return record.Check{}, fmt.Errorf("reading when drift was checked: %w", err)

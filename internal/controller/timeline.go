@@ -48,7 +48,7 @@ func (cm *committer) noteDecision(ctx context.Context, t *timeline, p *pass, d s
 	var kept []stack.Decided
 	if !t.loaded {
 		var err error
-		if kept, err = cm.keptDecisions(ctx, p.id); err != nil {
+		if kept, _, err = cm.keptDecisions(ctx, p.id); err != nil {
 			return err
 		}
 		if n := len(kept); n > 0 {
@@ -67,9 +67,10 @@ func (cm *committer) noteDecision(ctx context.Context, t *timeline, p *pass, d s
 		return nil
 	}
 	if kept == nil {
+		var sealed bool
 		var err error
-		if kept, err = cm.keptDecisions(ctx, p.id); err != nil {
-			return err
+		if kept, sealed, err = cm.keptDecisions(ctx, p.id); err != nil || sealed {
+			return err // what is sealed stays, and what is new waits for its key
 		}
 	}
 	kept = append(kept, t.fresh...)
@@ -81,20 +82,22 @@ func (cm *committer) noteDecision(ctx context.Context, t *timeline, p *pass, d s
 }
 
 // keptDecisions are those that were written down, the newest last. A list that
-// is damaged is started again: nothing depends on it.
-func (cm *committer) keptDecisions(ctx context.Context, id string) ([]stack.Decided, error) {
+// is damaged is started again: nothing depends on it. A list that is sealed with an
+// unknown key has no decisions until the key is back.
+func (cm *committer) keptDecisions(ctx context.Context, id string) (kept []stack.Decided, sealed bool, err error) {
 	b, err := cm.records.Get(ctx, record.Decisions(id).Key)
-	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == blob.Damaged {
-		return nil, nil
+	switch {
+	case fault.Of(err) == fault.Missing || fault.Reason(err, "") == blob.Damaged:
+		return nil, false, nil
+	case fault.Reason(err, "") == blob.KeyUnknown:
+		return nil, true, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("reading the decisions: %w", err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the decisions: %w", err)
+	if kept, err = record.Decisions(id).Decode(b); err != nil {
+		return nil, false, nil
 	}
-	kept, err := record.Decisions(id).Decode(b)
-	if err != nil {
-		return nil, nil
-	}
-	return kept, nil
+	return kept, false, nil
 }
 
 // waitingFor names what has to come about before the stack goes on, empty if it

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -198,8 +199,8 @@ func (b *Blobs) Decisions(ctx context.Context, id StackID) ([]Decided, error) {
 		return nil, err
 	}
 	text, err := b.store.Get(ctx, record.Decisions(id.UID).Key)
-	if fault.Of(err) == fault.Missing {
-		return nil, nil
+	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == blob.Damaged || fault.Reason(err, "") == blob.KeyUnknown {
+		return nil, nil // the rest of the history is worth more than an error
 	}
 	var kept []stack.Decided
 	if err == nil {

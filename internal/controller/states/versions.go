@@ -26,25 +26,34 @@ type Versions struct {
 	Records *records.Store
 }
 
-// list returns the versions of a stack's state that are kept. A list that is
-// damaged is started again: it must not stop a run.
+// list returns the versions of a stack's state that are kept.
 func (vs *Versions) list(ctx context.Context, id string) (stack.StateVersions, error) {
-	var list stack.StateVersions
+	list, _, err := vs.read(ctx, id)
+	return list, err
+}
+
+// read is list, and reports whether the list is sealed with an unknown key. Neither that
+// list nor a damaged one stops a run. A damaged one is started again. A sealed one
+// stays as it is, and with it what it lists: the key may come back.
+func (vs *Versions) read(ctx context.Context, id string) (list stack.StateVersions, sealed bool, err error) {
 	b, err := vs.Records.Get(ctx, record.StateIndex(id).Key)
 	switch {
 	case fault.Of(err) == fault.Missing:
-		return stack.StateVersions{}, nil
+		return stack.StateVersions{}, false, nil
+	case fault.Reason(err, "") == blob.KeyUnknown:
+		vs.Log.Warn("state versions not kept", "stack", id, "err", err)
+		return stack.StateVersions{}, true, nil
 	case fault.Reason(err, "") == blob.Damaged:
 	case err != nil:
-		return stack.StateVersions{}, fmt.Errorf("reading the list of state versions: %w", err)
+		return stack.StateVersions{}, false, fmt.Errorf("reading the list of state versions: %w", err)
 	default:
 		list, err = record.StateIndex(id).Decode(b)
 	}
 	if err != nil {
 		vs.Log.Warn("state versions damaged; starting a new list", "stack", id, "err", err)
-		return stack.StateVersions{}, nil
+		return stack.StateVersions{}, false, nil
 	}
-	return list, nil
+	return list, false, nil
 }
 
 // keep keeps a state as v, whose identity it fills in. A head is what is
@@ -60,8 +69,8 @@ func (vs *Versions) keep(ctx context.Context, id string, state []byte, v stack.S
 	if v.By == "" {
 		v.By = stack.ByOutside
 	}
-	list, err := vs.list(ctx, id)
-	if err != nil {
+	list, sealed, err := vs.read(ctx, id)
+	if err != nil || sealed {
 		return err
 	}
 	changed := list.With(v)
@@ -87,8 +96,8 @@ func (vs *Versions) keep(ctx context.Context, id string, state []byte, v stack.S
 
 // setHead says what is stored from now on.
 func (vs *Versions) setHead(ctx context.Context, id string, head stack.StateID) error {
-	list, err := vs.list(ctx, id)
-	if err != nil || list.Head == head {
+	list, sealed, err := vs.read(ctx, id)
+	if err != nil || sealed || list.Head == head {
 		return err
 	}
 	list.Head = head

@@ -7,6 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -67,5 +70,38 @@ func TestTheStateBeforeADestroyIsMarked(t *testing.T) {
 	list, err := c.Versions.list(t.Context(), "uid")
 	if want := "destroy-1"; err != nil || len(list.Versions) != 1 || list.Versions[0].Before != want {
 		t.Errorf("the versions are %+v, %v; want one before %s", list.Versions, err, want)
+	}
+}
+
+// A list of versions whose key is lost stops no run, and stays with what it lists.
+func TestVersionsWhoseKeyIsLost(t *testing.T) {
+	files := blobtest.Files(t, 1<<20)
+	with := func(b byte) *Keeper {
+		key, err := blob.NewKey(bytes.Repeat([]byte{b}, 32))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newKeeper(Keeper{Records: &records.Store{Blobs: blob.Seal(files, key)}}, nil)
+	}
+	before, without := with(1), with(2)
+	head := stack.StateID{Lineage: "l", Serial: 1, Digest: "d"}
+	if err := before.Versions.keep(t.Context(), "uid", thing("l", 1), stack.StateVersion{}, &head); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := without.Versions.list(t.Context(), "uid"); err != nil || len(list.Versions) > 0 {
+		t.Errorf("without the key the list is %+v, %v", list, err)
+	}
+	if err := without.Versions.keep(t.Context(), "uid", thing("l", 2), stack.StateVersion{}, nil); err != nil {
+		t.Error(err)
+	}
+	if err := without.Versions.setHead(t.Context(), "uid", stack.StateID{Lineage: "l", Serial: 2}); err != nil {
+		t.Error(err)
+	}
+	list, err := before.Versions.list(t.Context(), "uid")
+	if err != nil || list.Head != head || len(list.Versions) != 1 {
+		t.Fatalf("with the key the list is %+v, %v", list, err)
+	}
+	if _, err := before.Records.Get(t.Context(), record.StateVersion("uid", list.Versions[0].Key())); err != nil {
+		t.Error(err)
 	}
 }
