@@ -38,6 +38,7 @@ func (a *agent) follow(stop context.Context) (code int, err error) {
 	defer cancel()
 	f.work.Go(func() { f.watchWishes(ctx) })
 	f.watchRun(ctx)
+	f.reapOrphans(ctx)
 	return f.run(ctx)
 }
 
