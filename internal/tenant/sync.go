@@ -177,9 +177,7 @@ func Sync(k Known) Step {
 	s.understand()
 	for i := range s.Tenants {
 		e := &s.Tenants[i]
-		if e.Leaving != nil && e.Leaving.Since.Before(s.From) {
-			s.unmark(e)
-		}
+		s.restart(e)
 		s.compare(e)
 	}
 	s.depart()
@@ -210,6 +208,19 @@ func (s *syncing) understand() {
 	for _, e := range r.Errors {
 		s.held[folded(e.UID)] = true
 		s.unidentified = s.unidentified || e.UID == ""
+	}
+}
+
+// restart ends a wait that began before the registry was resumed. A tenant that is
+// being deleted, with its template or alone, does not stay for that.
+func (s *syncing) restart(e *Existing) {
+	t := s.templates[e.Template]
+	switch {
+	case e.Leaving == nil || e.Deleting || !e.Leaving.Since.Before(s.From):
+	case t != nil && t.Deleting:
+		e.Leaving = nil
+	default:
+		s.unmark(e)
 	}
 }
 

@@ -386,6 +386,42 @@ func TestTenantsOfADeletedTemplateGo(t *testing.T) {
 	big.wantTenants("after that was allowed", 0)
 }
 
+// A tenant that is being deleted does not stay, whatever its registry was resumed from.
+func TestAResumedRegistryKeepsNoTenantThatIsBeingDeleted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		happen       func(e *roll)
+		stay, remove int
+	}{
+		"nothing is deleted":   {func(*roll) {}, 1, 0},
+		"the tenant":           {func(e *roll) { e.tenant("a0-web").Deleting = true }, 0, 0},
+		"its template":         {func(e *roll) { e.k.Templates[0].Deleting = true }, 0, 1},
+		"its template is kept": {func(e *roll) { e.k.Templates[0].Deleting, e.k.Templates[0].Protected = true, true }, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newRoll(t, 1)
+			e.k.Guard.Grace = time.Hour
+			e.k.Guard.AllowEmpty = true
+			e.drop(1)
+			if e.read(); e.tenant("a0-web").Leaving == nil {
+				t.Fatal("its row is missing, and it has no mark")
+			}
+			e.k.From = e.k.Now.Add(time.Second)
+			e.k.Read.OK = false
+			tt.happen(e)
+			s := Sync(e.k)
+			stay := 0
+			for _, c := range s.Change {
+				if c.Stay {
+					stay++
+				}
+			}
+			if stay != tt.stay || len(s.Remove) != tt.remove {
+				t.Errorf("%d stay and %d are removed, want %d and %d: %+v", stay, len(s.Remove), tt.stay, tt.remove, s)
+			}
+		})
+	}
+}
+
 func TestATemplateThatIsGoneTakesNothingAway(t *testing.T) {
 	e := newRoll(t, 3)
 	e.k.Templates = nil
