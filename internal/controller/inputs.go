@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -123,9 +122,6 @@ func (jb *jobs) artifact(ctx context.Context, kind string, key types.NamespacedN
 // sourceSays is how much of what a source says of itself goes into a message.
 const sourceSays = 400
 
-// loginInURL is a name and a password in front of a host.
-var loginInURL = regexp.MustCompile(`://[^/?#\s"']*@`)
-
 // notReady is what a source says of why it is not ready, as the end of a
 // sentence. While it only says that it is at it, that is nothing: the message
 // must be the same however often it is made.
@@ -138,7 +134,7 @@ func notReady(obj sourceObject) string {
 	if r == nil || r.Status != metav1.ConditionFalse {
 		return ""
 	}
-	said := loginInURL.ReplaceAllString(strings.Join(strings.Fields(r.Message), " "), "://***@")
+	said, _ := plan.MaskURLs(strings.Join(strings.Fields(r.Message), " "))
 	if runes := []rune(said); len(runes) > sourceSays {
 		said = string(runes[:sourceSays]) + "…"
 	}

@@ -282,7 +282,7 @@ func TestASourceThatIsNotReadySaysWhy(t *testing.T) {
 		"nothing yet":    {nil, begins},
 		"it is at it":    {ready(metav1.ConditionUnknown, "Progressing", "fetching"), begins},
 		"it says so":     {ready(metav1.ConditionFalse, "InsecureConnectionsDisallowed", "http is not allowed:\n  start Terrier with --allow-plain-http"), begins + ": InsecureConnectionsDisallowed: http is not allowed: start Terrier with --allow-plain-http"},
-		"with a login":   {ready(metav1.ConditionFalse, "GitOperationFailed", "cannot clone https://bot:s3cr3t-canary@git.example.com/x"), begins + ": GitOperationFailed: cannot clone https://***@git.example.com/x"},
+		"with a login":   {ready(metav1.ConditionFalse, "GitOperationFailed", "cannot clone https://bot:s3cr3t-canary@git.example.com/x"), begins + ": GitOperationFailed: cannot clone https://(sensitive)@git.example.com/x"},
 		"with an email":  {ready(metav1.ConditionFalse, "Failed", "see https://docs.example.com/x?ask=ops@example.com"), begins + ": Failed: see https://docs.example.com/x?ask=ops@example.com"},
 		"longer than is": {ready(metav1.ConditionFalse, "Failed", strings.Repeat("ü", sourceSays+1)), begins + ": Failed: " + strings.Repeat("ü", sourceSays) + "…"},
 	} {

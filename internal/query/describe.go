@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/input"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -75,13 +76,14 @@ func events(ctx context.Context, kube client.Reader, namespace, uid string) ([]E
 	}
 	var out []Event
 	for _, e := range list.Items {
+		message, _ := plan.MaskURLs(e.Message) // any controller may have written it
 		at := e.LastTimestamp.Time
 		for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time} {
 			if at.IsZero() {
 				at = t
 			}
 		}
-		out = append(out, Event{At: at, Type: e.Type, Reason: e.Reason, Message: e.Message, Count: int(e.Count)})
+		out = append(out, Event{At: at, Type: e.Type, Reason: e.Reason, Message: message, Count: int(e.Count)})
 	}
 	slices.SortStableFunc(out, func(a, b Event) int { return b.At.Compare(a.At) })
 	return out[:min(len(out), eventsShown)], nil

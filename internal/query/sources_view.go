@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/plan"
 )
 
 // SourceReader lists what modules come from.
@@ -121,7 +122,8 @@ func sourceOf(kind string, o interface {
 		s.Revision = a.Revision
 	}
 	if c := meta.FindStatusCondition(conditions, "Ready"); c != nil {
-		s.Ready, s.Reason, s.Message, s.Since = string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time
+		s.Ready, s.Reason, s.Since = string(c.Status), c.Reason, c.LastTransitionTime.Time
+		s.Message, _ = plan.MaskURLs(c.Message) // another controller may have written it
 	}
 	return s
 }

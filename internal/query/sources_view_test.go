@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +29,7 @@ func TestASourceHasAHistory(t *testing.T) {
 	}
 	for _, e := range []*corev1.Event{
 		event("first", "uid-1", "GitOperationFailed", "no route to host", time.Hour),
-		event("second", "uid-1", "AuthenticationFailed", "denied", time.Minute),
+		event("second", "uid-1", "AuthenticationFailed", "denied: https://robot:hunter2@git.example.com/a.git", time.Minute),
 		event("other", "uid-2", "AuthenticationFailed", "of another", time.Minute),
 	} {
 		if err := c.Client.Create(t.Context(), e); err != nil {
@@ -40,11 +41,22 @@ func TestASourceHasAHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Event{
-		{At: at.Add(-time.Minute), Type: "Warning", Reason: "AuthenticationFailed", Message: "denied", Count: 1},
+		{At: at.Add(-time.Minute), Type: "Warning", Reason: "AuthenticationFailed", Message: "denied: https://(sensitive)@git.example.com/a.git", Count: 1},
 		{At: at.Add(-time.Hour), Type: "Warning", Reason: "GitOperationFailed", Message: "no route to host", Count: 1},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("Events() (-got +want):\n%s", diff)
+	}
+}
+
+// What a controller says of a source may have an address with credentials.
+func TestMessagesOfSourcesHoldNoPasswords(t *testing.T) {
+	o := &sourcev1.Bucket{Status: sourcev1.BucketStatus{Conditions: []metav1.Condition{{
+		Type: "Ready", Status: metav1.ConditionFalse, Reason: "BucketOperationFailed", Message: "reading https://minio.example.com/box?token=hunter2: denied",
+	}}}}
+	got := sourcesIn(&sourcev1.BucketList{Items: []sourcev1.Bucket{*o}})
+	if want := "reading https://minio.example.com/box?token=(sensitive) denied"; len(got) != 1 || got[0].Message != want {
+		t.Errorf("the sources are %+v, want the message %q", got, want)
 	}
 }
 
