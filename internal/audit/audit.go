@@ -157,9 +157,9 @@ type Object struct {
 	UID       string `json:"uid,omitempty"`
 }
 
-// word is what users call the kind of a stack: kind.group. It is empty for the first
+// Word is what users call the kind of a stack: kind.group. It is empty for the first
 // kind, and so for all entries that were made while there was no other.
-func (o Object) word() string {
+func (o Object) Word() string {
 	if o.Group == "" {
 		return ""
 	}

@@ -35,7 +35,8 @@ func ToldTimeline(ctx context.Context, d StackDetails, j AuditLog, sight AuditSi
 		return moments, err
 	}
 	for _, e := range page.Items {
-		if title, ok := deeds[e.What]; ok && (key.Kind != "" || e.Object.Kind == "Terraform") {
+		title, told := deeds[e.What]
+		if of, isStack := AuditedStack(e.Object); told && isStack && of == key {
 			moments = append(moments, momentOfDeed(e, title))
 		}
 	}

@@ -264,7 +264,8 @@ func rowOfAudit(e query.AuditEntry) auditRow {
 	} else {
 		row.ByHref = ui.With("/audit", nil, "who", e.Who)
 	}
-	if e.Object.Kind == "Terraform" && row.Href != "" {
+	if key, ok := query.AuditedStack(e.Object); ok {
+		row.Href = stackPath(key)
 		if e.Digest != "" {
 			row.PlanHref = ui.With(row.Href+"/plan", nil, "digest", e.Digest)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // commons are the pages about what all stacks share, with an address of each.
@@ -231,6 +232,27 @@ func TestTheAuditPageShowsUsersFirst(t *testing.T) {
 		}
 		if q, _ := AuditQuery(values); q.ByUsers != users {
 			t.Errorf("/audit?%s: only entries by users: %v, want %v", address, q.ByUsers, users)
+		}
+	}
+}
+
+// A row leads to its own stack, whatever the kind of that is, and to nothing else.
+func TestAuditRowsLeadToTheirStacks(t *testing.T) {
+	second := query.Key{Kind: "terraform.second.example.com", Namespace: "apps", Name: "net"}
+	for name, tt := range map[string]struct {
+		of                     query.AuditObject
+		object, planned, logOf string
+	}{
+		"the first kind":        {query.AuditObject{Kind: "Terraform", Namespace: "apps", Name: "net"}, "/stacks/apps/net", "/stacks/apps/net/plan?digest=d", "/stacks/apps/net/runs/r"},
+		"another, of users":     {query.AuditObjectOf(second), stackPath(second), stackPath(second, "plan") + "?digest=d", stackPath(second, "runs", "r")},
+		"another, of a rule":    {query.AuditObject{Kind: "Terraform", Group: "second.example.com", Namespace: "apps", Name: "net"}, stackPath(second), stackPath(second, "plan") + "?digest=d", stackPath(second, "runs", "r")},
+		"no stack":              {query.AuditObject{Kind: "Tenant", Namespace: "apps", Name: "net"}, tenantPath(query.Key{Namespace: "apps", Name: "net"}), "", ""},
+		"the platform":          {query.AuditObject{Kind: "Terraform"}, "", "", ""},
+		"a kind without a page": {query.AuditObject{Kind: "Secret", Namespace: "apps", Name: "net"}, "", "", ""},
+	} {
+		row := rowOfAudit(query.AuditEntry{Object: tt.of, Digest: "d", Run: "r"})
+		if row.Href != tt.object || row.PlanHref != tt.planned || row.RunHref != tt.logOf {
+			t.Errorf("%s leads to %q, %q and %q, want %q, %q and %q", name, row.Href, row.PlanHref, row.RunHref, tt.object, tt.planned, tt.logOf)
 		}
 	}
 }
