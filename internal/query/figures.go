@@ -103,7 +103,10 @@ func (f *Figures) Ran(r Report) {
 	if !ok {
 		return
 	}
-	kind, namespace := foundAt(f.board, r.Stack)
+	kind, namespace, ok := foundAt(f.board, r)
+	if !ok {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range Periods() {
@@ -341,14 +344,20 @@ func (f *Figures) expired(k figureKey) bool {
 	return true
 }
 
-// foundAt is the kind and the namespace of a stack; empty if the board does not know it.
-func foundAt(b *Board, uid string) (kind, namespace string) {
+// foundAt is the kind and the namespace of the stack of a run. If the board does not
+// know the stack any more, the namespace is empty, and the kind is that of the report:
+// the first kind in reports of earlier releases. It is false for a kind that is unknown.
+func foundAt(b *Board, r Report) (kind, namespace string, ok bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if c := b.byUID[uid]; c != nil {
-		return c.key.Kind, c.key.Namespace
+	if c := b.byUID[r.Stack]; c != nil {
+		return c.key.Kind, c.key.Namespace, true
 	}
-	return "", ""
+	if r.ObjectKind == "" {
+		return "", "", true
+	}
+	d := b.o.Kinds.Of(r.ObjectKind)
+	return b.o.Kinds.Word(d), "", d != nil
 }
 
 // troubled counts stacks that have drifted or fail, by place and in sum; false

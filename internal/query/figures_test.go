@@ -12,7 +12,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/blob/blobtest"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/dialecttest"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -96,6 +98,13 @@ func TestFiguresByKind(t *testing.T) {
 	before := NewFigures(board, func() time.Time { return at })
 	before.Ran(finished("uid-shop-net", stack.PlanRun, at, time.Second, stack.Succeeded))
 	before.Ran(finished("uid-second", stack.ApplyRun, at, time.Second, stack.Succeeded))
+	gone := finished("uid-gone", stack.CheckRun, at, time.Second, stack.Succeeded)
+	for _, d := range []dialect.Dialect{dialecttest.Second{}, infra.Dialect{}} {
+		gone.ObjectKind = dialect.KindOf(d)
+		before.Ran(gone)
+	}
+	gone.ObjectKind = "Terraform.removed.example.com"
+	before.Ran(gone)
 	if err := before.Save(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
@@ -105,19 +114,19 @@ func TestFiguresByKind(t *testing.T) {
 	}
 	shop := map[string]bool{"shop": true}
 	for name, tt := range map[string]struct {
-		scope          access.Scope
-		plans, applies int
+		scope                  access.Scope
+		plans, applies, checks int
 	}{
-		"everything":                       {access.Everything, 1, 1},
-		"the first kind, all namespaces":   {access.Scope{All: true}, 1, 0},
-		"the first kind, one namespace":    {access.Scope{In: shop}, 1, 0},
-		"the second kind, one namespace":   {access.Scope{Others: map[string]access.Scope{dialecttest.Word: {In: shop}}}, 0, 1},
-		"the second kind, all namespaces":  {access.Scope{Others: map[string]access.Scope{dialecttest.Word: {All: true}}}, 0, 1},
-		"both kinds, each in its own part": {access.Scope{In: shop, Others: map[string]access.Scope{dialecttest.Word: {All: true}}}, 1, 1},
+		"everything":                       {access.Everything, 1, 1, 2},
+		"the first kind, all namespaces":   {access.Scope{All: true}, 1, 0, 1},
+		"the first kind, one namespace":    {access.Scope{In: shop}, 1, 0, 0},
+		"the second kind, one namespace":   {access.Scope{Others: map[string]access.Scope{dialecttest.Word: {In: shop}}}, 0, 1, 0},
+		"the second kind, all namespaces":  {access.Scope{Others: map[string]access.Scope{dialecttest.Word: {All: true}}}, 0, 1, 1},
+		"both kinds, each in its own part": {access.Scope{In: shop, Others: map[string]access.Scope{dialecttest.Word: {All: true}}}, 1, 1, 1},
 	} {
 		got, _ := f.Over(tt.scope, Periods()[0])
-		if sum := total(got); sum.Plans != tt.plans || sum.Applies != tt.applies {
-			t.Errorf("%s: %+v, want %d plans and %d applies", name, sum, tt.plans, tt.applies)
+		if sum := total(got); sum.Plans != tt.plans || sum.Applies != tt.applies || sum.Checks != tt.checks {
+			t.Errorf("%s: %+v, want %d plans, %d applies and %d checks", name, sum, tt.plans, tt.applies, tt.checks)
 		}
 	}
 }
