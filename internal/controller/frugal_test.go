@@ -103,7 +103,7 @@ func newFrugal(t *testing.T, name string) *frugal {
 	}})
 	c := &Stacks{
 		Client: cache, Live: live, Dialects: dialect.NewRegistry(infra.Dialect{}), Runner: l.runs, Blobs: openRecords(t),
-		Modules: modules.New(t.TempDir()), Archives: records.Archives{Dir: t.TempDir()}, States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()},
+		Modules: modules.New(t.TempDir()), Archives: records.Archives{Dir: t.TempDir()}, States: kube.States{Client: live, Now: time.Now, Seen: kube.NewSeen()}, Ours: func(context.Context) error { return nil },
 		Engine: func(context.Context, string) (engine.Engine, error) {
 			return engine.Engine{Path: "/bin/tofu", Name: "tofu", Version: "1.12.6"}, nil
 		},
