@@ -51,6 +51,10 @@ type PlatformOptions struct {
 	// a platform with an API server of its own.
 	Cluster *Cluster
 	Cold    bool // Start is left to the test
+
+	// Elsewhere is set where runs have not the files of this machine: they then
+	// share no directory with the test.
+	Elsewhere bool
 }
 
 // Up starts a platform for one test, which ends with it.
@@ -196,8 +200,11 @@ func (p *Platform) arguments() []string {
 		// Several of them share the test server, so each keeps to its namespace.
 		what = []string{"controller", "--kubeconfig", c.Kubeconfig, "--watch-namespace", c.Namespace, "--install-crds=false"}
 	}
+	if !p.options.Elsewhere {
+		what = append(what, "--run-writable", p.shared)
+	}
 	return append(append(what,
-		"-o", "json", "--data-dir", p.Dir, "--run-writable", p.shared,
+		"-o", "json", "--data-dir", p.Dir,
 		"--allow-host", "127.0.0.0/8", "--allow-plain-http", "--log-level", "info",
 	), p.options.Flags...)
 }
