@@ -10,8 +10,8 @@ func Routes() (all [][2]string) {
 
 // Proof is the one of the place of a run.
 func (r *Runner) Proof(key, id string) string {
-	l := r.of(key, id)
-	return r.signer.proof(l.place, key, id)
+	run := r.of(key, id)
+	return r.signer.proof(run.place, key, id)
 }
 
 // PlaceOf is the place of a run.

@@ -26,7 +26,7 @@ type route struct {
 	method, path string
 	first        bool  // asked before the agent has its proof
 	body         int64 // bytes, at most
-	serve        func(w http.ResponseWriter, req *http.Request, l *placedRun) error
+	serve        func(w http.ResponseWriter, req *http.Request, run *placedRun) error
 }
 
 // routes are all that an agent can ask for.
@@ -50,9 +50,9 @@ func (r *Runner) Handler() http.Handler {
 	for _, t := range s.routes() {
 		mux.HandleFunc(t.method+" "+t.path, func(w http.ResponseWriter, req *http.Request) {
 			req.Body = http.MaxBytesReader(w, req.Body, t.body)
-			l, err := s.admit(req, t.first)
+			run, err := s.admit(req, t.first)
 			if err == nil {
-				err = t.serve(w, req, l)
+				err = t.serve(w, req, run)
 			}
 			if err != nil {
 				s.refuse(w, req, err)
@@ -117,22 +117,22 @@ func (r *server) admit(req *http.Request, first bool) (*placedRun, error) {
 		return nil, &refusal{status: http.StatusServiceUnavailable, err: fmt.Errorf("the token cannot be checked now: %w", err)}
 	}
 	r.made(req.Context(), p.Name)
-	l := r.at(p)
-	if l == nil {
+	run := r.at(p)
+	if run == nil {
 		return nil, errUnknown()
 	}
-	if !first && !r.signer.proves(req.Header.Get(wire.HeaderProof), l.place, l.key, l.id) {
+	if !first && !r.signer.proves(req.Header.Get(wire.HeaderProof), run.place, run.key, run.id) {
 		return nil, refused(http.StatusForbidden, "the proof is not accepted")
 	}
-	return l, nil
+	return run, nil
 }
 
 // going reads what is known of a run that goes on. The lock of its key is held.
-func (r *server) going(l *placedRun) (rec record, rep runner.Report, err error) {
-	if r.of(l.key, l.id) != l {
+func (r *server) going(run *placedRun) (rec record, rep runner.Report, err error) {
+	if r.of(run.key, run.id) != run {
 		return rec, rep, errUnknown()
 	}
-	rec, rep, err = r.read(l)
+	rec, rep, err = r.read(run)
 	if err == nil && rep.Phase == runner.Done {
 		err = errUnknown()
 	}
@@ -141,38 +141,38 @@ func (r *server) going(l *placedRun) (rec record, rep runner.Report, err error) 
 
 // serveOrder gives the agent its order. An agent that did not receive all of it asks
 // again, until its first report.
-func (r *server) serveOrder(w http.ResponseWriter, _ *http.Request, l *placedRun) error {
-	order, err := r.orderFor(l)
+func (r *server) serveOrder(w http.ResponseWriter, _ *http.Request, run *placedRun) error {
+	order, err := r.orderFor(run)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set(wire.HeaderProof, r.signer.proof(l.place, l.key, l.id))
+	w.Header().Set(wire.HeaderProof, r.signer.proof(run.place, run.key, run.id))
 	_ = order.Write(w) // an agent that got a part of it asks again
 	return nil
 }
 
-func (r *server) orderFor(l *placedRun) (*runner.Order, error) {
-	defer r.Lock(l.key)()
-	rec, _, err := r.going(l)
+func (r *server) orderFor(run *placedRun) (*runner.Order, error) {
+	defer r.Lock(run.key)()
+	rec, _, err := r.going(run)
 	if err != nil {
 		return nil, err
 	}
-	if l.order == nil {
+	if run.order == nil {
 		return nil, errUnknown()
 	}
 	if !rec.Ordered {
 		rec.Ordered = true
-		if err := r.write(l, rec); err != nil {
+		if err := r.write(run, rec); err != nil {
 			return nil, err
 		}
 	}
-	return l.order, nil
+	return run.order, nil
 }
 
 // serveArchive gives the agent the archive of the run.
-func (r *server) serveArchive(w http.ResponseWriter, req *http.Request, l *placedRun) error {
-	f, err := r.openArchive(req, l)
+func (r *server) serveArchive(w http.ResponseWriter, req *http.Request, run *placedRun) error {
+	f, err := r.openArchive(req, run)
 	if err != nil {
 		return err
 	}
@@ -182,16 +182,16 @@ func (r *server) serveArchive(w http.ResponseWriter, req *http.Request, l *place
 	return nil
 }
 
-func (r *server) openArchive(req *http.Request, l *placedRun) (*os.File, error) {
-	defer r.Lock(l.key)()
-	rec, _, err := r.going(l)
+func (r *server) openArchive(req *http.Request, run *placedRun) (*os.File, error) {
+	defer r.Lock(run.key)()
+	rec, _, err := r.going(run)
 	if err != nil {
 		return nil, err
 	}
 	if rec.Archive == "" {
 		return nil, refused(http.StatusUnprocessableEntity, "the run has no archive")
 	}
-	f, err := os.Open(filepath.Join(r.dir(l), fileArchive))
+	f, err := os.Open(filepath.Join(r.dir(run), fileArchive))
 	if !errors.Is(err, os.ErrNotExist) {
 		return f, err
 	}
@@ -208,14 +208,14 @@ const wishLasts = 25 * time.Second
 
 // serveWish tells the agent what is wanted of the run, once that differs from what the
 // agent knows. After its end the run is only to be forgotten.
-func (r *server) serveWish(w http.ResponseWriter, req *http.Request, l *placedRun) error {
+func (r *server) serveWish(w http.ResponseWriter, req *http.Request, run *placedRun) error {
 	q := req.URL.Query()
 	cancel, _ := strconv.ParseBool(q.Get(wire.QueryCancel))
 	known := wire.Wish{Cancel: cancel, Report: q.Get(wire.QueryReport)}
 	over := time.NewTimer(wishLasts)
 	defer over.Stop()
 	for last := false; ; {
-		wish, changed, err := r.wish(l)
+		wish, changed, err := r.wish(run)
 		if err != nil {
 			return err
 		}
@@ -236,17 +236,17 @@ func (r *server) serveWish(w http.ResponseWriter, req *http.Request, l *placedRu
 	}
 }
 
-func (r *server) wish(l *placedRun) (wire.Wish, <-chan struct{}, error) {
-	defer r.Lock(l.key)()
-	if r.of(l.key, l.id) != l {
+func (r *server) wish(run *placedRun) (wire.Wish, <-chan struct{}, error) {
+	defer r.Lock(run.key)()
+	if r.of(run.key, run.id) != run {
 		return wire.Wish{}, nil, errUnknown()
 	}
-	rec, rep, err := r.read(l)
+	rec, rep, err := r.read(run)
 	if err != nil {
 		return wire.Wish{}, nil, err
 	}
 	if rep.Phase == runner.Done && rec.Ended {
 		return wire.Wish{}, nil, errUnknown()
 	}
-	return wire.Wish{Cancel: rec.Cancel, Report: l.taken}, l.changed, nil
+	return wire.Wish{Cancel: rec.Cancel, Report: run.taken}, run.changed, nil
 }

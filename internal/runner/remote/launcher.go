@@ -16,7 +16,7 @@ type Launcher interface {
 	// kind Later, Invalid or Denied there is no new place; after any other error
 	// there may be one, and Runner removes it by its name. Later with the reason
 	// NoRoom says that there is no room now.
-	Launch(ctx context.Context, l Launch) (Place, error)
+	Launch(ctx context.Context, launch Launch) (Place, error)
 
 	// Look says what became of a place. Gone has to be certain: after it nothing of
 	// the place can run any more.

@@ -61,11 +61,11 @@ func (r *Runner) resumeRun(key, id string) error {
 		}
 		return os.RemoveAll(dir)
 	}
-	l := newPlacedRun(key, id, rec.Place, nil)
-	r.add(l)
+	run := newPlacedRun(key, id, rec.Place, nil)
+	r.add(run)
 	if rep.Phase != runner.Done && !rec.Ordered {
 		// The order was in the memory of the earlier process.
-		return r.withdraw(l, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
+		return r.withdraw(run, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
 	}
 	return nil
 }
@@ -108,12 +108,12 @@ func (r *Runner) adopt(ctx context.Context, p Place) error {
 	if life.State == Ended && life.Exit == wire.ExitForgotten || r.of(key, id) != nil {
 		return r.removals.add(p, idleGrace, "")
 	}
-	l := newPlacedRun(key, id, Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, nil)
-	rec := record{Place: l.place, Made: r.config.Now(), Ordered: true, sealed: what}
-	if err := r.prepare(l, rec, ""); err != nil {
+	run := newPlacedRun(key, id, Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, nil)
+	rec := record{Place: run.place, Made: r.config.Now(), Ordered: true, sealed: what}
+	if err := r.prepare(run, rec, ""); err != nil {
 		return err
 	}
-	r.add(l)
+	r.add(run)
 	r.config.Log.Info("run adopted", "stack", what.First.Name, "run", id, "place", p.Namespace+"/"+p.Name)
 	return nil
 }
@@ -133,8 +133,8 @@ func (r *Runner) watch() {
 		select {
 		case <-again:
 		case p := <-r.config.Launcher.Changed():
-			if l := r.at(p); l != nil {
-				r.look(l)
+			if run := r.at(p); run != nil {
+				r.look(run)
 			}
 		case <-look.C:
 			r.lookAll()
@@ -157,58 +157,58 @@ func (r *Runner) removePlaces() {
 }
 
 func (r *Runner) lookAll() {
-	for _, l := range r.all() {
+	for _, run := range r.all() {
 		if r.ctx.Err() != nil {
 			return
 		}
-		r.look(l)
+		r.look(run)
 	}
 }
 
 // look sees what became of the place of a run.
-func (r *Runner) look(l *placedRun) {
-	unlock := r.Lock(l.key)
-	_, rep, err := r.read(l)
+func (r *Runner) look(run *placedRun) {
+	unlock := r.Lock(run.key)
+	_, rep, err := r.read(run)
 	unlock()
-	if err == nil && rep.Phase == runner.Done || r.of(l.key, l.id) != l {
+	if err == nil && rep.Phase == runner.Done || r.of(run.key, run.id) != run {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, lookLimit)
 	defer cancel()
-	life, err := r.config.Launcher.Look(ctx, l.place)
+	life, err := r.config.Launcher.Look(ctx, run.place)
 	if err == nil {
-		err = r.judge(l, life)
+		err = r.judge(run, life)
 	}
 	if err != nil && r.ctx.Err() == nil {
-		r.config.Log.Warn("run cannot be watched", "run", l.id, "err", err)
+		r.config.Log.Warn("run cannot be watched", "run", run.id, "err", err)
 	}
 }
 
 // judge decides whether a run is over because of its place.
-func (r *Runner) judge(l *placedRun, life Life) error {
-	defer r.Lock(l.key)()
-	if r.of(l.key, l.id) != l {
+func (r *Runner) judge(run *placedRun, life Life) error {
+	defer r.Lock(run.key)()
+	if r.of(run.key, run.id) != run {
 		return nil
 	}
-	rec, rep, err := r.read(l)
+	rec, rep, err := r.read(run)
 	if err != nil || rep.Phase == runner.Done {
 		return err
 	}
-	l.why = ""
+	run.why = ""
 	if life.State == Pending {
-		l.why = life.Message
+		run.why = life.Message
 	}
 	switch dead := life.State == Ended || life.State == Gone; {
-	case dead && l.bodies > 0:
+	case dead && run.bodies > 0:
 		return nil // what the agent sent last is being received
 	case dead && !rec.Ordered:
-		return r.withdraw(l, rep, stack.Failed, cmp.Or(life.Reason, PlaceLost), "the pod ended before the run began; nothing ran"+because(life))
+		return r.withdraw(run, rep, stack.Failed, cmp.Or(life.Reason, PlaceLost), "the pod ended before the run began; nothing ran"+because(life))
 	case dead && life.Exit == wire.ExitNoOrder && rep.Phase == runner.Starting:
-		return r.withdraw(l, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
+		return r.withdraw(run, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
 	case dead:
-		return r.end(l, rep, stack.Killed, cmp.Or(life.Reason, PlaceLost), fmt.Sprintf("the pod ended while the run was %s%s", rep.Phase, because(life)))
+		return r.end(run, rep, stack.Killed, cmp.Or(life.Reason, PlaceLost), fmt.Sprintf("the pod ended while the run was %s%s", rep.Phase, because(life)))
 	case !rec.Ordered && r.config.Now().Sub(rec.Made) > r.config.StartLimit:
-		return r.withdraw(l, rep, stack.Failed, cmp.Or(life.Reason, NeverStarted),
+		return r.withdraw(run, rep, stack.Failed, cmp.Or(life.Reason, NeverStarted),
 			fmt.Sprintf("the pod did not start within %v; nothing ran%s", r.config.StartLimit, because(life)))
 	}
 	return nil
@@ -228,25 +228,25 @@ func because(life Life) string {
 
 // withdraw ends a run whose agent does not have the order, and now never gets it. The
 // lock of the key is held.
-func (r *Runner) withdraw(l *placedRun, rep runner.Report, o stack.Outcome, reason, message string) error {
-	if err := r.end(l, rep, o, reason, message); err != nil {
+func (r *Runner) withdraw(run *placedRun, rep runner.Report, o stack.Outcome, reason, message string) error {
+	if err := r.end(run, rep, o, reason, message); err != nil {
 		return err
 	}
-	return r.removals.add(l.place, idleGrace, "")
+	return r.removals.add(run.place, idleGrace, "")
 }
 
 // end completes the report of a run that cannot do so itself. The lock of the key is
 // held.
-func (r *Runner) end(l *placedRun, rep runner.Report, o stack.Outcome, reason, message string) error {
-	rec, _, err := r.read(l)
+func (r *Runner) end(run *placedRun, rep runner.Report, o stack.Outcome, reason, message string) error {
+	rec, _, err := r.read(run)
 	if err != nil {
 		return err
 	}
 	rec.Ended = true
-	if err := r.write(l, rec); err != nil {
+	if err := r.write(run, rec); err != nil {
 		return err
 	}
-	_, err = runner.Complete(r.dir(l), rep, r.config.Now(), func(rep *runner.Report) {
+	_, err = runner.Complete(r.dir(run), rep, r.config.Now(), func(rep *runner.Report) {
 		rep.Outcome, rep.Message = o, fault.Shorten(message, maxMessage)
 		if reason != "" {
 			rep.Fault, rep.Reason = fault.Broken, reason
@@ -255,9 +255,9 @@ func (r *Runner) end(l *placedRun, rep runner.Report, o stack.Outcome, reason, m
 	if err != nil {
 		return err
 	}
-	l.order, l.why = nil, ""
-	l.wake()
-	r.announce(l.key)
+	run.order, run.why = nil, ""
+	run.wake()
+	r.announce(run.key)
 	return nil
 }
 

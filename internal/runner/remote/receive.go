@@ -62,7 +62,7 @@ func fileName(req *http.Request, grows bool) (string, error) {
 }
 
 // appendFile takes the next part of a file.
-func (r *server) appendFile(w http.ResponseWriter, req *http.Request, l *placedRun) error {
+func (r *server) appendFile(w http.ResponseWriter, req *http.Request, run *placedRun) error {
 	name, err := fileName(req, true)
 	if err != nil {
 		return err
@@ -75,12 +75,12 @@ func (r *server) appendFile(w http.ResponseWriter, req *http.Request, l *placedR
 	if err != nil {
 		return body(err)
 	}
-	defer r.Lock(l.key)()
-	rec, _, err := r.going(l)
+	defer r.Lock(run.key)()
+	rec, _, err := r.going(run)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(r.dir(l), name)
+	path := filepath.Join(r.dir(run), name)
 	size, err := sizeOf(path)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func sizeOf(path string) (int64, error) {
 
 // replaceFile takes a whole file. It is received beside the old one, without the lock
 // of the key, for it may be large.
-func (r *server) replaceFile(w http.ResponseWriter, req *http.Request, l *placedRun) error {
+func (r *server) replaceFile(w http.ResponseWriter, req *http.Request, run *placedRun) error {
 	name, err := fileName(req, false)
 	if err != nil {
 		return err
@@ -128,13 +128,13 @@ func (r *server) replaceFile(w http.ResponseWriter, req *http.Request, l *placed
 	if err != nil {
 		return err
 	}
-	rec, err := r.receiving(l)
+	rec, err := r.receiving(run)
 	if err != nil {
 		return err
 	}
-	defer r.received(l)
+	defer r.received(run)
 	req.Body = http.MaxBytesReader(w, req.Body, rec.limit(name))
-	in, err := disk.Receive(r.dir(l), name, req.Body)
+	in, err := disk.Receive(r.dir(run), name, req.Body)
 	if err != nil {
 		if disk.IsNoSpace(err) {
 			return err
@@ -145,18 +145,18 @@ func (r *server) replaceFile(w http.ResponseWriter, req *http.Request, l *placed
 	if want := req.Header.Get(wire.HeaderDigest); in.Digest() != want {
 		return refused(http.StatusUnprocessableEntity, "%s has the digest %s, and %q was said", name, in.Digest(), want)
 	}
-	defer r.Lock(l.key)()
-	if _, _, err := r.going(l); err != nil {
+	defer r.Lock(run.key)()
+	if _, _, err := r.going(run); err != nil {
 		return err
 	}
-	if err := l.inTurn(name, turn); err != nil {
+	if err := run.inTurn(name, turn); err != nil {
 		return err
 	}
-	delete(l.digests, name)
+	delete(run.digests, name)
 	if err := in.Keep(); err != nil {
 		return err
 	}
-	l.turns[name], l.digests[name] = turn, in.Digest()
+	run.turns[name], run.digests[name] = turn, in.Digest()
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -170,8 +170,8 @@ func turnOf(req *http.Request) (int64, error) {
 }
 
 // inTurn refuses a request that a later one has overtaken.
-func (l *placedRun) inTurn(name string, turn int64) error {
-	if turn <= l.turns[name] {
+func (run *placedRun) inTurn(name string, turn int64) error {
+	if turn <= run.turns[name] {
 		return &refusal{status: http.StatusConflict, err: fmt.Errorf("a later %s was there first", name)}
 	}
 	return nil
@@ -179,22 +179,22 @@ func (l *placedRun) inTurn(name string, turn int64) error {
 
 // receiving notes that a body is on its way: until it is here, the death of the place
 // does not end the run.
-func (r *server) receiving(l *placedRun) (record, error) {
-	defer r.Lock(l.key)()
-	rec, _, err := r.going(l)
+func (r *server) receiving(run *placedRun) (record, error) {
+	defer r.Lock(run.key)()
+	rec, _, err := r.going(run)
 	if err == nil {
-		l.bodies++
+		run.bodies++
 	}
 	return rec, err
 }
 
-func (r *server) received(l *placedRun) {
-	defer r.Lock(l.key)()
-	l.bodies--
+func (r *server) received(run *placedRun) {
+	defer r.Lock(run.key)()
+	run.bodies--
 }
 
 // takeReport takes a report, if every file is here that the run had left by then.
-func (r *server) takeReport(w http.ResponseWriter, req *http.Request, l *placedRun) error {
+func (r *server) takeReport(w http.ResponseWriter, req *http.Request, run *placedRun) error {
 	turn, err := turnOf(req)
 	if err != nil {
 		return err
@@ -207,11 +207,11 @@ func (r *server) takeReport(w http.ResponseWriter, req *http.Request, l *placedR
 	if err := json.Unmarshal(data, &d); err != nil {
 		return refused(http.StatusUnprocessableEntity, "reading the report: %v", err)
 	}
-	defer r.Lock(l.key)()
-	if r.of(l.key, l.id) != l {
+	defer r.Lock(run.key)()
+	if r.of(run.key, run.id) != run {
 		return errUnknown()
 	}
-	rec, before, err := r.read(l)
+	rec, before, err := r.read(run)
 	if err != nil {
 		return err
 	}
@@ -223,42 +223,42 @@ func (r *server) takeReport(w http.ResponseWriter, req *http.Request, l *placedR
 		return refused(http.StatusUnprocessableEntity, "reading the report: %v", err)
 	}
 	if before.Phase == runner.Done {
-		return r.takenAgain(w, l, report, d.Report)
+		return r.takenAgain(w, run, report, d.Report)
 	}
-	if err := l.inTurn(wire.Report, turn); err != nil {
+	if err := run.inTurn(wire.Report, turn); err != nil {
 		return err
 	}
-	held, err := r.held(l)
+	held, err := r.held(run)
 	if err != nil {
 		return err
 	}
 	if !maps.Equal(held, d.Files) {
 		return &refusal{http.StatusConflict, errors.New("the files are not those of the report"), held}
 	}
-	if err := r.store(l, report, phase); err != nil {
+	if err := r.store(run, report, phase); err != nil {
 		return err
 	}
-	l.turns[wire.Report], l.taken, l.order, l.why = turn, digest(d.Report), nil, ""
+	run.turns[wire.Report], run.taken, run.order, run.why = turn, digest(d.Report), nil, ""
 	if phase == runner.Done {
-		r.announce(l.key)
+		r.announce(run.key)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // takenAgain answers an agent that did not hear that its last report was taken.
-func (r *server) takenAgain(w http.ResponseWriter, l *placedRun, report, raw json.RawMessage) error {
-	if !runner.IsReport(r.dir(l), report) {
+func (r *server) takenAgain(w http.ResponseWriter, run *placedRun, report, raw json.RawMessage) error {
+	if !runner.IsReport(r.dir(run), report) {
 		return errUnknown()
 	}
-	l.taken = digest(raw)
+	run.taken = digest(raw)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // store makes a report durable, after the files that it is about.
-func (r *server) store(l *placedRun, report json.RawMessage, phase runner.Phase) error {
-	dir := r.dir(l)
+func (r *server) store(run *placedRun, report json.RawMessage, phase runner.Phase) error {
+	dir := r.dir(run)
 	for _, name := range []string{runner.FileEvents, runner.FileLog} {
 		if err := disk.Sync(filepath.Join(dir, name)); err != nil {
 			return err
@@ -313,10 +313,10 @@ func (rec *record) identify(raw json.RawMessage) (report json.RawMessage, phase 
 }
 
 // held lists the files that are here. The lock of the key is held.
-func (r *server) held(l *placedRun) (wire.Held, error) {
+func (r *server) held(run *placedRun) (wire.Held, error) {
 	held := wire.Held{}
 	for _, name := range runner.Files() {
-		path := filepath.Join(r.dir(l), name)
+		path := filepath.Join(r.dir(run), name)
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -326,12 +326,12 @@ func (r *server) held(l *placedRun) (wire.Held, error) {
 		}
 		f := wire.HeldFile{Size: info.Size()}
 		if !growing(name) {
-			if l.digests[name] == "" {
-				if l.digests[name], err = disk.Digest(path); err != nil {
+			if run.digests[name] == "" {
+				if run.digests[name], err = disk.Digest(path); err != nil {
 					return nil, err
 				}
 			}
-			f.Digest = l.digests[name]
+			f.Digest = run.digests[name]
 		}
 		held[name] = f
 	}

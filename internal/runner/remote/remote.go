@@ -58,7 +58,7 @@ type Config struct {
 
 // Runner carries out runs in places. The places outlive it: a new Runner finds them.
 type Runner struct {
-	*book
+	*knownRuns
 	config   Config
 	signer   signer
 	removals *removals
@@ -92,7 +92,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{config: c, ended: make(chan string), book: newBook()}
+	r := &Runner{config: c, ended: make(chan string), knownRuns: newKnownRuns()}
 	var err error
 	if r.signer, err = newSigner(c.Key); err != nil {
 		return nil, err
@@ -151,34 +151,34 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	if err != nil {
 		return err
 	}
-	l := newPlacedRun(job.Key(), job.ID, Place{}, &runner.Order{Version: runner.JobVersion, Job: job, Host: host})
-	if err := r.prepare(l, rec, host.Archive); err != nil {
+	run := newPlacedRun(job.Key(), job.ID, Place{}, &runner.Order{Version: runner.JobVersion, Job: job, Host: host})
+	if err := r.prepare(run, rec, host.Archive); err != nil {
 		return err
 	}
 	defer r.beginMaking(name)()
 	done := failpoint.Act("place.launch", "")
-	l.place, err = r.config.Launcher.Launch(ctx, Launch{Name: name, Key: job.Key(), ID: job.ID, Seal: seal, Job: &job})
+	run.place, err = r.config.Launcher.Launch(ctx, Launch{Name: name, Key: job.Key(), ID: job.ID, Seal: seal, Job: &job})
 	done()
 	if err != nil {
 		return errors.Join(err, r.mayExist(name, err))
 	}
-	l.place.Key, l.place.Seal = "", ""
-	rec.Place = l.place
+	run.place.Key, run.place.Seal = "", ""
+	rec.Place = run.place
 	if err := ctx.Err(); err != nil {
-		return errors.Join(err, r.removals.add(l.place, idleGrace, ""))
+		return errors.Join(err, r.removals.add(run.place, idleGrace, ""))
 	}
 	// From this write on there is a run.
-	if err := r.write(l, rec); err != nil {
-		return errors.Join(err, r.removals.add(l.place, idleGrace, ""))
+	if err := r.write(run, rec); err != nil {
+		return errors.Join(err, r.removals.add(run.place, idleGrace, ""))
 	}
-	r.add(l)
+	r.add(run)
 	r.config.Log.Debug("run started", "stack", job.Name, "run", job.ID, "place", name)
 	return nil
 }
 
 // prepare makes the directory of a run.
-func (r *Runner) prepare(l *placedRun, rec record, archive string) error {
-	dir := r.dir(l)
+func (r *Runner) prepare(run *placedRun, rec record, archive string) error {
+	dir := r.dir(run)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (r *Runner) prepare(l *placedRun, rec record, archive string) error {
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
-	if err := errors.Join(r.write(l, rec), runner.WriteReport(dir, report)); err != nil {
+	if err := errors.Join(r.write(run, rec), runner.WriteReport(dir, report)); err != nil {
 		return err
 	}
 	if archive == "" {
@@ -208,50 +208,50 @@ func (r *Runner) mayExist(name string, err error) error {
 // find reads the report of a run. A directory without a record of its place is left by
 // a start that failed.
 func (r *Runner) find(key, id string) (*runner.Report, error) {
-	l := r.of(key, id)
-	if l == nil {
+	run := r.of(key, id)
+	if run == nil {
 		return nil, nil
 	}
-	rep, err := runner.ReadReport(r.dir(l))
+	rep, err := runner.ReadReport(r.dir(run))
 	if err != nil {
 		return nil, err
 	}
 	if rep.Phase == runner.Starting {
-		rep.Message = l.why
+		rep.Message = run.why
 	}
 	return &rep, nil
 }
 
 // cancel asks a run to stop. One whose agent did not ask for the order yet never begins.
 func (r *Runner) cancel(_ context.Context, rep *runner.Report) error {
-	l := r.of(rep.Key(), rep.ID)
-	rec, _, err := r.read(l)
+	run := r.of(rep.Key(), rep.ID)
+	rec, _, err := r.read(run)
 	switch {
 	case err != nil:
 		return err
 	case !rec.Ordered:
-		return r.withdraw(l, *rep, stack.Interrupted, "", "the run was cancelled before it began")
+		return r.withdraw(run, *rep, stack.Interrupted, "", "the run was cancelled before it began")
 	case rec.Cancel:
 		return nil
 	}
 	rec.Cancel = true
-	if err := r.write(l, rec); err != nil {
+	if err := r.write(run, rec); err != nil {
 		return err
 	}
-	l.wake()
+	run.wake()
 	return nil
 }
 
 // forget is called before the directory of a run is removed.
 func (r *Runner) forget(key, id string) error {
-	l := r.of(key, id)
-	if l == nil {
+	run := r.of(key, id)
+	if run == nil {
 		return nil
 	}
-	if err := r.removals.add(l.place, idleGrace, ""); err != nil {
+	if err := r.removals.add(run.place, idleGrace, ""); err != nil {
 		return err
 	}
-	r.drop(l)
-	l.wake()
+	r.drop(run)
+	run.wake()
 	return nil
 }

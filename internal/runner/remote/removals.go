@@ -46,11 +46,11 @@ const (
 )
 
 func openRemovals(dir string, now func() time.Time) (*removals, error) {
-	g := &removals{dir: filepath.Join(dir, dirRemovals), now: now, all: map[string]removal{}, wake: make(chan struct{}, 1)}
-	if err := os.MkdirAll(g.dir, 0o700); err != nil {
+	r := &removals{dir: filepath.Join(dir, dirRemovals), now: now, all: map[string]removal{}, wake: make(chan struct{}, 1)}
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(g.dir)
+	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -59,44 +59,44 @@ func openRemovals(dir string, now func() time.Time) (*removals, error) {
 			continue // half written
 		}
 		var one removal
-		if err := disk.ReadJSON(filepath.Join(g.dir, e.Name()), &one); err != nil {
+		if err := disk.ReadJSON(filepath.Join(r.dir, e.Name()), &one); err != nil {
 			return nil, err
 		}
-		g.all[e.Name()] = one
+		r.all[e.Name()] = one
 	}
-	return g, nil
+	return r, nil
 }
 
 // file is where the removal of a place is. UIDs are chosen by a cluster, and no path.
-func (g *removals) file(p Place) string {
+func (r *removals) file(p Place) string {
 	return fmt.Sprintf("%s-%x.json", p.Name, p.Namespace+"/"+p.UID)
 }
 
 // add writes down that a place has to be removed. It can be repeated.
-func (g *removals) add(p Place, grace time.Duration, blocks string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	name := g.file(p)
-	if _, there := g.all[name]; there {
+func (r *removals) add(p Place, grace time.Duration, blocks string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := r.file(p)
+	if _, there := r.all[name]; there {
 		return nil
 	}
-	one := removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: grace, Since: g.now(), Blocks: blocks}
-	if err := disk.WriteJSON(filepath.Join(g.dir, name), one); err != nil {
+	one := removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: grace, Since: r.now(), Blocks: blocks}
+	if err := disk.WriteJSON(filepath.Join(r.dir, name), one); err != nil {
 		return fmt.Errorf("writing down that place %s has to be removed: %w", p.Name, err)
 	}
-	g.all[name] = one
+	r.all[name] = one
 	select {
-	case g.wake <- struct{}{}:
+	case r.wake <- struct{}{}:
 	default:
 	}
 	return nil
 }
 
 // has reports whether a place has to be removed.
-func (g *removals) has(p Place) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, one := range g.all {
+func (r *removals) has(p Place) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.all {
 		if one.Place.Name == p.Name && (one.Place.UID == "" || one.Place.same(p)) {
 			return true
 		}
@@ -105,10 +105,10 @@ func (g *removals) has(p Place) bool {
 }
 
 // blocks reports whether no run may begin under a key, or in a place of this name.
-func (g *removals) blocks(key, name string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, one := range g.all {
+func (r *removals) blocks(key, name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.all {
 		if one.Blocks == key || one.Place.Name == name {
 			return true
 		}
@@ -116,33 +116,33 @@ func (g *removals) blocks(key, name string) bool {
 	return false
 }
 
-func (g *removals) list() map[string]removal {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	all := make(map[string]removal, len(g.all))
-	for name, one := range g.all {
+func (r *removals) list() map[string]removal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[string]removal, len(r.all))
+	for name, one := range r.all {
 		all[name] = one
 	}
 	return all
 }
 
-func (g *removals) remove(name string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := os.Remove(filepath.Join(g.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (r *removals) remove(name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := os.Remove(filepath.Join(r.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	delete(g.all, name)
+	delete(r.all, name)
 	return nil
 }
 
 // removeAll removes the places, and forgets those that are gone.
-func (g *removals) removeAll(ctx context.Context, in Launcher) error {
+func (r *removals) removeAll(ctx context.Context, in Launcher) error {
 	var errs []error
-	for name, one := range g.list() {
-		gone, err := g.end(ctx, in, name, one)
+	for name, one := range r.list() {
+		gone, err := r.end(ctx, in, name, one)
 		if err == nil && gone {
-			err = g.remove(name)
+			err = r.remove(name)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("removing place %s: %w", one.Place.Name, err))
@@ -152,19 +152,19 @@ func (g *removals) removeAll(ctx context.Context, in Launcher) error {
 }
 
 // end ends one place, and reports whether it is gone.
-func (g *removals) end(ctx context.Context, in Launcher, file string, one removal) (gone bool, err error) {
+func (r *removals) end(ctx context.Context, in Launcher, file string, one removal) (gone bool, err error) {
 	p := one.Place
 	if p.UID == "" {
 		if p, err = named(ctx, in, p.Name); err != nil {
 			return false, err
 		}
 		if p.UID == "" {
-			return g.now().Sub(one.Since) > searchLimit, nil
+			return r.now().Sub(one.Since) > searchLimit, nil
 		}
 		one.Place = Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
-		g.mu.Lock()
-		g.all[file] = one
-		g.mu.Unlock()
+		r.mu.Lock()
+		r.all[file] = one
+		r.mu.Unlock()
 	}
 	done := failpoint.Act("place.end", "")
 	err = in.End(ctx, p, one.Grace)

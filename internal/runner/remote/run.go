@@ -46,13 +46,13 @@ func newPlacedRun(key, id string, p Place, o *runner.Order) *placedRun {
 }
 
 // wake answers the agent that waits for a wish.
-func (l *placedRun) wake() {
-	close(l.changed)
-	l.changed = make(chan struct{})
+func (run *placedRun) wake() {
+	close(run.changed)
+	run.changed = make(chan struct{})
 }
 
-// book is what this process knows of the runs that were not forgotten.
-type book struct {
+// knownRuns is what this process knows of the runs that were not forgotten.
+type knownRuns struct {
 	*runner.Runs
 
 	mu      sync.Mutex
@@ -61,30 +61,30 @@ type book struct {
 	making  map[string]chan struct{} // by the name of a place that is being made; closed when that is over
 }
 
-func newBook() *book {
-	return &book{byPlace: map[string]*placedRun{}, byName: map[string]*placedRun{}, making: map[string]chan struct{}{}}
+func newKnownRuns() *knownRuns {
+	return &knownRuns{byPlace: map[string]*placedRun{}, byName: map[string]*placedRun{}, making: map[string]chan struct{}{}}
 }
 
 // beginMaking notes that the place of a name is being made, until over is called. Its agent
 // may ask before the run is known.
-func (b *book) beginMaking(name string) (over func()) {
+func (k *knownRuns) beginMaking(name string) (over func()) {
 	made := make(chan struct{})
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.making[name] = made
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.making[name] = made
 	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.making, name)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.making, name)
 		close(made)
 	}
 }
 
 // made returns once the place of a name is not being made, or ctx has ended.
-func (b *book) made(ctx context.Context, name string) {
-	b.mu.Lock()
-	made := b.making[name]
-	b.mu.Unlock()
+func (k *knownRuns) made(ctx context.Context, name string) {
+	k.mu.Lock()
+	made := k.making[name]
+	k.mu.Unlock()
 	if made == nil {
 		return
 	}
@@ -94,62 +94,62 @@ func (b *book) made(ctx context.Context, name string) {
 	}
 }
 
-func (b *book) dir(l *placedRun) string { return b.Dir(l.key, l.id) }
+func (k *knownRuns) dir(run *placedRun) string { return k.Dir(run.key, run.id) }
 
 // read reads what is known of a run. The lock of its key is held.
-func (b *book) read(l *placedRun) (rec record, rep runner.Report, err error) {
-	if err := disk.ReadJSON(filepath.Join(b.dir(l), fileRecord), &rec); err != nil {
+func (k *knownRuns) read(run *placedRun) (rec record, rep runner.Report, err error) {
+	if err := disk.ReadJSON(filepath.Join(k.dir(run), fileRecord), &rec); err != nil {
 		return rec, rep, err
 	}
-	if rep, err = runner.ReadReport(b.dir(l)); err == nil && (rep.ID == "" || rec.Place.UID == "") {
-		err = fmt.Errorf("run %s has no record", l.id)
+	if rep, err = runner.ReadReport(k.dir(run)); err == nil && (rep.ID == "" || rec.Place.UID == "") {
+		err = fmt.Errorf("run %s has no record", run.id)
 	}
 	return rec, rep, err
 }
 
-func (b *book) write(l *placedRun, rec record) error {
-	return disk.WriteJSON(filepath.Join(b.dir(l), fileRecord), rec)
+func (k *knownRuns) write(run *placedRun, rec record) error {
+	return disk.WriteJSON(filepath.Join(k.dir(run), fileRecord), rec)
 }
 
 // add makes a run known.
-func (b *book) add(l *placedRun) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.byPlace[l.place.UID], b.byName[l.key+"/"+l.id] = l, l
+func (k *knownRuns) add(run *placedRun) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.byPlace[run.place.UID], k.byName[run.key+"/"+run.id] = run, run
 }
 
 // drop makes a run unknown.
-func (b *book) drop(l *placedRun) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.byPlace, l.place.UID)
-	delete(b.byName, l.key+"/"+l.id)
+func (k *knownRuns) drop(run *placedRun) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.byPlace, run.place.UID)
+	delete(k.byName, run.key+"/"+run.id)
 }
 
 // at finds the run of a place.
-func (b *book) at(p Place) *placedRun {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if l := b.byPlace[p.UID]; l != nil && l.place.same(p) {
-		return l
+func (k *knownRuns) at(p Place) *placedRun {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if run := k.byPlace[p.UID]; run != nil && run.place.same(p) {
+		return run
 	}
 	return nil
 }
 
 // of finds a run by its name.
-func (b *book) of(key, id string) *placedRun {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.byName[key+"/"+id]
+func (k *knownRuns) of(key, id string) *placedRun {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.byName[key+"/"+id]
 }
 
 // all lists the runs.
-func (b *book) all() []*placedRun {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	runs := make([]*placedRun, 0, len(b.byName))
-	for _, l := range b.byName {
-		runs = append(runs, l)
+func (k *knownRuns) all() []*placedRun {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	runs := make([]*placedRun, 0, len(k.byName))
+	for _, run := range k.byName {
+		runs = append(runs, run)
 	}
 	return runs
 }
