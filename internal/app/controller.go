@@ -39,7 +39,7 @@ processes beside it, or pods of the cluster (--runs-as).
 
 Of several controllers one is active. The others wait until it has ended, or has not
 renewed its Lease for --lease-duration. All of them need the same --data-dir, since
-the records and runs in it exist nowhere else. If a controller was stopped and another
+most of its content exists nowhere else. If a controller was stopped and another
 one may have taken over, it exits without any further action.`,
 		Example: `  terrier controller --data-dir /var/lib/terrier --http-address 0.0.0.0:8443 --http-host terrier.terrier-system.svc
   terrier controller --kubeconfig ~/.kube/config --watch-namespace team-a`,

@@ -97,7 +97,7 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now fun
 }
 
 // claim records that the Lease belongs to the data directory dir, and
-// refuses if it belongs to another one: the plans, runs and records in that
+// refuses if it belongs to another one: the keys, plans and runs in that
 // directory exist nowhere else.
 func (l *leadership) claim(ctx context.Context, dir string) error {
 	id, err := installationOf(dir)
