@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/records"
@@ -83,15 +84,28 @@ func (vs *Versions) keep(ctx context.Context, id string, state []byte, v stack.S
 	if err := vs.Records.Put(ctx, record.StateVersion(id, v.Key()), state); err != nil {
 		return fmt.Errorf("keeping the state version %s: %w", facts.StateID, err)
 	}
+	before := slices.Clone(list.Versions)
 	list.Trim(versionsKept, versionBytes)
-	if err := vs.write(ctx, id, list); err != nil {
+	if err := vs.drop(ctx, id, before, list.Versions); err != nil {
 		return err
 	}
-	stay := []string{record.StateIndex(id).Key}
-	for _, kept := range list.Versions {
-		stay = append(stay, record.StateVersion(id, kept.Key()))
+	return vs.write(ctx, id, list)
+}
+
+// drop deletes the versions that Trim took out of the list. A version that the list does
+// not name stays: the list may be lost, damaged or old. A repetition after a crash takes
+// the same versions out, since the shorter list is written only afterwards.
+func (vs *Versions) drop(ctx context.Context, id string, before, kept []stack.StateVersion) error {
+	for _, v := range before {
+		if slices.ContainsFunc(kept, func(k stack.StateVersion) bool { return k.Key() == v.Key() }) {
+			continue
+		}
+		err := vs.Records.Blobs.Delete(ctx, record.StateVersion(id, v.Key()))
+		if err != nil && fault.Of(err) != fault.Missing {
+			return fmt.Errorf("deleting the state version %s: %w", v.Key(), err)
+		}
 	}
-	return vs.Records.DropOthers(ctx, record.StateVersions(id), stay...)
+	return nil
 }
 
 // setHead says what is stored from now on.

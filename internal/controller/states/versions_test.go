@@ -105,3 +105,58 @@ func TestVersionsWhoseKeyIsLost(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A list that is lost, damaged or old costs no version.
+func TestVersionsOutliveTheirList(t *testing.T) {
+	files := blobtest.Files(t, 1<<20)
+	key, err := blob.NewKey(bytes.Repeat([]byte{1}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := blob.Seal(files, key)
+	index := record.StateIndex("uid").Key
+	for name, harm := range map[string]func(t *testing.T, old []byte){
+		"lost": func(t *testing.T, _ []byte) {
+			if err := files.Delete(t.Context(), index); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"damaged": func(t *testing.T, _ []byte) {
+			raw := blobtest.Get(t, files, index)
+			raw[len(raw)-1] ^= 1
+			blobtest.Put(t, files, index, raw)
+		},
+		"old": func(t *testing.T, old []byte) { blobtest.Put(t, files, index, old) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			vs := newKeeper(Keeper{Records: &records.Store{Blobs: sealed}}, nil).Versions
+			keep := func(serial int) {
+				if err := vs.keep(t.Context(), "uid", thing("l", serial), stack.StateVersion{}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var old []byte
+			for serial := range versionsKept {
+				keep(serial)
+				if serial == 5 {
+					old = blobtest.Get(t, files, index)
+				}
+			}
+			before, err := files.List(t.Context(), record.StateVersions("uid"))
+			if err != nil || len(before) != versionsKept+1 {
+				t.Fatalf("there are %d records, %v; want the versions and their list", len(before), err)
+			}
+			harm(t, old)
+			keep(versionsKept)
+			after, err := files.List(t.Context(), record.StateVersions("uid"))
+			if err != nil || len(after) != len(before)+1 {
+				t.Errorf("of %d records %d are left, %v; want one more", len(before), len(after), err)
+			}
+			for _, k := range after {
+				if err := files.Delete(t.Context(), k); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
