@@ -447,3 +447,33 @@ func TestEndpoints(t *testing.T) {
 		})
 	}
 }
+
+// A 404 that comes from a proxy in front of a bucket says nothing about an object.
+func TestNotFoundByAProxy(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"text": func(w http.ResponseWriter) { http.Error(w, "404 page not found", http.StatusNotFound) },
+		"a page": func(w http.ResponseWriter) {
+			http.Error(w, "<html><body>default backend</body></html>", http.StatusNotFound)
+		},
+		"no content": func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, f := flakyStore(t)
+			blobtest.Put(t, store, "a", []byte("x"))
+			f.answer = slices.Repeat([]func(http.ResponseWriter){answer}, 12)
+			if _, err := store.Get(t.Context(), "a"); fault.Of(err) != fault.Later || fault.Reason(err, "") != bucket.ReasonUnreachable {
+				t.Errorf("Get() = %v, want %s", err, bucket.ReasonUnreachable)
+			}
+			if err := store.Delete(t.Context(), "a"); fault.Of(err) != fault.Later {
+				t.Errorf("Delete() = %v, want that it failed", err)
+			}
+			if keys, err := store.List(t.Context(), ""); fault.Of(err) != fault.Later {
+				t.Errorf("List() = %v, %v, want that it failed", keys, err)
+			}
+			if got := blobtest.Get(t, store, "a"); string(got) != "x" {
+				t.Errorf("after it the value is %q", got)
+			}
+		})
+	}
+}

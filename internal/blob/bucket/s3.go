@@ -1,7 +1,9 @@
 package bucket
 
 import (
+	"bytes"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +30,7 @@ func openS3(p Place, c clients, environ func(string) string) (service, error) {
 		lookup = minio.BucketLookupPath
 	}
 	core, err := minio.NewCore(p.Endpoint.Host, &minio.Options{
-		Creds: identity, Secure: p.Endpoint.Scheme == "https", Transport: emptyBodies{c.data.Transport},
+		Creds: identity, Secure: p.Endpoint.Scheme == "https", Transport: ownAnswers{emptyBodies{c.data.Transport}},
 		Region: p.Region, BucketLookup: lookup, MaxRetries: 1,
 	})
 	if err != nil {
@@ -50,6 +52,31 @@ func (e emptyBodies) RoundTrip(r *http.Request) (*http.Response, error) {
 		defer body.Close()
 	}
 	return e.next.RoundTrip(r)
+}
+
+// ownAnswers takes a 404 for an answer only if it is S3's own. A proxy in front of the
+// bucket answers 404, too, while it is set up anew, and the library would take that for an
+// object that is not there.
+type ownAnswers struct{ next http.RoundTripper }
+
+func (o ownAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := o.next.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusNotFound {
+		return resp, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	var answer struct {
+		XMLName xml.Name `xml:"Error"`
+		Code    string
+	}
+	if err := xml.Unmarshal(body, &answer); err != nil || answer.Code == "" {
+		return nil, fmt.Errorf("the answer %s does not come from S3: %q", resp.Status, brief{errors.New(string(body))})
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
 }
 
 // s3Identity is the chain of AWS: keys in the environment, then the file of profiles,
