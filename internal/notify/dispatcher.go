@@ -45,6 +45,13 @@ type Dispatcher struct {
 	wake    chan struct{}
 	history *history
 
+	// Of restore, which Run calls first, and keepHistory afterwards.
+	began  time.Time // Run
+	listed bool      // the stored messages, in unread
+	late   bool      // they could not be listed at first
+	unread []string  // keys
+	told   bool      // which cannot be read
+
 	mu      sync.Mutex
 	queues  map[string]*queue
 	waiting int // messages in all queues
@@ -102,6 +109,7 @@ func (d *Dispatcher) Deliveries() []Delivery { return d.history.all() }
 
 // Run delivers until ctx ends. The next Run delivers the rest.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	d.began, d.listed, d.late, d.told = d.Now(), false, false, false
 	d.history.load(ctx, d.Now(), d.Log)
 	d.restore(ctx)
 	var all sync.WaitGroup
@@ -118,6 +126,8 @@ func (d *Dispatcher) keepHistory(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
+			d.restore(ctx)
+			d.history.load(ctx, d.Now(), d.Log)
 			d.history.flush(ctx, d.Log)
 		case <-ctx.Done():
 			last, done := context.WithTimeout(context.WithoutCancel(ctx), flushAtEnd)

@@ -3,13 +3,16 @@ package notify
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
 
@@ -296,6 +299,7 @@ func TestFluxGetsEveryEvent(t *testing.T) {
 func TestHistoryIsBoundedAndKept(t *testing.T) {
 	l := newLab(t, Destination{})
 	now := time.Now()
+	l.history.load(t.Context(), now, l.Log)
 	for n := range historyKept + 5 {
 		l.history.put(Delivery{ID: messageID(now, n), At: now, Namespace: "team", Outcome: Delivered})
 	}
@@ -314,4 +318,70 @@ func TestHistoryIsBoundedAndKept(t *testing.T) {
 	if counts["team"] != historyKept || counts[""] != 1 || counts["gone"] != 0 {
 		t.Errorf("kept are %v, want %d of team, one without a namespace, none of long ago", counts, historyKept)
 	}
+}
+
+// A store that fails for a while costs neither a message nor a delivery in the history.
+func TestStoreThatFailsForAWhile(t *testing.T) {
+	for name, tt := range map[string]struct{ list, get bool }{"listing": {list: true}, "reading": {get: true}} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, Destination{})
+			now := time.Now()
+			if err := l.keep(t.Context(), &message{ID: messageID(now, 1), Namespace: "team", Provider: "hook", Accepted: now, Event: event(1)}); err != nil {
+				t.Fatal(err)
+			}
+			l.history.load(t.Context(), now, l.Log)
+			l.history.put(Delivery{ID: "before", At: now, Namespace: "team", Outcome: Delivered})
+			l.history.flush(t.Context(), l.Log)
+
+			broken := &failing{Store: l.store, list: tt.list, get: tt.get}
+			d := l.dispatcher(t)
+			d.Store, d.history.store, d.began = broken, broken, now.Add(time.Second)
+			d.restore(t.Context())
+			d.history.load(t.Context(), now, d.Log)
+			d.history.put(Delivery{ID: "now", At: now, Namespace: "team", Outcome: Delivered})
+			d.history.flush(t.Context(), d.Log)
+			if left := l.outbox(t); len(left) != 1 || d.waiting != 0 {
+				t.Fatalf("the outbox holds %v while the store fails, want the message", left)
+			}
+
+			broken.list, broken.get = false, false
+			for range 2 { // nothing is read twice
+				d.restore(t.Context())
+				d.history.load(t.Context(), now, d.Log)
+				d.history.flush(t.Context(), d.Log)
+			}
+			if d.waiting != 1 {
+				t.Errorf("%d messages wait, want the stored one", d.waiting)
+			}
+			again := newHistory(l.store)
+			again.load(t.Context(), now, l.Log)
+			var ids []string
+			for _, delivery := range again.all() {
+				ids = append(ids, delivery.ID)
+			}
+			if want := []string{"before", "now"}; !slices.Equal(ids, want) {
+				t.Errorf("the stored history is %v, want %v", ids, want)
+			}
+		})
+	}
+}
+
+// failing is a store that does not answer for now.
+type failing struct {
+	Store
+	list, get bool
+}
+
+func (f *failing) List(ctx context.Context, prefix string) ([]string, error) {
+	if f.list {
+		return nil, fault.New(fault.Later, "", errors.New("the bucket does not answer"))
+	}
+	return f.Store.List(ctx, prefix)
+}
+
+func (f *failing) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if f.get {
+		return nil, fault.New(fault.Later, "", errors.New("the bucket does not answer"))
+	}
+	return f.Store.Get(ctx, key)
 }

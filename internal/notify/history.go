@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
 
@@ -55,10 +57,14 @@ type history struct {
 	mu    sync.Mutex
 	of    map[string][]Delivery // by namespace, the oldest first
 	dirty map[string]bool
+
+	listed bool            // what is stored; before that nothing is stored
+	unread map[string]bool // namespaces whose stored deliveries are not read: they are not written over
+	told   bool            // which those are
 }
 
 func newHistory(s Store) *history {
-	return &history{store: s, of: map[string][]Delivery{}, dirty: map[string]bool{}}
+	return &history{store: s, of: map[string][]Delivery{}, dirty: map[string]bool{}, unread: map[string]bool{}}
 }
 
 // put adds the outcome of a message, in place of an earlier one.
@@ -83,22 +89,38 @@ func (h *history) all() []Delivery {
 	return out
 }
 
-// load reads the deliveries of an earlier process. The next attempt replaces those
-// that are retried.
+// load reads the deliveries of an earlier process that it has not read yet. The next
+// attempt replaces those that are retried. A damaged record begins anew. A record that
+// cannot be read for another reason stays, and the next call reads it again.
 func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
-	keys, err := h.store.List(ctx, record.AllDeliveries())
-	if err != nil {
-		log.Warn("delivery history not read", "err", err)
-		return
+	if !h.listed {
+		keys, err := h.store.List(ctx, record.AllDeliveries())
+		if err != nil {
+			log.Warn("delivery history not read: it is read again later", "err", err)
+			return
+		}
+		for _, key := range keys {
+			h.unread[strings.TrimPrefix(key, record.AllDeliveries())] = true
+		}
+		h.listed = true
 	}
-	for _, key := range keys {
+	for part := range h.unread {
+		key := record.Deliveries(part)
 		var list []Delivery
 		b, err := read(ctx, h.store, key)
+		begin := fault.Of(err) == fault.Missing || fault.Reason(err, "") == blob.Damaged
 		if err == nil {
 			err = json.Unmarshal(b, &list)
+			begin = err != nil
 		}
-		if err != nil {
+		if err != nil && !h.told {
 			log.Warn("delivery history not read", "key", key, "err", err)
+		}
+		if err != nil && !begin {
+			continue
+		}
+		delete(h.unread, part)
+		if begin {
 			continue
 		}
 		list = slices.DeleteFunc(list, func(d Delivery) bool { return now.Sub(d.At) > historyAge })
@@ -108,33 +130,45 @@ func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
 			}
 			continue
 		}
-		namespace := strings.TrimPrefix(key, record.AllDeliveries())
-		if namespace == noNamespace {
-			namespace = ""
-		}
-		h.mu.Lock()
-		h.of[namespace] = append(list, h.of[namespace]...)
-		h.mu.Unlock()
+		h.join(part, list)
 	}
+	h.told = true
 }
 
-// flush stores the changes.
+// join puts stored deliveries before those of this process, which are newer.
+func (h *history) join(part string, list []Delivery) {
+	namespace := part
+	if part == noNamespace {
+		namespace = ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mine := h.of[namespace]
+	list = slices.DeleteFunc(list, func(was Delivery) bool {
+		return slices.ContainsFunc(mine, func(d Delivery) bool { return d.ID == was.ID })
+	})
+	list = append(list, mine...)
+	h.of[namespace] = list[max(0, len(list)-historyKept):]
+}
+
+// flush stores the changes, except over what load has not read.
 func (h *history) flush(ctx context.Context, log *slog.Logger) {
+	if !h.listed {
+		return
+	}
 	h.mu.Lock()
 	changed := map[string][]Delivery{}
 	for namespace := range h.dirty {
-		changed[namespace] = slices.Clone(h.of[namespace])
+		if !h.unread[partOf(namespace)] {
+			changed[namespace] = slices.Clone(h.of[namespace])
+			delete(h.dirty, namespace)
+		}
 	}
-	clear(h.dirty)
 	h.mu.Unlock()
 	for namespace, list := range changed {
 		b, err := json.Marshal(list)
-		key := record.Deliveries(namespace)
-		if namespace == "" {
-			key = record.Deliveries(noNamespace)
-		}
 		if err == nil {
-			err = h.store.Put(ctx, key, bytes.NewReader(b))
+			err = h.store.Put(ctx, record.Deliveries(partOf(namespace)), bytes.NewReader(b))
 		}
 		if err != nil {
 			log.Warn("delivery history not stored", "namespace", namespace, "err", err)
@@ -143,4 +177,12 @@ func (h *history) flush(ctx context.Context, log *slog.Logger) {
 			h.mu.Unlock()
 		}
 	}
+}
+
+// partOf is a namespace as a part of a key.
+func partOf(namespace string) string {
+	if namespace == "" {
+		return noNamespace
+	}
+	return namespace
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
@@ -67,32 +69,48 @@ func (d *Dispatcher) forget(ctx context.Context, p *message) {
 	}
 }
 
-// restore reads the undelivered messages. It removes messages that cannot be read,
-// which would otherwise fail at each start.
+// restore reads the undelivered messages that it has not read yet. It removes messages
+// that are damaged, which would otherwise fail at each start. A message that cannot be
+// read for another reason stays, and the next call reads it again.
 func (d *Dispatcher) restore(ctx context.Context) {
-	keys, err := d.Store.List(ctx, record.Outbox())
-	if err != nil {
-		d.Log.Warn("stored messages not read: they are not delivered", "err", err)
-		return
+	if !d.listed {
+		keys, err := d.Store.List(ctx, record.Outbox())
+		if err != nil {
+			d.Log.Warn("stored messages not read: they are read again later", "err", err)
+			d.late = true
+			return
+		}
+		d.listed = true
+		d.unread = slices.DeleteFunc(keys, func(key string) bool { // those of this Run are in their queues
+			return d.late && strings.TrimPrefix(key, record.Outbox()) >= messageID(d.began, 0)
+		})
 	}
-	for _, key := range keys {
+	var later []string
+	for _, key := range d.unread {
 		var p message
 		b, err := read(ctx, d.Store, key)
+		damaged := fault.Reason(err, "") == blob.Damaged
 		if err == nil {
 			err = json.Unmarshal(b, &p)
+			damaged = err != nil
 		}
 		switch {
-		case ctx.Err() != nil:
-			return
 		case err == nil:
 			p.ID = strings.TrimPrefix(key, record.Outbox())
 			d.mu.Lock()
 			d.enqueue(&p)
 			d.mu.Unlock()
+			d.stir()
+		case damaged:
+			d.Log.Warn("damaged message dropped", "key", key, "err", errors.Join(err, d.Store.Delete(ctx, key)))
 		case fault.Of(err) != fault.Missing:
-			d.Log.Warn("unreadable message dropped", "key", key, "err", errors.Join(err, d.Store.Delete(ctx, key)))
+			if !d.told {
+				d.Log.Warn("stored message not read: it is read again later", "key", key, "err", err)
+			}
+			later = append(later, key)
 		}
 	}
+	d.unread, d.told = later, true
 }
 
 func read(ctx context.Context, s Store, key string) ([]byte, error) {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -67,6 +70,8 @@ type Figures struct {
 	buckets map[figureKey]map[string]*Figure // by place
 	named   map[string]bool                  // places that are told apart
 	changed map[figureKey]bool               // since they were saved
+	unread  map[figureKey]bool               // records that Load could not read: Save writes over none of them
+	behind  bool                             // Load could not list the records: Save writes none
 }
 
 // figureKey names one bucket.
@@ -94,7 +99,7 @@ const namespacesTold = 4000
 
 // NewFigures returns Figures about the stacks of board.
 func NewFigures(board *Board, now func() time.Time) *Figures {
-	return &Figures{board: board, now: now, buckets: map[figureKey]map[string]*Figure{}, named: map[string]bool{}, changed: map[figureKey]bool{}}
+	return &Figures{board: board, now: now, buckets: map[figureKey]map[string]*Figure{}, named: map[string]bool{}, changed: map[figureKey]bool{}, unread: map[figureKey]bool{}}
 }
 
 // Ran counts a run that ended.
@@ -226,27 +231,58 @@ func (k figureKey) recorded() record.Of[map[string]*Figure] {
 }
 
 // Load reads what was saved, before the first Sample. A record that is damaged is
-// left out: the others are shown, and Save deletes it once it has expired.
+// left out: the others are shown, and Save deletes it once it has expired. Save reads a
+// record again that could not be read for another reason.
 func (f *Figures) Load(ctx context.Context, from FigureStore) error {
 	keys, err := from.List(ctx, record.AllFigures())
+	f.mu.Lock()
+	f.behind = err != nil
+	f.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("listing the figures of runs: %w", err)
 	}
 	var failed []error
 	for _, key := range keys {
-		k, ok := parseFigureKey(key)
-		if !ok {
-			continue
+		if k, ok := parseFigureKey(key); ok {
+			failed = append(failed, f.load(ctx, from, k))
 		}
-		content, err := record.Read(ctx, from, key)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("reading the figures of runs: %w", err))
+	}
+	return errors.Join(failed...)
+}
+
+func (f *Figures) load(ctx context.Context, from FigureStore, k figureKey) error {
+	content, err := record.Read(ctx, from, k.recorded().Key)
+	f.mu.Lock()
+	delete(f.unread, k)
+	if err != nil && fault.Reason(err, "") != blob.Damaged && fault.Of(err) != fault.Missing {
+		f.unread[k] = true
+	}
+	f.mu.Unlock()
+	if err != nil {
+		f.restore(k, nil)
+		return fmt.Errorf("reading the figures of runs: %w", err)
+	}
+	kept, err := k.recorded().Decode(content)
+	if err != nil {
+		kept = nil
+	}
+	f.restore(k, kept)
+	return nil
+}
+
+// loadRest reads what Load could not read. Load has told of records whose key is unknown.
+func (f *Figures) loadRest(ctx context.Context, from FigureStore) error {
+	f.mu.Lock()
+	behind, unread := f.behind, slices.Collect(maps.Keys(f.unread))
+	f.mu.Unlock()
+	if behind {
+		return f.Load(ctx, from)
+	}
+	var failed []error
+	for _, k := range unread {
+		if err := f.load(ctx, from, k); fault.Reason(err, "") != blob.KeyUnknown {
+			failed = append(failed, err)
 		}
-		kept, err := k.recorded().Decode(content)
-		if err != nil {
-			kept = nil
-		}
-		f.restore(k, kept)
 	}
 	return errors.Join(failed...)
 }
@@ -260,7 +296,9 @@ func (f *Figures) restore(k figureKey, kept map[string]*Figure) {
 	}
 	for place, g := range kept {
 		if mine := f.at(k, place); g != nil && mine != nil {
+			drifted, failing := max(mine.Drifted, g.Drifted), max(mine.Failing, g.Failing)
 			mine.add(*g)
+			mine.Drifted, mine.Failing = drifted, failing // the most at one time
 		}
 	}
 	if !fresh {
@@ -275,10 +313,11 @@ func parseFigureKey(key string) (figureKey, bool) {
 }
 
 // Save writes what changed since, and deletes what is older than its period. What
-// could not be written is written the next time.
+// could not be written is written the next time. Figures whose record could not be read
+// wait until it is read.
 func (f *Figures) Save(ctx context.Context, to FigureStore) error {
+	failed := []error{f.loadRest(ctx, to)}
 	changed, old := f.unsaved()
-	var failed []error
 	for k, b := range changed {
 		if err := k.recorded().Write(ctx, to, b); err != nil {
 			failed = append(failed, fmt.Errorf("writing the figures of runs: %w", err))
@@ -304,6 +343,7 @@ func (f *Figures) unsaved() (changed map[figureKey]map[string]*Figure, old []fig
 			old = append(old, k)
 			delete(f.buckets, k)
 			delete(f.changed, k)
+			delete(f.unread, k)
 		}
 	}
 	if len(old) > 0 {
@@ -311,13 +351,16 @@ func (f *Figures) unsaved() (changed map[figureKey]map[string]*Figure, old []fig
 	}
 	changed = map[figureKey]map[string]*Figure{}
 	for k := range f.changed {
+		if f.behind || f.unread[k] {
+			continue
+		}
+		delete(f.changed, k)
 		changed[k] = map[string]*Figure{}
 		for place, g := range f.buckets[k] {
 			one := *g
 			changed[k][place] = &one
 		}
 	}
-	clear(f.changed)
 	return changed, old
 }
 

@@ -191,14 +191,14 @@ func TestFiguresForgetNamespaces(t *testing.T) {
 	}
 }
 
-// unread is a store with a record that cannot be read now.
+// unread is a store with a record that cannot be read now; without a key, none can.
 type unread struct {
 	FigureStore
 	key string
 }
 
 func (u unread) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	if key == u.key {
+	if key == u.key || u.key == "" {
 		return nil, errors.New("the disk fails")
 	}
 	return u.FigureStore.Get(ctx, key)
@@ -237,4 +237,53 @@ func TestFiguresBesideADamagedRecord(t *testing.T) {
 	if left, err := store.List(t.Context(), record.AllFigures()); err != nil || len(left) != 0 {
 		t.Errorf("after 40 days %q is kept, %v", left, err)
 	}
+}
+
+// A store that fails while figures are read costs none of them: Save reads them again, and
+// until then writes over none.
+func TestFiguresThatAreReadLate(t *testing.T) {
+	for name, broken := range map[string]func(FigureStore) FigureStore{
+		"listing": func(s FigureStore) FigureStore { return unlisted{s} },
+		"reading": func(s FigureStore) FigureStore { return unread{s, ""} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			at, f, store := figured(t)
+			f.Ran(finished("uid-shop-net", stack.PlanRun, *at, time.Second, stack.Succeeded))
+			f.Sample()
+			if err := f.Save(t.Context(), store); err != nil {
+				t.Fatal(err)
+			}
+			again := clocked(at)
+			if err := again.Load(t.Context(), broken(store)); err == nil {
+				t.Error("Load() tells of no failure")
+			}
+			again.Sample()
+			again.Ran(finished("uid-shop-net", stack.PlanRun, *at, time.Second, stack.Succeeded))
+			if err := again.Save(t.Context(), broken(store)); err == nil {
+				t.Error("Save() tells of no failure")
+			}
+			for range 2 { // nothing is counted twice
+				if err := again.Save(t.Context(), store); err != nil {
+					t.Fatal(err)
+				}
+			}
+			third := clocked(at)
+			if err := third.Load(t.Context(), store); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range []*Figures{again, third} {
+				got, _ := f.Over(access.Everything, Periods()[0])
+				if sum := total(got); sum.Plans != 2 || sum.Failing != 1 {
+					t.Errorf("%+v, want both plans and one failing stack", sum)
+				}
+			}
+		})
+	}
+}
+
+// unlisted is a store that cannot be listed now.
+type unlisted struct{ FigureStore }
+
+func (unlisted) List(context.Context, string) ([]string, error) {
+	return nil, errors.New("the disk fails")
 }
