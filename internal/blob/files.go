@@ -102,7 +102,7 @@ func clearPartial(root *os.Root) error {
 	errs := []error{err, dir.Close()}
 	for _, name := range names {
 		name = path.Join(partial, name)
-		f, err := root.Open(name)
+		f, err := root.OpenFile(name, os.O_RDWR, 0) // NFS locks no file that cannot be written
 		if isAbsent(err) {
 			continue
 		}
@@ -110,22 +110,30 @@ func clearPartial(root *os.Root) error {
 			errs = append(errs, err)
 			continue
 		}
-		if locked(f) {
-			errs = append(errs, ignoreAbsent(root.Remove(name)))
+		ours, err := locked(f)
+		if ours {
+			err = ignoreAbsent(root.Remove(name))
 		}
-		errs = append(errs, f.Close())
+		errs = append(errs, err, f.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // locked locks a file until it is closed. It is false if another process has it.
-func locked(f *os.File) bool {
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+func locked(f *os.File) (bool, error) {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("locking the file %s: %w: use a file system that supports flock (for NFS, start its lock service)", f.Name(), err)
+	}
+	return true, nil
 }
 
 // createPartial makes a file for a value that is being written, and locks it.
-func createPartial(root *os.Root) (*os.File, string, error) {
-	for {
+func createPartial(ctx context.Context, root *os.Root) (*os.File, string, error) {
+	for ctx.Err() == nil {
 		name := path.Join(partial, rand.Text())
 		file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if isAbsent(err) { // the directory was cleaned
@@ -136,7 +144,8 @@ func createPartial(root *os.Root) (*os.File, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if locked(file) {
+		ours, err := locked(file)
+		if ours {
 			if _, err = root.Lstat(name); err == nil {
 				return file, name, nil
 			}
@@ -146,6 +155,7 @@ func createPartial(root *os.Root) (*os.File, string, error) {
 			return nil, "", err
 		}
 	}
+	return nil, "", ctx.Err()
 }
 
 // at returns the directory after a check that its path still leads to it: in a
@@ -202,7 +212,7 @@ func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	file, temp, err := createPartial(root)
+	file, temp, err := createPartial(ctx, root)
 	if err != nil {
 		return err
 	}
