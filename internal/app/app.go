@@ -194,9 +194,16 @@ func (p *parts) open(ctx context.Context) (err error) {
 	if err := os.MkdirAll(p.dir("secrets"), 0o700); err != nil {
 		return err
 	}
+	lease := leaseOfControllers // terrier up reserves it
+	if p.Cluster != nil {
+		lease = p.Cluster.Lease
+	}
+	if lease != "" {
+		lease = access.ServerNamespace + "/" + lease
+	}
 	if p.opened, err = store.Open(ctx, store.Options{
 		Records: p.Config.Records, Key: p.Config.RecordsKey, Adopt: p.Config.AdoptRecords, Allow: p.Config.AllowHosts, Dir: p.dir, Namespace: access.ServerNamespace,
-		InCluster: p.Cluster != nil, REST: p.plane.rest(), Environ: p.Environ, Now: p.Now, Progress: p.progress,
+		Lease: lease, InCluster: p.Cluster != nil, REST: p.plane.rest(), Environ: p.Environ, Now: p.Now, Progress: p.progress,
 	}); err != nil {
 		return err
 	}
@@ -206,7 +213,7 @@ func (p *parts) open(ctx context.Context) (err error) {
 	if p.meters, err = metrics.New(p.Version, p.plane.leads); err != nil {
 		return err
 	}
-	p.blobs = fencedBlobs{p.meters.Records(p.opened), p.plane.leads} // a refused write is not counted
+	p.blobs = fencedBlobs{p.meters.Records(p.opened), p.plane.leads, p.opened.Held} // a refused write is not counted
 	if p.key, err = loadSecret(p.dir("secrets", "digests")); err != nil {
 		return err
 	}

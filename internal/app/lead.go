@@ -229,24 +229,33 @@ func (f fencedRuns) Start(ctx context.Context, job runner.Job) error {
 	return f.Runner.Start(ctx, job)
 }
 
-// fencedBlobs changes no record once another controller may be active.
+// fencedBlobs changes no record once another controller may be active, or once the
+// records belong to another one.
 type fencedBlobs struct {
 	blob.Store
 	leads func() error
+	held  func(context.Context) error
 }
 
 func (f fencedBlobs) Put(ctx context.Context, key string, r io.Reader) error {
-	if err := f.leads(); err != nil {
+	if err := f.may(ctx); err != nil {
 		return err
 	}
 	return f.Store.Put(ctx, key, r)
 }
 
 func (f fencedBlobs) Delete(ctx context.Context, key string) error {
-	if err := f.leads(); err != nil {
+	if err := f.may(ctx); err != nil {
 		return err
 	}
 	return f.Store.Delete(ctx, key)
+}
+
+func (f fencedBlobs) may(ctx context.Context) error {
+	if err := f.held(ctx); err != nil {
+		return err
+	}
+	return f.leads() // last, since the other check may take a while
 }
 
 // shortLease is the shortest duration that a Lease can have.

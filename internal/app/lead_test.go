@@ -3,13 +3,16 @@ package app
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -34,6 +37,29 @@ func TestACommandThatIsUpKeepsControllersOff(t *testing.T) {
 	}
 	if err := lead.claim(t.Context(), up); err != nil {
 		t.Errorf("claim() of the same data directory: %v", err)
+	}
+}
+
+// No record is written or deleted that another controller took.
+func TestTakenRecordsStay(t *testing.T) {
+	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	if err := files.Put(t.Context(), "key", strings.NewReader("value")); err != nil {
+		t.Fatal(err)
+	}
+	taken := errors.New("taken")
+	f := fencedBlobs{files, func() error { return nil }, func(context.Context) error { return taken }}
+	if err := f.Put(t.Context(), "key", strings.NewReader("other")); !errors.Is(err, taken) {
+		t.Errorf("Put() = %v", err)
+	}
+	if err := f.Delete(t.Context(), "key"); !errors.Is(err, taken) {
+		t.Errorf("Delete() = %v", err)
+	}
+	if got, err := record.Read(t.Context(), f, "key"); string(got) != "value" || err != nil {
+		t.Errorf("the record is %q, %v", got, err)
 	}
 }
 

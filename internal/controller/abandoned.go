@@ -160,9 +160,6 @@ func (rm *removals) salvage(ctx context.Context, e *entry, report *runner.Report
 // are dropped if a stack was in no list for 30 days, if the list comes from the cluster
 // that the records belong to, and if it holds any stack at all.
 func (rm *removals) sweepGone(ctx context.Context) error {
-	if err := rm.ours(ctx); err != nil {
-		return err
-	}
 	keys, err := rm.blobs.List(ctx, record.Stacks)
 	if err != nil {
 		return err
@@ -245,6 +242,14 @@ func (rm *removals) retained(ctx context.Context) (map[string]kube.Retained, err
 	return out, nil
 }
 
+// sweep removes what belongs to no stack, if the records are those of this cluster.
+func (rm *removals) sweep(ctx context.Context) error {
+	if err := rm.ours(ctx); err != nil {
+		return err
+	}
+	return errors.Join(rm.sweepGone(ctx), rm.records.Sweep(ctx, rm.sourceOf))
+}
+
 // sweepEvery is how often records without a stack are removed.
 const sweepEvery = 6 * time.Hour
 
@@ -255,7 +260,7 @@ func (rm *removals) run(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
-		if err := errors.Join(rm.sweepGone(ctx), rm.records.Sweep(ctx, rm.sourceOf)); err != nil && ctx.Err() == nil {
+		if err := rm.sweep(ctx); err != nil && ctx.Err() == nil {
 			rm.log.Warn("records not swept", "err", err) // tried again in time
 		}
 		select {

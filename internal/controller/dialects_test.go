@@ -287,11 +287,11 @@ func TestTheSweepDoubtsLists(t *testing.T) {
 	for name, tt := range map[string]struct {
 		alive []v1alpha2.Terraform
 		ours  error
-		stay  bool
+		stay  int
 	}{
-		"an empty cluster": {nil, nil, true},
-		"another cluster":  {[]v1alpha2.Terraform{other}, fault.New(fault.Denied, "RecordsOfAnotherCluster", errors.New("another cluster")), true},
-		"this cluster":     {[]v1alpha2.Terraform{other}, nil, false},
+		"an empty cluster": {nil, nil, 2},
+		"another cluster":  {[]v1alpha2.Terraform{other}, fault.New(fault.Denied, "RecordsOfAnotherCluster", errors.New("another cluster")), 3},
+		"this cluster":     {[]v1alpha2.Terraform{other}, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			blobs := openRecords(t)
@@ -302,16 +302,19 @@ func TestTheSweepDoubtsLists(t *testing.T) {
 			if err := c.records.Put(t.Context(), record.Outputs("gone"), []byte("{}")); err != nil {
 				t.Fatal(err)
 			}
+			if err := c.records.Put(t.Context(), record.Tree("sha256:unneeded"), []byte("archive")); err != nil {
+				t.Fatal(err)
+			}
 			long := kube.Retained{UID: "gone", At: time.Now().Add(-kube.RetainedFor - time.Hour)}
 			if err := record.At[kube.Retained](record.Retained("gone", record.RetainedFile)).Write(t.Context(), blobs, long); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.sweepGone(t.Context()); !errors.Is(err, tt.ours) {
-				t.Errorf("sweepGone() = %v, want %v", err, tt.ours)
+			if err := c.removals.sweep(t.Context()); !errors.Is(err, tt.ours) {
+				t.Errorf("sweep() = %v, want %v", err, tt.ours)
 			}
 			left, err := blobs.List(t.Context(), "")
-			if want := map[bool]int{true: 2, false: 0}[tt.stay]; err != nil || len(left) != want {
-				t.Errorf("%v is left, %v, want %d records", left, err, want)
+			if err != nil || len(left) != tt.stay {
+				t.Errorf("%v is left, %v, want %d records", left, err, tt.stay)
 			}
 		})
 	}

@@ -198,9 +198,17 @@ func SignOut(id string) string { return signOut.key(id) }
 
 // Installation says whose records these are.
 type Installation struct {
-	Cluster string    `json:"cluster"` // the UID of its namespace kube-system
+	Cluster string    `json:"cluster"`         // the UID of its namespace kube-system
+	Lease   string    `json:"lease,omitempty"` // namespace/name of the Lease of its controller
 	Since   time.Time `json:"since"`
 }
+
+// Witness is the key of a record that a key of records encrypted: the record shows later
+// whether that key is still there. ID is the name of the key.
+func Witness(id string) string { return witness.key(id) }
+
+// Witnesses is what the keys of all such records begin with.
+func Witnesses() string { return witness.key() }
 
 // Marker says to which cluster the records belong.
 func Marker() Of[Installation] { return At[Installation](marker.key()) }

@@ -46,10 +46,12 @@ var keys = map[string]string{
 	record.Figures("day", "1767225600"):                  "figures/day/1767225600",
 	record.SignOut("id"):                                 "sessions/ended/id",
 	record.Marker().Key:                                  "installation.json",
+	record.Witness("0123"):                               "keys/0123",
 }
 
 var prefixes = map[string]string{
 	record.Stacks:             "stacks/",
+	record.Witnesses():        "keys/",
 	record.Stack("u"):         "stacks/u/",
 	record.Runs("u"):          "stacks/u/runs/",
 	record.Plans("u"):         "stacks/u/plans/",

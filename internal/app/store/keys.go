@@ -3,11 +3,13 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,17 +57,19 @@ func (o Options) keySource() keySource {
 
 // keys opens the keys. Where none are, it makes one, unless there are records already:
 // then the key is elsewhere, and a new one would open none of them.
-func (o Options) keys(ctx context.Context, cluster client.Client, used bool) (blob.Keys, error) {
+func (o Options) keys(ctx context.Context, cluster client.Client, used bool) (*ring, error) {
 	if o.keySource() == keyInFile {
 		return o.fileKey(used)
 	}
-	s := secretKeys{cluster, client.ObjectKey{Namespace: o.Namespace, Name: SecretName}}
-	r := &ring{read: s.read, now: o.Now}
-	return r, r.begin(ctx, o.describe(keyInSecret), used, s.add)
+	r := &ring{
+		kept: &secretKeys{cluster, client.ObjectKey{Namespace: o.Namespace, Name: SecretName}}, now: o.Now,
+		known: named{}, keys: map[string]blob.Key{},
+	}
+	return r, r.begin(ctx, o.describe(keyInSecret), used)
 }
 
 // fileKey is the key in the data directory.
-func (o Options) fileKey(used bool) (blob.Keys, error) {
+func (o Options) fileKey(used bool) (*ring, error) {
 	path := o.Dir("secrets", "records")
 	if _, err := os.Stat(path); os.IsNotExist(err) && used {
 		return nil, missingKey(o.describe(keyInFile))
@@ -89,23 +93,33 @@ func missingKey(source string) error {
 // in order is the one of the newest.
 type named map[string][]byte
 
-// ring is keys that other processes may add to.
+// nameOf names a key that is made now. No other key has this name: a key that replaced
+// another one of the same name would destroy it.
+func nameOf(now time.Time) (string, error) {
+	var random [4]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", err
+	}
+	return now.UTC().Format("2006-01-02T150405Z") + "-" + hex.EncodeToString(random[:]), nil
+}
+
+// ring is keys that other processes may add to. It forgets none: a key that was removed
+// elsewhere still opens what it sealed, and may exist nowhere else.
 type ring struct {
-	read func(context.Context) (named, error) // nil if nothing is added
+	kept *secretKeys // nil if nothing is added
 	now  func() time.Time
 
 	mu     sync.Mutex
+	known  named
 	keys   map[string]blob.Key // by ID
 	newest blob.Key
 	asked  time.Time
 }
 
 // begin reads the keys, and makes the first one if there are none and may be none.
-func (r *ring) begin(ctx context.Context, source string, used bool, add func(ctx context.Context, name string, key []byte) error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *ring) begin(ctx context.Context, source string, used bool) error {
 	found, err := r.reread(ctx)
-	if err != nil || found > 0 {
+	if err != nil || len(found) > 0 {
 		return err
 	}
 	if used {
@@ -115,32 +129,87 @@ func (r *ring) begin(ctx context.Context, source string, used bool, add func(ctx
 	if _, err := rand.Read(secret); err != nil {
 		return err
 	}
-	if err := add(ctx, r.now().UTC().Format(time.DateOnly), secret); err != nil {
+	name, err := nameOf(r.now())
+	if err != nil {
 		return err
 	}
-	if found, err = r.reread(ctx); err == nil && found == 0 {
+	if err := r.kept.add(ctx, name, secret); err != nil {
+		return err
+	}
+	if found, err = r.reread(ctx); err == nil && len(found) == 0 {
 		err = fault.New(fault.Invalid, ReasonKey, fmt.Errorf("%s holds no key: delete it, and a new one is made", source))
 	}
 	return err
 }
 
-// reread reads all keys again.
-func (r *ring) reread(ctx context.Context) (int, error) {
-	r.asked = r.now()
-	all, err := r.read(ctx)
+// askTime bounds one request for the keys.
+const askTime = 10 * time.Second
+
+// reread reads all keys again, adds new ones to those that are known, and returns what
+// it found, by ID. Nothing changes on an error.
+func (r *ring) reread(ctx context.Context) (map[string]blob.Key, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	all, err := r.kept.read(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	keys := map[string]blob.Key{}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		key, err := blob.NewKey(all[name])
+	found := map[string]blob.Key{}
+	for name, secret := range all {
+		key, err := blob.NewKey(secret)
 		if err != nil {
-			return 0, fault.New(fault.Invalid, ReasonKey, fmt.Errorf("the key of records %q does not have 32 bytes: %w", name, err))
+			return nil, fault.New(fault.Invalid, ReasonKey, fmt.Errorf("the key of records %q does not have 32 bytes: %w", name, err))
 		}
-		keys[key.ID()], r.newest = key, key
+		found[key.ID()] = key
 	}
-	r.keys = keys
-	return len(keys), nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, secret := range all {
+		key, _ := blob.NewKey(secret)
+		if _, ok := r.keys[key.ID()]; ok {
+			continue
+		}
+		if _, taken := r.known[name]; taken {
+			name += "-" + key.ID() // it replaced the other one
+		}
+		r.known[name], r.keys[key.ID()] = secret, key
+	}
+	if len(r.known) > 0 {
+		last := slices.Max(slices.Collect(maps.Keys(r.known)))
+		r.newest, err = blob.NewKey(r.known[last])
+	}
+	return found, err
+}
+
+// check reads the keys again, and reports a known one that the Secret lost. It makes a
+// Secret again that was deleted: these keys may exist nowhere else.
+func (r *ring) check(ctx context.Context) error {
+	if r.kept == nil {
+		return nil
+	}
+	found, err := r.reread(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	known, lost := maps.Clone(r.known), []string{}
+	for id := range r.keys {
+		if _, ok := found[id]; !ok {
+			lost = append(lost, id)
+		}
+	}
+	r.mu.Unlock()
+	if len(lost) == 0 {
+		return nil
+	}
+	made, err := r.kept.restore(ctx, known)
+	if err != nil || made {
+		return err
+	}
+	slices.Sort(lost)
+	return fault.New(fault.Denied, ReasonKey, fmt.Errorf(
+		"the Secret %s lost the keys of records %s, and after a restart no record opens that one of them encrypted: add them from a backup, or delete the Secret while this controller runs, which then makes it again with all keys",
+		r.kept.at, strings.Join(lost, ", ")))
 }
 
 // Current implements blob.Keys.
@@ -156,26 +225,35 @@ const askAgain = 10 * time.Second
 // Find implements blob.Keys. It reads the keys again for one that it does not know:
 // another controller may have started with a new one.
 func (r *ring) Find(ctx context.Context, id string) (blob.Key, bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key, ok := r.keys[id]
-	if ok || r.read == nil || r.now().Sub(r.asked) < askAgain {
+	key, ok, ask := r.find(id)
+	if !ask {
 		return key, ok, nil
 	}
 	if _, err := r.reread(ctx); err != nil {
 		return key, false, err
 	}
-	key, ok = r.keys[id]
+	key, ok, _ = r.find(id)
 	return key, ok, nil
 }
 
-// secretKeys are keys in a Secret, each under the day of its making.
+// find also returns whether to read the keys again, and remembers that.
+func (r *ring) find(id string) (key blob.Key, ok, ask bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if key, ok = r.keys[id]; ok || r.kept == nil || r.now().Sub(r.asked) < askAgain {
+		return key, ok, false
+	}
+	r.asked = r.now()
+	return key, false, true
+}
+
+// secretKeys are keys in a Secret, each under the time of its making and random characters.
 type secretKeys struct {
 	client.Client
 	at client.ObjectKey
 }
 
-func (s secretKeys) read(ctx context.Context) (named, error) {
+func (s *secretKeys) read(ctx context.Context) (named, error) {
 	var secret corev1.Secret
 	err := s.Get(ctx, s.at, &secret)
 	switch {
@@ -188,20 +266,30 @@ func (s secretKeys) read(ctx context.Context) (named, error) {
 }
 
 // add makes the Secret. If another process was faster, the key of that one counts.
-func (s secretKeys) add(ctx context.Context, name string, key []byte) error {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.at.Namespace, Name: s.at.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": "terrier"}},
-		Data:       map[string][]byte{name: key},
-	}
-	err := s.Create(ctx, secret, client.FieldOwner(kube.FieldManager))
+func (s *secretKeys) add(ctx context.Context, name string, key []byte) error {
+	_, err := s.restore(ctx, named{name: key})
 	if apierrors.IsNotFound(err) { // at the first start of a controller without a Lease
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.at.Namespace}}
 		if err = s.Create(ctx, namespace, client.FieldOwner(kube.FieldManager)); err == nil || apierrors.IsAlreadyExists(err) {
-			err = s.Create(ctx, secret, client.FieldOwner(kube.FieldManager))
+			_, err = s.restore(ctx, named{name: key})
 		}
 	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating the Secret %s, which holds the keys of records: %w", s.at, err)
+	return err
+}
+
+// restore makes the Secret of keys, unless there is one.
+func (s *secretKeys) restore(ctx context.Context, keys named) (made bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	err = s.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.at.Namespace, Name: s.at.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": "terrier"}},
+		Data:       keys,
+	}, client.FieldOwner(kube.FieldManager))
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsAlreadyExists(err):
+		return false, nil
 	}
-	return nil
+	return false, fmt.Errorf("creating the Secret %s, which holds the keys of records: %w", s.at, err)
 }

@@ -38,27 +38,34 @@ func (r *Records) join(ctx context.Context, o Options) error {
 		return err
 	}
 	r.marked = true
+	r.is = record.Installation{Cluster: uid, Lease: o.Lease, Since: o.Now().UTC()}
 	is, err := record.Marker().Read(ctx, r.Store)
 	switch {
 	case fault.Of(err) == fault.Missing:
 		err = o.bring(ctx, r.Store)
-	case err == nil && is.Cluster == uid:
+	case err == nil && is.Cluster == uid && (is.Lease == o.Lease || o.Lease == ""):
 		return nil
+	case err == nil && another(is, r.is) == nil: // an earlier release wrote no Lease
 	case err == nil && o.Adopt:
-		o.Progress("the records of the cluster %s belong to this one from now on", is.Cluster)
+		o.Progress("the records of the cluster %s and its controller %s belong to this one from now on", is.Cluster, is.Lease)
 	case err == nil:
-		return another(is, uid)
+		return another(is, r.is)
 	}
 	if err != nil {
 		return err
 	}
-	return record.Marker().Write(ctx, r.Store, record.Installation{Cluster: uid, Since: o.Now().UTC()})
+	return record.Marker().Write(ctx, r.Store, r.is)
 }
 
 // Ours is nil if the API server is still the one of the cluster whose records these
 // are. An API server whose store was emptied, or one of another cluster, knows none of
 // the stacks, which is no reason to delete their records.
+//
+// It also fails while a key is missing where keys are kept.
 func (r *Records) Ours(ctx context.Context) error {
+	if err := r.keys.check(ctx); err != nil {
+		return err
+	}
 	if !r.marked {
 		return nil
 	}
@@ -66,20 +73,29 @@ func (r *Records) Ours(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	is, err := record.Marker().Read(ctx, r.Store)
+	if r.is.Cluster == "" {
+		return fault.New(fault.Denied, ReasonCluster, fmt.Errorf("this program could not read the namespace %s when it started, and so it does not know whose the records are: restart it", systemNamespace))
+	}
+	is, err := r.owner(ctx, 0)
 	if err != nil {
-		return fmt.Errorf("reading to which cluster the records belong: %w", err)
+		return err
 	}
-	if is.Cluster != uid {
-		return another(is, uid)
-	}
-	return nil
+	return another(is, record.Installation{Cluster: uid})
 }
 
-func another(is record.Installation, uid string) error {
-	return fault.New(fault.Denied, ReasonCluster, fmt.Errorf(
-		"the records belong to another cluster (the UID of its namespace %s is %s, here it is %s): name other records with --records; if that cluster is gone and this one takes its place, start once with --adopt-records",
-		systemNamespace, is.Cluster, uid))
+// another is the error for records that are not those of here.
+func another(is, here record.Installation) error {
+	switch {
+	case is.Cluster != here.Cluster:
+		return fault.New(fault.Denied, ReasonCluster, fmt.Errorf(
+			"the records belong to another cluster (the UID of its namespace %s is %s, here it is %s): name other records with --records; if that cluster is gone and this one takes its place, start once with --adopt-records",
+			systemNamespace, is.Cluster, here.Cluster))
+	case is.Lease != "" && here.Lease != "" && is.Lease != here.Lease:
+		return fault.New(fault.Denied, ReasonCluster, fmt.Errorf(
+			"the records belong to another controller of this cluster (its Lease is %s, here it is %s): name other records with --records; if that controller is gone and this one takes its place, start once with --adopt-records",
+			is.Lease, here.Lease))
+	}
+	return nil
 }
 
 // bring copies the records of the data directory to where records are from now on. It

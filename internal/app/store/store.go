@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -38,6 +39,7 @@ type Options struct {
 
 	Dir       func(parts ...string) string // below the data directory
 	Namespace string                       // of the platform
+	Lease     string                       // of the controller; empty without one
 	InCluster bool                         // the control plane is not in this process
 	REST      *rest.Config
 	Environ   func(string) string
@@ -50,7 +52,16 @@ type Records struct {
 	blob.Store
 	closer  io.Closer
 	cluster client.Client
+	keys    *ring
 	marked  bool // they belong to one cluster
+	now     func() time.Time
+
+	is    record.Installation // this one; without a cluster if that is unknown
+	mu    sync.Mutex
+	seen  time.Time // when the marker was read last
+	taken error     // that they belong to another one
+
+	witnessed string // the newest key that left a witness
 }
 
 // The reasons of this package's faults.
@@ -70,7 +81,7 @@ func Open(ctx context.Context, o Options) (_ *Records, err error) {
 			err = errors.Join(err, raw.Close())
 		}
 	}()
-	r := &Records{closer: raw}
+	r := &Records{closer: raw, now: o.Now}
 	if r.cluster, err = client.New(o.REST, client.Options{}); err != nil {
 		return nil, err
 	}
@@ -84,13 +95,17 @@ func Open(ctx context.Context, o Options) (_ *Records, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r.keys = keys
 	r.Store = blob.SealWith(raw, keys)
 	if some {
 		if err := o.opens(ctx, r.Store); err != nil {
 			return nil, err
 		}
 	}
-	return r, r.join(ctx, o)
+	if err := r.join(ctx, o); err != nil {
+		return nil, err
+	}
+	return r, r.witness(ctx)
 }
 
 // Close closes what the records are in.
@@ -178,13 +193,24 @@ func used(ctx context.Context, raw blob.Store) (bool, error) {
 	return len(keys) > 0, err
 }
 
-// opens checks that the keys open the marker or, before there is one, any record.
+// opens checks that the keys open the marker or, before there is one, any record. They
+// open what each key that was ever in use left as a witness, too: the marker alone was
+// encrypted with the oldest one.
 func (o Options) opens(ctx context.Context, sealed blob.Store) error {
-	_, err := record.Read(ctx, sealed, record.Marker().Key)
+	witnesses, err := sealed.List(ctx, record.Witnesses())
+	if err != nil {
+		return err
+	}
+	_, err = record.Read(ctx, sealed, record.Marker().Key)
 	if fault.Of(err) == fault.Missing {
 		var keys []string
 		if keys, err = sealed.List(ctx, ""); err == nil && len(keys) > 0 {
 			_, err = record.Read(ctx, sealed, keys[0])
+		}
+	}
+	for _, w := range witnesses {
+		if err == nil || fault.Of(err) == fault.Missing {
+			_, err = record.Read(ctx, sealed, w)
 		}
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,8 +97,10 @@ func TestAKeyIsMadeOnce(t *testing.T) {
 	first := l.must(t)
 	put(t, first, outputs, "value")
 	before := l.secret(t)
-	if len(before.Data) != 1 || len(before.Data["2026-11-29"]) != 32 {
-		t.Errorf("the Secret has %d keys, want one of 32 bytes by its day", len(before.Data))
+	for name, key := range before.Data {
+		if !strings.HasPrefix(name, "2026-11-29T080000Z-") || len(key) != 32 || len(before.Data) != 1 {
+			t.Errorf("the Secret has %d keys, and one of %d bytes by the name %s, want one of 32 bytes by its time", len(before.Data), len(key), name)
+		}
 	}
 	l.now = l.now.Add(48 * time.Hour)
 	second := l.must(t)
@@ -185,6 +188,145 @@ func TestKeysAreRotated(t *testing.T) {
 	}
 	if got := get(t.Context(), blob.Seal(files, key), outputs); got != "new" {
 		t.Errorf("the new key alone reads %q", got)
+	}
+}
+
+// A Secret that was restored from before a rotation is noticed at the start.
+func TestALostKeyIsNoticed(t *testing.T) {
+	l := newLab(t)
+	l.must(t)
+	secret := l.secret(t)
+	before := maps.Clone(secret.Data)
+	l.write(t, secret, "2026-12-01", bytes.Repeat([]byte{9}, 32))
+	put(t, l.must(t), outputs, "value")
+	secret.Data = before
+	if err := l.cluster.Client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.open(t); fault.Reason(err, "") != store.ReasonKey {
+		t.Errorf("Open() with the keys from before the rotation = %v, want %s", err, store.ReasonKey)
+	}
+}
+
+func (l *lab) write(t *testing.T, secret *corev1.Secret, name string, key []byte) {
+	t.Helper()
+	secret.Data[name] = key
+	if err := l.cluster.Client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process makes a Secret again that was deleted: the keys exist nowhere else.
+func TestADeletedSecretIsMadeAgain(t *testing.T) {
+	l := newLab(t)
+	r := l.must(t)
+	put(t, r, outputs, "value")
+	secret := l.secret(t)
+	if err := l.cluster.Client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ours(t.Context()); err != nil {
+		t.Errorf("Ours() = %v", err)
+	}
+	if again := l.secret(t); !maps.EqualFunc(again.Data, secret.Data, bytes.Equal) {
+		t.Error("the Secret has other keys than before")
+	}
+	if got := get(t.Context(), l.must(t), outputs); got != "value" {
+		t.Errorf("after a restart the record is %q", got)
+	}
+}
+
+// A process forgets no key, whatever happens to the Secret, and says so until the
+// Secret has all keys again.
+func TestAKeyThatWentFromTheSecret(t *testing.T) {
+	l := newLab(t)
+	r := l.must(t)
+	put(t, r, outputs, "value")
+	secret := l.secret(t)
+	name := slices.Collect(maps.Keys(secret.Data))[0]
+	works := func(when string) {
+		t.Helper()
+		put(t, r, record.State("uid"), when)
+		if got := get(t.Context(), r, outputs) + get(t.Context(), r, record.State("uid")); got != "value"+when {
+			t.Errorf("%s the records are %q", when, got)
+		}
+	}
+
+	l.write(t, secret, "z", []byte("short"))
+	if err := r.Ours(t.Context()); fault.Of(err) != fault.Invalid {
+		t.Errorf("Ours() with half a key = %v", err)
+	}
+	works("with half a key")
+	delete(secret.Data, "z")
+
+	l.write(t, secret, name, bytes.Repeat([]byte{9}, 32)) // it takes the place of the first
+	for range 2 {
+		if err := r.Ours(t.Context()); fault.Reason(err, "") != store.ReasonKey || !strings.Contains(fmt.Sprint(err), "delete the Secret") {
+			t.Errorf("Ours() = %v, want %s and the way out", err, store.ReasonKey)
+		}
+	}
+	works("without the key")
+
+	if err := l.cluster.Client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ours(t.Context()); err != nil || len(l.secret(t).Data) != 2 {
+		t.Errorf("Ours() = %v, and the Secret has %d keys, want both", err, len(l.secret(t).Data))
+	}
+	if got := get(t.Context(), l.must(t), outputs); got != "value" {
+		t.Errorf("after a restart the record is %q", got)
+	}
+}
+
+// A process notices within a minute that another one took its records.
+func TestRecordsThatAreTaken(t *testing.T) {
+	l := newLab(t)
+	r := l.must(t)
+	if err := r.Held(t.Context()); err != nil {
+		t.Errorf("Held() = %v at the start", err)
+	}
+	if err := record.Marker().Write(t.Context(), r, record.Installation{Cluster: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	l.now = l.now.Add(2 * time.Minute)
+	if err := r.Held(t.Context()); fault.Reason(err, "") != store.ReasonCluster || r.Taken() == nil {
+		t.Errorf("Held() = %v, want %s", err, store.ReasonCluster)
+	}
+	if err := r.Delete(t.Context(), record.Marker().Key); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.must(t).Held(t.Context()); err != nil {
+		t.Errorf("Held() without a marker = %v: it says of none that the records are its own", err)
+	}
+}
+
+func uid(t *testing.T, l *lab) string {
+	t.Helper()
+	is, err := record.Marker().Read(t.Context(), l.must(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is.Cluster
+}
+
+// Two controllers of one cluster do not share records by mistake.
+func TestRecordsOfAnotherController(t *testing.T) {
+	l := newLab(t)
+	if err := record.Marker().Write(t.Context(), l.must(t), record.Installation{Cluster: uid(t, l)}); err != nil {
+		t.Fatal(err) // as earlier releases did
+	}
+	l.Lease = "terrier-system/one"
+	l.must(t)
+	l.must(t)
+	l.Lease = "terrier-system/two"
+	if _, err := l.open(t); fault.Reason(err, "") != store.ReasonCluster || !strings.Contains(fmt.Sprint(err), "terrier-system/one") {
+		t.Errorf("Open() = %v, want %s and the Lease", err, store.ReasonCluster)
+	}
+	l.Adopt = true
+	l.must(t)
+	l.Adopt, l.Lease = false, "terrier-system/one"
+	if _, err := l.open(t); fault.Reason(err, "") != store.ReasonCluster {
+		t.Errorf("Open() of the former one = %v, want %s", err, store.ReasonCluster)
 	}
 }
 
