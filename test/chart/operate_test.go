@@ -1,8 +1,10 @@
 package chart
 
 import (
+	"bytes"
 	"io"
 	"log"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -10,8 +12,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var block = regexp.MustCompile("(?s)<!-- (run|node|file: [a-z.]+) -->\n```[a-z]*\n(.*?)```\n")
@@ -29,7 +35,7 @@ func TestOperate(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
-	dir, bin := t.TempDir(), absolute(t, root+"/bin")
+	dir := t.TempDir()
 	for _, version := range []string{"v1.2.3", "v1.2.4"} {
 		push := exec.CommandContext(t.Context(), "make", "-C", root, "--no-print-directory", "chart-push",
 			"REGISTRY="+host+"/team", "VERSION="+version, "DIST="+t.TempDir(), "HELM_FLAGS=--plain-http")
@@ -42,6 +48,7 @@ func TestOperate(t *testing.T) {
 	if len(blocks) < 8 {
 		t.Fatalf("docs/operate.md has %d blocks", len(blocks))
 	}
+	keys := recordKeys(time.Now().UTC().Format(time.DateOnly))
 	for _, b := range blocks {
 		if name, ok := strings.CutPrefix(b[1], "file: "); ok {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(b[2]), 0o600); err != nil {
@@ -52,13 +59,78 @@ func TestOperate(t *testing.T) {
 		if b[1] != "run" {
 			continue
 		}
-		c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", here.Replace(b[2]))
-		c.Dir = dir
-		c.Env = append(os.Environ(), "HOME="+dir, "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir,
-			"KUBECONFIG="+p.kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"))
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%s\n%v\n%s", b[2], err, out)
+		backup := strings.Contains(b[2], "> records-keys.yaml")
+		if backup {
+			if err := p.Create(t.Context(), keys.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
 		}
+		p.run(t, dir, here.Replace(b[2]))
+		if backup { // everything is lost after the backup
+			if err := p.Delete(t.Context(), keys.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := p.recordKeys(t); !maps.EqualFunc(got, keys.Data, bytes.Equal) {
+		t.Errorf("after the restore the Secret has %d keys, want the one from before", len(got))
+	}
+}
+
+// The command of docs/records.md that rotates a key keeps the one of the same day.
+func TestRotation(t *testing.T) {
+	p := newPlane(t)
+	p.apply(t, namespace("terrier-system"))
+	keys := recordKeys(time.Now().UTC().Format(time.DateOnly))
+	if err := p.Create(t.Context(), keys.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	blocks := block.FindAllStringSubmatch(read(t, root+"/docs/records.md"), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("docs/records.md has %d blocks", len(blocks))
+	}
+	for range 2 { // in one second
+		p.run(t, t.TempDir(), blocks[0][2])
+	}
+	got := p.recordKeys(t)
+	for name, key := range keys.Data {
+		if !bytes.Equal(got[name], key) {
+			t.Errorf("the rotation replaced the key %s", name)
+		}
+		delete(got, name)
+	}
+	for name, key := range got {
+		if len(got) != 2 || len(key) != 32 || name < time.Now().UTC().Format(time.DateOnly) {
+			t.Errorf("of %d new keys, %s has %d bytes, want two of 32 bytes after the first", len(got), name, len(key))
+		}
+	}
+}
+
+func recordKeys(name string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "terrier-system", Name: "terrier-records-keys"},
+		Data:       map[string][]byte{name: bytes.Repeat([]byte{1}, 32)},
+	}
+}
+
+func (p *plane) recordKeys(t *testing.T) map[string][]byte {
+	t.Helper()
+	got := recordKeys("")
+	if err := p.Get(t.Context(), client.ObjectKeyFromObject(got), got); err != nil {
+		t.Fatal(err)
+	}
+	return got.Data
+}
+
+// run runs commands of a page in dir.
+func (p *plane) run(t *testing.T, dir, commands string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "HOME="+dir, "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir,
+		"KUBECONFIG="+p.kubeconfig, "PATH="+absolute(t, root+"/bin")+":"+os.Getenv("PATH"))
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s\n%v\n%s", commands, err, out)
 	}
 }
 
