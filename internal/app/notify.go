@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/notify"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -31,7 +32,7 @@ type alerts struct {
 // no other, so that no message is sent twice.
 func (p *parts) openAlerts(ctx context.Context, direct client.Client) (alerts, error) {
 	var a alerts
-	o := notify.Options{Store: p.blobs, Now: p.Now, Log: p.log}
+	o := notify.Options{Store: p.blobs, Damage: blob.Damaged, Now: p.Now, Log: p.log}
 	if to := p.Config.EventsAddress; to != "" {
 		send, err := fluxEvents(to, p.outbound)
 		if err != nil {

@@ -29,6 +29,7 @@ const (
 // Options configure a Dispatcher.
 type Options struct {
 	Store     Store
+	Damage    string                                          // the reason of the error of reading a damaged value
 	Directory Directory                                       // nil if Terrier delivers nothing itself
 	Send      func(context.Context, Destination, Event) error // Sender.Send
 	Upstream  func(context.Context, Event) error              // sends to Flux's notification-controller; nil if there is none
@@ -81,7 +82,7 @@ func New(o Options) *Dispatcher {
 		o.Pause = pause
 	}
 	return &Dispatcher{
-		Options: o, events: make(chan Event, queued), wake: make(chan struct{}, 1), history: newHistory(o.Store),
+		Options: o, events: make(chan Event, queued), wake: make(chan struct{}, 1), history: newHistory(o.Store, o.Damage),
 		queues: map[string]*queue{}, same: map[string]sent{},
 	}
 }

@@ -306,7 +306,7 @@ func TestHistoryIsBoundedAndKept(t *testing.T) {
 	l.history.put(Delivery{ID: "old", At: now.Add(-historyAge - time.Hour), Namespace: "gone", Outcome: Delivered})
 	l.history.put(Delivery{ID: "none", At: now, Outcome: Delivered})
 	l.history.flush(t.Context(), l.Log)
-	again := newHistory(l.store)
+	again := newHistory(l.store, l.Damage)
 	again.load(t.Context(), now, l.Log)
 	counts := map[string]int{}
 	for _, d := range again.all() {
@@ -353,7 +353,7 @@ func TestStoreThatFailsForAWhile(t *testing.T) {
 			if d.waiting != 1 {
 				t.Errorf("%d messages wait, want the stored one", d.waiting)
 			}
-			again := newHistory(l.store)
+			again := newHistory(l.store, l.Damage)
 			again.load(t.Context(), now, l.Log)
 			var ids []string
 			for _, delivery := range again.all() {

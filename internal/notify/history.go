@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
@@ -53,18 +52,19 @@ const (
 // history keeps the newest deliveries of each namespace in memory, and stores
 // changes at an interval.
 type history struct {
-	store Store
-	mu    sync.Mutex
-	of    map[string][]Delivery // by namespace, the oldest first
-	dirty map[string]bool
+	store  Store
+	damage string // Options.Damage
+	mu     sync.Mutex
+	of     map[string][]Delivery // by namespace, the oldest first
+	dirty  map[string]bool
 
 	listed bool            // what is stored; before that nothing is stored
 	unread map[string]bool // namespaces whose stored deliveries are not read: they are not written over
 	told   bool            // which those are
 }
 
-func newHistory(s Store) *history {
-	return &history{store: s, of: map[string][]Delivery{}, dirty: map[string]bool{}, unread: map[string]bool{}}
+func newHistory(s Store, damage string) *history {
+	return &history{store: s, damage: damage, of: map[string][]Delivery{}, dirty: map[string]bool{}, unread: map[string]bool{}}
 }
 
 // put adds the outcome of a message, in place of an earlier one.
@@ -90,7 +90,7 @@ func (h *history) all() []Delivery {
 }
 
 // load reads the deliveries of an earlier process that it has not read yet. The next
-// attempt replaces those that are retried. A damaged record begins anew. A record that
+// attempt replaces those that are retried. A damaged record counts as empty. A record that
 // cannot be read for another reason stays, and the next call reads it again.
 func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
 	if !h.listed {
@@ -108,7 +108,7 @@ func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
 		key := record.Deliveries(part)
 		var list []Delivery
 		b, err := read(ctx, h.store, key)
-		begin := fault.Of(err) == fault.Missing || fault.Reason(err, "") == blob.Damaged
+		begin := fault.Of(err) == fault.Missing || h.isDamage(err)
 		if err == nil {
 			err = json.Unmarshal(b, &list)
 			begin = err != nil
@@ -133,6 +133,13 @@ func (h *history) load(ctx context.Context, now time.Time, log *slog.Logger) {
 		h.join(part, list)
 	}
 	h.told = true
+}
+
+// isDamage reports whether a value is damaged, which another attempt to read it will not
+// change.
+func (h *history) isDamage(err error) bool {
+	reason := fault.Reason(err, "")
+	return reason != "" && reason == h.damage
 }
 
 // join puts stored deliveries before those of this process, which are newer.

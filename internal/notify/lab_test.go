@@ -126,7 +126,7 @@ func (l *lab) dispatcher(t *testing.T, allow ...string) *Dispatcher {
 	out := outbound.New(outbound.Policy{Allow: allowed, PlainHTTP: true})
 	t.Cleanup(out.Close)
 	return New(Options{
-		Store: l.store, Directory: l, Send: Sender{Out: out}.Send, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Store: l.store, Damage: blob.Damaged, Directory: l, Send: Sender{Out: out}.Send, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Pause: func(int) time.Duration { return time.Millisecond },
 	})
 }

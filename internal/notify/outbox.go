@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
@@ -89,7 +88,7 @@ func (d *Dispatcher) restore(ctx context.Context) {
 	for _, key := range d.unread {
 		var p message
 		b, err := read(ctx, d.Store, key)
-		damaged := fault.Reason(err, "") == blob.Damaged
+		damaged := d.history.isDamage(err)
 		if err == nil {
 			err = json.Unmarshal(b, &p)
 			damaged = err != nil

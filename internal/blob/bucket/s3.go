@@ -55,7 +55,7 @@ func (e emptyBodies) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // ownAnswers takes a 404 for an answer only if it is S3's own. A proxy in front of the
-// bucket answers 404, too, while it is set up anew, and the library would take that for an
+// bucket answers 404, too, during a redeployment, and the library would take that for an
 // object that is not there.
 type ownAnswers struct{ next http.RoundTripper }
 
