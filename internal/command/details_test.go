@@ -305,6 +305,12 @@ spec: {endpoint: minio.example.com, bucketName: modules, interval: 1m}
 		{Kind: "OCIRepository", Namespace: c.Namespace, Name: "images", URL: "oci://registry.example.com/modules", Ready: "Unknown"},
 		{Kind: "GitRepository", Namespace: c.Namespace, Name: "modules", URL: "https://git.example.com/modules.git", Ready: "Unknown", Suspended: true, UsedBy: []query.Key{c.key()}},
 	}
+	for i, src := range got {
+		if src.UID == "" {
+			t.Errorf("source %s has no UID, by which its events are found", src.Name)
+		}
+		got[i].UID = ""
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("List() (-want +got):\n%s", diff)
 	}
