@@ -75,6 +75,17 @@ func (k Kind) key(parts ...string) string {
 	}
 }
 
+// Known reports whether a key is that of a record, and not of an object that another
+// program put beside them.
+func Known(key string) bool {
+	for _, k := range Kinds() {
+		if begin := k.key(); key == k.Path || begin != k.Path && strings.HasPrefix(key, begin) {
+			return true
+		}
+	}
+	return false
+}
+
 // Reader is as much of a blob store as reading takes.
 type Reader interface {
 	Get(ctx context.Context, key string) (io.ReadCloser, error)

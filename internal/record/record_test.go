@@ -224,3 +224,16 @@ func TestTableInTheDocuments(t *testing.T) {
 		t.Errorf("%s has another table; go test ./internal/record -update writes it (-want +got)\n%s", document, diff)
 	}
 }
+
+func TestKnown(t *testing.T) {
+	for key := range keys {
+		if !record.Known(key) {
+			t.Errorf("%s is no record", key)
+		}
+	}
+	for _, key := range []string{"inventory/2026", "README", "stacks", "installation.json.bak", "notices"} {
+		if record.Known(key) {
+			t.Errorf("%s is a record", key)
+		}
+	}
+}

@@ -3,15 +3,12 @@ package store
 import (
 	"context"
 	"fmt"
-	"os"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
@@ -42,7 +39,7 @@ func (r *Records) join(ctx context.Context, o Options) error {
 	is, err := record.Marker().Read(ctx, r.Store)
 	switch {
 	case fault.Of(err) == fault.Missing:
-		err = o.bring(ctx, r.Store)
+		err = o.bring(ctx, r.Store, r.keys)
 	case err == nil && is.Cluster == uid && (is.Lease == o.Lease || o.Lease == ""):
 		return nil
 	case err == nil && another(is, r.is) == nil: // an earlier release wrote no Lease
@@ -96,49 +93,6 @@ func another(is, here record.Installation) error {
 			is.Lease, here.Lease))
 	}
 	return nil
-}
-
-// bring copies the records of the data directory to where records are from now on. It
-// can be repeated: the marker is written last.
-func (o Options) bring(ctx context.Context, to blob.Store) error {
-	if o.Records == "" {
-		return nil
-	}
-	if _, err := os.Stat(o.Dir("secrets", "records")); os.IsNotExist(err) {
-		return nil // there never were any
-	}
-	files, err := blob.OpenFiles(o.Dir("records"), valueBytes)
-	if err != nil {
-		return err
-	}
-	defer files.Close()
-	key, err := blob.LoadKey(o.Dir("secrets", "records"))
-	if err != nil {
-		return err
-	}
-	from := blob.Seal(files, key)
-	keys, err := from.List(ctx, "")
-	keys = slices.DeleteFunc(keys, func(k string) bool { return k == record.Marker().Key })
-	if err != nil || len(keys) == 0 {
-		return err
-	}
-	o.Progress("copying the records in %s: %d", o.Dir("records"), len(keys))
-	for _, k := range keys {
-		if err := copyOne(ctx, to, from, k); err != nil {
-			return fmt.Errorf("copying the record %s from %s: %w", k, o.Dir("records"), err)
-		}
-	}
-	o.Progress("the records in %s are copied, and are not used any more: delete them", o.Dir("records"))
-	return nil
-}
-
-func copyOne(ctx context.Context, to, from blob.Store, key string) error {
-	r, err := from.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	return to.Put(ctx, key, r)
 }
 
 // clusterUID returns the UID of the cluster. A control plane that has just started makes

@@ -68,10 +68,14 @@ type Records struct {
 const (
 	ReasonKey     = "RecordsKeyMissing"
 	ReasonCluster = "RecordsOfAnotherCluster"
+	ReasonMoved   = "RecordsMoved"
 )
 
 // Open opens the records. An error names the flag, and says what to do.
 func Open(ctx context.Context, o Options) (_ *Records, err error) {
+	if err := o.stale(); err != nil {
+		return nil, err
+	}
 	raw, err := o.raw(ctx)
 	if err != nil {
 		return nil, err
@@ -156,13 +160,14 @@ func Check(records, key string, environ func(string) string) error {
 	return nil
 }
 
-// shown is a URL without what may be secret in it.
+// shown is a URL without what may be secret in it: a user may have put credentials
+// before the host, or into a parameter.
 func shown(records string) string {
 	u, err := url.Parse(records)
-	if err != nil {
+	if err != nil || u.Opaque != "" {
 		return "URL"
 	}
-	return u.Redacted()
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 func usage(format string, args ...any) error {
@@ -170,7 +175,7 @@ func usage(format string, args ...any) error {
 }
 
 // inFiles reports whether records are files, in the data directory or on a volume.
-func (o Options) inFiles() bool { return !bucket.IsURL(o.Records) }
+func (o Options) inFiles() bool { return o.Records == "" || filepath.IsAbs(o.Records) }
 
 // beside reports whether records and their key lie beside one another in the data
 // directory, as they always did.
@@ -189,7 +194,7 @@ func used(ctx context.Context, raw blob.Store) (bool, error) {
 	default:
 		return false, err
 	}
-	keys, err := raw.List(ctx, "")
+	keys, err := recordsIn(ctx, raw)
 	return len(keys) > 0, err
 }
 
@@ -204,7 +209,7 @@ func (o Options) opens(ctx context.Context, sealed blob.Store) error {
 	_, err = record.Read(ctx, sealed, record.Marker().Key)
 	if fault.Of(err) == fault.Missing {
 		var keys []string
-		if keys, err = sealed.List(ctx, ""); err == nil && len(keys) > 0 {
+		if keys, err = recordsIn(ctx, sealed); err == nil && len(keys) > 0 {
 			_, err = record.Read(ctx, sealed, keys[0])
 		}
 	}

@@ -45,13 +45,6 @@ var parameters = map[string][]string{
 	Azure: {"account", "ca-file", "credentials", "endpoint"},
 }
 
-// IsURL reports whether a text is the URL of a bucket, right or wrong.
-func IsURL(text string) bool {
-	scheme, _, ok := strings.Cut(text, "://")
-	_, known := parameters[scheme]
-	return ok && known
-}
-
 // Parse reads SCHEME://BUCKET/PREFIX?NAME=VALUE. What it does not say comes from the
 // environment.
 func Parse(text string, environ func(string) string) (Place, error) {
@@ -98,16 +91,16 @@ func (p *Place) set(name, value string) (err error) {
 		p.CAFile = value
 	case "credentials":
 		if p.Credentials = value; !slices.Contains([]string{fromEnvironment, fromMetadata, fromNowhere}, value) {
-			return fmt.Errorf("credentials=%s is none of environment, metadata, none", value)
+			return errors.New("credentials= is none of environment, metadata, none")
 		}
 	case "endpoint":
 		if p.Endpoint, err = url.Parse(value); err != nil || p.Endpoint.Host == "" || p.Endpoint.User != nil ||
 			p.Endpoint.Scheme != "http" && p.Endpoint.Scheme != "https" {
-			return fmt.Errorf("endpoint=%s is not https://HOST", value)
+			return errors.New("endpoint= is not https://HOST")
 		}
 	case "path-style":
 		if p.PathStyle = value == "true"; value != "true" && value != "false" {
-			return fmt.Errorf("path-style=%s is neither true nor false", value)
+			return errors.New("path-style= is neither true nor false")
 		}
 	case "region":
 		p.Region = value

@@ -40,11 +40,11 @@ func TestPlaces(t *testing.T) {
 		"s3://b/.git?region=r":                "prefix",
 		"s3://b?region=r&endpont=x":           "endpont",
 		"s3://b?region=r&region=s":            "twice",
-		"s3://b?region=r&endpoint=ftp://x":    "endpoint=ftp://x",
+		"s3://b?region=r&endpoint=ftp://x":    "endpoint= is not",
 		"s3://b?region=r&endpoint=http://u@x": "endpoint=",
 		"s3://b?region=r&path-style=yes":      "path-style",
 		"gs://b?region=r":                     "region",
-		"gs://b?credentials=mine":             "credentials=mine",
+		"gs://b?credentials=mine":             "credentials= is none",
 		"http://b":                            "scheme",
 		"s3://b?region=%zz":                   "parameters",
 	} {
