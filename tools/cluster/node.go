@@ -103,6 +103,9 @@ func enter(s state, args []string) error {
 	if err != nil {
 		return fmt.Errorf("no cluster runs in %s: make cluster-up starts it (%w)", s, err)
 	}
+	if !s.holds(pid) {
+		return fmt.Errorf("the cluster of %s is just stopping: try again", s)
+	}
 	// Only while the lock is held was that descriptor the cluster's.
 	if lock, err := s.lock(); !errors.Is(err, errRuns) {
 		return errors.Join(fmt.Errorf("no cluster runs in %s: make cluster-up starts it", s), err, lock.Close())

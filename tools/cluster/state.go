@@ -24,8 +24,7 @@ func (s state) path(parts ...string) string {
 func (s state) kubeconfig() string { return s.path("kubeconfig") }
 
 // lockFile marks the directory as a cluster's. Command node holds a lock on it
-// for its whole life, and has written its process id into it: while the lock is
-// held, that id cannot be another process's.
+// for its whole life, and has written its process id into it.
 func (s state) lockFile() string { return s.path("cluster.lock") }
 
 var errRuns = errors.New("the cluster runs")
@@ -55,6 +54,17 @@ func (s state) holder() (pid, network int, err error) {
 		return 0, 0, fmt.Errorf("the cluster of %s is just starting: try again", s)
 	}
 	return pid, network, nil
+}
+
+// holds reports whether process pid is node: it has the lock open. Another command may
+// hold the lock after node has ended, and its process id may be another process's then.
+func (s state) holds(pid int) bool {
+	open, err := os.Stat(fmt.Sprintf("/proc/%d/fd/%d", pid, lockFD))
+	if err != nil {
+		return false
+	}
+	lock, err := os.Stat(s.lockFile())
+	return err == nil && os.SameFile(open, lock)
 }
 
 // claim makes sure that everything in the directory is a cluster's.

@@ -212,6 +212,9 @@ func down(ctx context.Context, s state) error {
 		return err
 	}
 	defer lock.Close()
+	if err := lock.Truncate(0); err != nil { // the process that it names has ended
+		return fmt.Errorf("clearing the lock: %w", err)
+	}
 	if err := s.wipe(ctx); err != nil {
 		return err
 	}
@@ -240,8 +243,16 @@ func stop(ctx context.Context, s state) (*os.File, error) {
 		if err != nil {
 			return err
 		}
-		// The lock is held, so this is node. Everything else ends with it.
-		if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+		p, err := os.FindProcess(pid) // this process from now on, and no later one of this id
+		if err != nil {
+			return fmt.Errorf("finding process %d: %w", pid, err)
+		}
+		defer func() { _ = p.Release() }()
+		if !s.holds(pid) {
+			return errRuns
+		}
+		// Everything else ends with node.
+		if err := p.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("stopping process %d: %w", pid, err)
 		}
 		return errRuns
