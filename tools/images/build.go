@@ -84,14 +84,14 @@ func (b *builder) identify(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("finding the commit of the images: %w", err)
 	}
-	changed, err := git("status", "--porcelain", "--untracked-files=no")
+	changed, err := git("status", "--porcelain", "--untracked-files=normal") // Go compiles new files, too
 	if err != nil {
 		return fmt.Errorf("finding changes since the commit: %w", err)
 	}
 	revision, seconds, _ := strings.Cut(commit, " ")
 	b.revision = revision
 	if changed != "" {
-		b.revision += "-modified"
+		b.revision += modifiedSuffix
 	}
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds = epoch
@@ -103,6 +103,9 @@ func (b *builder) identify(ctx context.Context) error {
 	b.created = time.Unix(unix, 0).UTC()
 	return nil
 }
+
+// modifiedSuffix marks the revision of a tree with changes that are not committed.
+const modifiedSuffix = "-modified"
 
 // part is one layer of an image, and the step that made it for its history.
 type part struct {
@@ -257,8 +260,10 @@ func (b *builder) configure(r recipe, p platform, parts []part) (v1.Image, error
 	return mutate.ConfigFile(image, config)
 }
 
+const labelPrefix = "org.opencontainers.image."
+
 func (b *builder) labels(r recipe) map[string]string {
-	const prefix = "org.opencontainers.image."
+	const prefix = labelPrefix
 	return map[string]string{
 		prefix + "title": r.title, prefix + "description": r.about, prefix + "licenses": r.licences,
 		prefix + "version": b.version, prefix + "revision": b.revision, prefix + "created": b.created.Format(time.RFC3339),

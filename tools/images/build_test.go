@@ -329,6 +329,26 @@ func pushBringsAll(t *testing.T, p *place) {
 	}
 }
 
+// A file that no commit has is compiled like any other: images with it name no clean
+// commit, and are not pushed.
+func TestANewFileModifiesTheTree(t *testing.T) {
+	p := newPlace(t, newMirror(t, debs(t)...), amd64)
+	writeFile(t, filepath.Join(p.root, "new.go"), "package main")
+	p.mustBuild()
+	for _, image := range images(t, filepath.Join(p.out, "terrier")) {
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := config.Config.Labels[labelPrefix+"revision"]; !strings.HasSuffix(got, modifiedSuffix) {
+			t.Errorf("the revision is %s, want it modified", got)
+		}
+	}
+	if err := push(t.Context(), p.out, "registry.invalid/team"); err == nil || !strings.Contains(err.Error(), "not committed") {
+		t.Errorf("push() = %v, want that changes are not committed", err)
+	}
+}
+
 // referrers lists the types of what refers to a manifest in a registry.
 func referrers(t *testing.T, repository name.Repository, to partial.Describable) []string {
 	t.Helper()

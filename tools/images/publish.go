@@ -209,12 +209,46 @@ func push(ctx context.Context, dir, registry string) error {
 		return err
 	}
 	for _, r := range recipes {
+		if err := checkCommitted(filepath.Join(dir, r.name)); err != nil {
+			return err
+		}
+	}
+	for _, r := range recipes {
 		repository, err := name.NewRepository(strings.TrimSuffix(registry, "/") + "/" + r.name)
 		if err != nil {
 			return fmt.Errorf("-registry: %w", err)
 		}
 		if err := pushImage(ctx, pusher, filepath.Join(dir, r.name), repository); err != nil {
 			return fmt.Errorf("pushing %s: %w", repository, err)
+		}
+	}
+	return nil
+}
+
+// checkCommitted refuses images of a tree with changes that are not committed: no commit
+// says what is in them.
+func checkCommitted(dir string) error {
+	all, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return fmt.Errorf("reading %s, which `make images` writes: %w", dir, err)
+	}
+	indexes, err := partial.FindIndexes(all, func(d v1.Descriptor) bool { return d.Annotations[refName] != "" })
+	if err != nil {
+		return err
+	}
+	for _, index := range indexes {
+		images, err := partial.FindImages(index, func(v1.Descriptor) bool { return true })
+		if err != nil {
+			return err
+		}
+		for _, image := range images {
+			config, err := image.ConfigFile()
+			if err != nil {
+				return err
+			}
+			if revision := config.Config.Labels[labelPrefix+"revision"]; strings.HasSuffix(revision, modifiedSuffix) {
+				return fmt.Errorf("the images in %s were built from a tree with changes that are not committed (%s): commit them, or move new files away, then run make images again", dir, revision)
+			}
 		}
 	}
 	return nil
