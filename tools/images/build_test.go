@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -325,6 +326,16 @@ func pushBringsAll(t *testing.T, p *place) {
 			if got := referrers(t, ref.Context(), image); !slices.Equal(got, []string{string(sbomType), string(provenanceType)}) {
 				t.Errorf("%s for %s has %q attached", r.name, on, got)
 			}
+		}
+	}
+}
+
+// A newer Go builds the engine again, as it does our own programs: Go is asked each time.
+func TestTheEngineIsBuiltEachTime(t *testing.T) {
+	for _, target := range []string{"bin/tofu", "bin/images/linux_amd64/tofu", "bin/images/linux_arm64/tofu"} {
+		out, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "--dry-run", "--old-file=tools/tofu/go.mod", target).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "go build") {
+			t.Errorf("make %s: %v\n%s", target, err, out)
 		}
 	}
 }
