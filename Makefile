@@ -137,8 +137,10 @@ bin/fake-gcs-server: tools/gcs/go.mod tools/gcs/go.sum
 	cd tools/gcs && go build -ldflags '$(small)' -o ../../$@ github.com/fsouza/fake-gcs-server
 	@touch $@
 
-bin/azurite: ## a server of Azure Blob Storage for tests, if npm is there
-	npm install --silent --no-fund --no-audit --prefix $@ azurite@3.35.0
+bin/azurite: tools/azurite/package.json tools/azurite/package-lock.json ## a server of Azure Blob Storage for tests, if npm is there
+	@mkdir -p $@ && cp $^ $@/
+	cd $@ && npm ci --silent --ignore-scripts --no-fund --no-audit
+	@touch $@
 
 bin/staticcheck: tools/lint/go.mod tools/lint/go.sum
 	cd tools/lint && go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
