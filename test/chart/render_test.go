@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -116,20 +117,21 @@ func TestMistakes(t *testing.T) {
 		set  []string
 		want []string
 	}{
-		"a name that is no value":                {[]string{"persistance.size=1Gi"}, []string{"persistance"}},
-		"a name inside of a value":               {[]string{"persistence.sizes=1Gi"}, []string{"/persistence", "sizes"}},
-		"a flag that is none":                    {[]string{"flags.max-run=3"}, []string{"/flags", "max-run"}},
-		"a flag that has a value of its own":     {[]string{"flags.log-level=debug"}, []string{"/flags", "log-level"}},
-		"a flag of another type":                 {[]string{"flags.max-runs=many"}, []string{"/flags/max-runs", "integer"}},
-		"a flag whose value is a list":           {[]string{"flags.run-env=HTTPS_PROXY"}, []string{"/flags/run-env", "array"}},
-		"a level of logs":                        {[]string{"logLevel=trace"}, []string{"/logLevel", "debug"}},
-		"a port that needs root":                 {[]string{"http.port=443"}, []string{"/http/port", "minimum"}},
-		"several controllers on a claim for one": {[]string{"replicaCount=2"}, []string{"persistence.accessModes"}},
-		"several controllers without a claim":    {[]string{"replicaCount=2", "persistence.enabled=false"}, []string{"persistence.enabled"}},
-		"a monitor of metrics that are off":      {[]string{"metrics.serviceMonitor.enabled=true"}, []string{"metrics.enabled"}},
-		"the Secrets of all and of some":         {[]string{"rbac.allNamespaces=true", "watchNamespaces={a}"}, []string{"rbac.allNamespaces", "watchNamespaces"}},
-		"an account that is not named":           {[]string{"serviceAccount.create=false"}, []string{"serviceAccount.name"}},
-		"a wildcard among the extras":            {[]string{"rbac.impersonation.extras={*}"}, []string{"/rbac/impersonation/extras"}},
+		"a name that is no value":            {[]string{"persistance.size=1Gi"}, []string{"persistance"}},
+		"a name inside of a value":           {[]string{"persistence.sizes=1Gi"}, []string{"/persistence", "sizes"}},
+		"a flag that is none":                {[]string{"flags.max-run=3"}, []string{"/flags", "max-run"}},
+		"a flag that has a value of its own": {[]string{"flags.log-level=debug"}, []string{"/flags", "log-level"}},
+		"a flag of another type":             {[]string{"flags.max-runs=many"}, []string{"/flags/max-runs", "integer"}},
+		"a flag whose value is a list":       {[]string{"flags.run-env=HTTPS_PROXY"}, []string{"/flags/run-env", "array"}},
+		"a level of logs":                    {[]string{"logLevel=trace"}, []string{"/logLevel", "debug"}},
+		"a port that needs root":             {[]string{"http.port=443"}, []string{"/http/port", "minimum"}},
+		"several controllers":                {[]string{"replicaCount=2", "persistence.accessModes={ReadWriteMany}"}, []string{"replicaCount", "never Ready", "Set it to 1"}},
+		"no volume":                          {[]string{"persistence.enabled=false"}, []string{"persistence.enabled", "persistence.existingClaim"}},
+		"no volume, and runs as processes":   {[]string{"persistence.enabled=false", "runs.as=processes"}, []string{"persistence.enabled"}},
+		"a monitor of metrics that are off":  {[]string{"metrics.serviceMonitor.enabled=true"}, []string{"metrics.enabled"}},
+		"the Secrets of all and of some":     {[]string{"rbac.allNamespaces=true", "watchNamespaces={a}"}, []string{"rbac.allNamespaces", "watchNamespaces"}},
+		"an account that is not named":       {[]string{"serviceAccount.create=false"}, []string{"serviceAccount.name"}},
+		"a wildcard among the extras":        {[]string{"rbac.impersonation.extras={*}"}, []string{"/rbac/impersonation/extras"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var args []string
@@ -197,16 +199,45 @@ func TestPodsAreRestricted(t *testing.T) {
 // What NOTES.txt tells is right for each set of values.
 func TestNotes(t *testing.T) {
 	for set, want := range map[string]string{
-		"":                          "create rolebinding terrier-namespace --clusterrole terrier-namespace --serviceaccount terrier-system:terrier",
-		"watchNamespaces={team-a}":  "reconciles the namespaces team-a",
-		"persistence.enabled=false": "WARNING: persistence.enabled is false",
-		"logLevel=info":             "system:masters",
+		"":                                      "create rolebinding terrier-namespace --clusterrole terrier-namespace --serviceaccount terrier-system:terrier",
+		"watchNamespaces={team-a}":              "reconciles the namespaces team-a",
+		"logLevel=info":                         "system:masters included. That equals cluster-admin",
+		"rbac.allNamespaces=true":               "rbac.allNamespaces makes the controller equal to cluster-admin",
+		"networkPolicy.enabled=true":            "  namespace: NAMESPACE",
+		"rbac.impersonation.groups={login:ops}": "act for every user, those of the control plane included",
 	} {
 		text := mustHelm(t, "install", "terrier", chart, "--namespace", "terrier-system", "--dry-run=client", "--set", set)
 		if _, notes, _ := strings.Cut(text, "NOTES:"); !strings.Contains(notes, want) {
 			t.Errorf("with %q the notes do not say %q:\n%s", set, want, notes)
 		}
 	}
+}
+
+// The policy that the notes print is the one of the namespaces that the chart knows.
+func TestNotesHaveThePolicy(t *testing.T) {
+	args := []string{"--set", "networkPolicy.enabled=true", "--set", "rbac.namespaces={team-a}"}
+	install := append([]string{"install", "terrier", chart, "--namespace", "terrier-system", "--dry-run=client"}, args...)
+	_, notes, _ := strings.Cut(mustHelm(t, install...), "NOTES:")
+	_, text, _ := strings.Cut(notes, "<<END\n")
+	text, _, ok := strings.Cut(text, "\nEND\n")
+	printed := objects(t, text)
+	if !ok || len(printed) != 1 {
+		t.Fatalf("the notes print %d policies:\n%s", len(printed), notes)
+	}
+	rendered, err := template(t, args...)
+	if err != nil {
+		t.Fatal(rendered)
+	}
+	printed[0].SetNamespace("team-a")
+	for _, o := range objects(t, rendered) {
+		if sprint(o) == sprint(printed[0]) {
+			if diff := cmp.Diff(o.Object, printed[0].Object); diff != "" {
+				t.Errorf("the notes print another policy (-chart +notes):\n%s", diff)
+			}
+			return
+		}
+	}
+	t.Errorf("the chart has no %s", sprint(printed[0]))
 }
 
 func sprint(o *unstructured.Unstructured) string {

@@ -52,6 +52,34 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
         except: ["fd00:ec2::254/128"]
 {{- end }}
 
+{{- /* The policy for the pods of runs in a namespace. */ -}}
+{{- define "terrier.runsPolicy" -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "terrier.fullname" .root }}-runs
+  namespace: {{ .namespace }}
+  labels: {{- include "terrier.labels" .root | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels: {app.kubernetes.io/name: terrier-run, app.kubernetes.io/managed-by: terrier}
+  policyTypes: [Ingress, Egress]
+  # Nothing listens in a pod of a run.
+  ingress: []
+  egress:
+    - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+    - ports: [{port: https}]
+      to:
+        - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .root.Release.Namespace }}}}
+          podSelector:
+            matchLabels: {{- include "terrier.selector" .root | nindent 14 }}
+    {{- with .root.Values.networkPolicy.runsEgress }}
+    {{- toYaml . | nindent 4 }}
+    {{- else }}
+    {{- include "terrier.egress" .root | nindent 4 }}
+    {{- end }}
+{{- end }}
+
 {{- /* The namespaces whose Secrets the controller may use, as a JSON list. */ -}}
 {{- define "terrier.namespaces" -}}
 {{- concat .Values.watchNamespaces .Values.rbac.namespaces | uniq | toJson }}
