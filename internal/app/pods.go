@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -25,6 +26,7 @@ type PodsConfig struct {
 	As            string        `flag:"runs-as" env:"TERRIER_RUNS_AS" default:"processes" help:"processes beside this controller, or pods: one for each run, in the namespace of its stack"`
 	Image         string        `flag:"run-image" env:"TERRIER_RUN_IMAGE" help:"image of the pods of runs, with terrier-runner and the engine"`
 	PullPolicy    string        `flag:"run-image-pull-policy" env:"TERRIER_RUN_IMAGE_PULL_POLICY" default:"IfNotPresent" help:"Always, IfNotPresent or Never"`
+	PullSecrets   []string      `flag:"run-image-pull-secret" env:"TERRIER_RUN_IMAGE_PULL_SECRETS" help:"Secret in the namespace of a stack with credentials of the registry of --run-image (repeatable)"`
 	Account       string        `flag:"run-service-account" env:"TERRIER_RUN_SERVICE_ACCOUNT" default:"default" help:"ServiceAccount of the pods of runs whose stack names none; under the one called default a pod has no token for the Kubernetes API"`
 	Resources     []string      `flag:"run-resources" env:"TERRIER_RUN_RESOURCES" default:"requests.cpu=800m,requests.memory=150Mi" help:"requests.NAME=QUANTITY or limits.NAME=QUANTITY of the pods of runs; limits.memory is that of --run-memory by default (repeatable)"`
 	PriorityClass string        `flag:"run-priority-class" env:"TERRIER_RUN_PRIORITY_CLASS" help:"PriorityClass of the pods of runs"`
@@ -62,6 +64,11 @@ func (c PodsConfig) check(address string, hosts []string) error {
 	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
 	default:
 		return usage("--run-image-pull-policy: %q is none of Always, IfNotPresent and Never", c.PullPolicy)
+	}
+	for _, name := range c.PullSecrets {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return usage("--run-image-pull-secret: %q is no name of a Secret", name)
+		}
 	}
 	if c.Account == "" || c.Audience == "" {
 		return usage("--run-service-account and --run-audience cannot be empty")
@@ -169,7 +176,7 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 	launcher, err := pods.New(pods.Config{
 		API: p.plane.rest(), Installation: installation, Namespaces: p.watched(), Audience: c.Audience,
 		Settings: pods.Settings{
-			Image: c.Image, PullPolicy: corev1.PullPolicy(c.PullPolicy), Account: c.Account, PriorityClass: c.PriorityClass, Resources: resources,
+			Image: c.Image, PullPolicy: corev1.PullPolicy(c.PullPolicy), PullSecrets: c.PullSecrets, Account: c.Account, PriorityClass: c.PriorityClass, Resources: resources,
 		},
 		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
 		Now:    p.Now, Log: p.log,

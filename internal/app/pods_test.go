@@ -44,6 +44,7 @@ func TestPodsConfigIsChecked(t *testing.T) {
 		"no image":               {[]string{"--run-image", ""}, beyond, hosts, "--run-image"},
 		"no name to dial":        {nil, beyond, nil, "--http-host"},
 		"no pull policy":         {[]string{"--run-image-pull-policy", "Sometimes"}, beyond, hosts, "--run-image-pull-policy"},
+		"a secret that is none":  {[]string{"--run-image-pull-secret", "a/b"}, beyond, hosts, "--run-image-pull-secret"},
 		"no account":             {[]string{"--run-service-account", ""}, beyond, hosts, "--run-service-account"},
 		"no time to start":       {[]string{"--run-start-timeout", "0s"}, beyond, hosts, "--run-start-timeout"},
 		"resources of neither":   {[]string{"--run-resources", "cpu=1"}, beyond, hosts, "--run-resources"},

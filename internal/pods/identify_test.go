@@ -74,9 +74,13 @@ func TestIdentify(t *testing.T) {
 	if err := p.End(t.Context(), place, 0); err != nil {
 		t.Fatal(err)
 	}
-	if life, err := p.Look(t.Context(), place); err != nil || life.State != remote.Gone {
-		t.Errorf("Look() = %+v, %v; want it gone", life, err)
-	}
+	// The cache has the pod until the watch tells that it is gone.
+	testkit.Eventually(t, testkit.Patience, "the pod is gone", func(ctx context.Context) error {
+		if life, err := p.Look(ctx, place); err != nil || life.State != remote.Gone {
+			return errors.Join(fmt.Errorf("Look() = %+v", life), err)
+		}
+		return nil
+	})
 	// Here and in the API server an answer is believed for some seconds.
 	testkit.Eventually(t, testkit.Patience, "the token of a pod that is gone is denied", func(ctx context.Context) error {
 		if got, err := p.Identify(ctx, own); fault.Of(err) != fault.Denied {

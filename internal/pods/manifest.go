@@ -110,6 +110,9 @@ func (p *Pods) defaults(job *runner.Job, asked runner.Pod) *corev1.Pod {
 		}},
 		Volumes: []corev1.Volume{{Name: volumeTmp, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}
+	for _, name := range s.PullSecrets {
+		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
 	if account == defaultAccount {
 		spec.AutomountServiceAccountToken = new(false) // no user has given it rights for a module
 	}

@@ -45,7 +45,7 @@ func maker(t *testing.T) *Pods {
 			return "https://terrier.terrier-system.svc:8443", []byte("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
 		},
 		Settings: Settings{
-			Image: "registry.example/terrier-runner:v1", PullPolicy: corev1.PullIfNotPresent, Account: "default",
+			Image: "registry.example/terrier-runner:v1", PullPolicy: corev1.PullIfNotPresent, PullSecrets: []string{"registry"}, Account: "default",
 			Resources: corev1.ResourceRequirements{Requests: quantities(t, map[string]string{"cpu": "800m", "memory": "150Mi"})},
 		},
 	}}

@@ -52,7 +52,8 @@ type Config struct {
 type Settings struct {
 	Image         string
 	PullPolicy    corev1.PullPolicy
-	Account       string // ServiceAccount
+	PullSecrets   []string // names of Secrets in the namespace of a stack
+	Account       string   // ServiceAccount
 	PriorityClass string
 	Resources     corev1.ResourceRequirements
 }

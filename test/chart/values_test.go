@@ -33,6 +33,7 @@ var ownFlags = map[string]string{
 	"run-ca-file":                "caBundle.configMap",
 	"run-image":                  "runs.image.repository",
 	"run-image-pull-policy":      "runs.image.pullPolicy",
+	"run-image-pull-secret":      "runs.imagePullSecrets",
 	"run-priority-class":         "runs.priorityClass.name",
 	"run-resources":              "runs.resources",
 	"run-service-account":        "runs.serviceAccountName",
@@ -91,6 +92,9 @@ func list(of map[string]any) map[string]any {
 func names() map[string]any {
 	return list(map[string]any{"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"})
 }
+func references() map[string]any {
+	return list(map[string]any{"type": "object", "required": []any{"name"}, "additionalProperties": false, "properties": map[string]any{"name": map[string]any{"type": "string"}}})
+}
 func oneOf(values ...any) map[string]any { return map[string]any{"enum": values} }
 func least(n int) map[string]any         { return map[string]any{"type": "integer", "minimum": n} }
 func port() map[string]any {
@@ -100,8 +104,8 @@ func port() map[string]any {
 // shapes are of values whose default says too little.
 var shapes = map[string]map[string]any{
 	"image.pullPolicy": oneOf("Always", "IfNotPresent", "Never"), "image.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
-	"imagePullSecrets": list(map[string]any{"type": "object", "required": []any{"name"}, "additionalProperties": false, "properties": map[string]any{"name": map[string]any{"type": "string"}}}),
-	"replicaCount":     least(0), "watchNamespaces": names(), "extraArgs": list(map[string]any{"type": "string"}),
+	"imagePullSecrets": references(), "runs.imagePullSecrets": references(),
+	"replicaCount": least(0), "watchNamespaces": names(), "extraArgs": list(map[string]any{"type": "string"}),
 	"extraEnv": list(map[string]any{"type": "object", "required": []any{"name"}}), "extraEnvFrom": list(free()),
 	"logLevel": oneOf("debug", "info", "warn", "error"), "crds": oneOf("controller", "chart", "none"),
 	"http.port": port(), "http.hosts": list(map[string]any{"type": "string"}), "metrics.port": port(),

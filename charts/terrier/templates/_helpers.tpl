@@ -139,6 +139,9 @@ spec:
 {{- else }}
 - --run-image={{ include "terrier.image" (dict "image" .Values.runs.image "version" .Chart.AppVersion) }}
 - --run-image-pull-policy={{ .Values.runs.image.pullPolicy }}
+{{- range .Values.runs.imagePullSecrets }}
+- --run-image-pull-secret={{ .name }}
+{{- end }}
 - --run-service-account={{ .Values.runs.serviceAccountName }}
 {{- range $kind, $list := .Values.runs.resources }}
 {{- range $name, $quantity := $list }}
