@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -295,8 +296,26 @@ func TestRecordsThatAreTaken(t *testing.T) {
 	if err := r.Delete(t.Context(), record.Marker().Key); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.must(t).Held(t.Context()); err != nil {
-		t.Errorf("Held() without a marker = %v: it says of none that the records are its own", err)
+	r = l.must(t)
+	files, err := blob.OpenFiles(l.Records, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	for name, destroy := range map[string]func() error{
+		"damaged": func() error { return files.Put(t.Context(), record.Marker().Key, strings.NewReader("flipped")) },
+		"missing": func() error { return files.Delete(t.Context(), record.Marker().Key) },
+	} {
+		if err := errors.Join(record.Marker().Write(t.Context(), r, record.Installation{Cluster: "another"}), destroy()); err != nil {
+			t.Fatal(err)
+		}
+		l.now = l.now.Add(2 * time.Minute)
+		if err := r.Held(t.Context()); err != nil {
+			t.Errorf("Held() with a %s marker = %v: it says of none that the records are its own", name, err)
+		}
+		if err := r.Ours(t.Context()); err == nil {
+			t.Errorf("Ours() = nil with a %s marker", name)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
@@ -46,15 +47,21 @@ func (r *Records) Taken() error {
 }
 
 // Held is nil if the records belonged to this controller within the last minute. A
-// missing marker is no sign of another one.
+// marker that is missing or damaged is no sign of another one.
 func (r *Records) Held(ctx context.Context) error {
 	if err := r.Taken(); err != nil {
 		return err
 	}
-	if _, err := r.owner(ctx, watchEvery); err != nil && fault.Of(err) != fault.Missing {
-		return err
+	_, err := r.owner(ctx, watchEvery)
+	if markerless(err) {
+		return nil
 	}
-	return nil
+	return err
+}
+
+// markerless reports whether err says that there is no marker to be read.
+func markerless(err error) bool {
+	return fault.Of(err) == fault.Missing || fault.Reason(err, "") == blob.Damaged
 }
 
 // owner reads whose the records are, unless that was read less than fresh ago.
@@ -70,7 +77,7 @@ func (r *Records) owner(ctx context.Context, fresh time.Duration) (record.Instal
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case fault.Of(err) == fault.Missing:
+	case markerless(err):
 		r.seen = now
 		fallthrough
 	case err != nil:
