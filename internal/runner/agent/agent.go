@@ -230,14 +230,16 @@ func (a *agent) current() (runner.Report, error) {
 	return *r, nil
 }
 
-// cancel asks the run to stop.
-func (a *agent) cancel() {
+// cancel asks the run to stop, and reports whether it was asked.
+func (a *agent) cancel() bool {
 	if a.failed != nil {
-		return
+		return true
 	}
-	if err := a.runs.Cancel(context.Background(), a.key, a.id); err != nil {
+	err := a.runs.Cancel(context.Background(), a.key, a.id)
+	if err != nil {
 		a.log.Error("run not cancelled", "err", err)
 	}
+	return err == nil
 }
 
 // runDir is the directory of the run; empty if it could not be started.

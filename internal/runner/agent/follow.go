@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // following delivers what a run leaves, and lets the wishes of the controller reach it.
@@ -24,9 +25,11 @@ type following struct {
 	again chan struct{} // the controller does not have the last report
 	gone  chan struct{} // closed: the controller knows no such run
 
-	told    bool      // a signal asked for the end
-	ended   time.Time // when the run was first seen to have ended
-	trouble string    // the last failure that was logged
+	told    bool          // a signal asked for the end
+	ended   time.Time     // when the run was first seen to have ended
+	trouble string        // the last failure that was logged
+	kind    stack.RunKind // of the run, once its report was read
+	blind   time.Time     // since when its report cannot be read; zero while it can
 }
 
 // follow delivers what the run leaves, until the controller has forgotten it.
@@ -112,15 +115,20 @@ func (f *following) run(ctx context.Context) (code int, err error) {
 	stopped := f.stop.Done()
 	again := false
 	for {
-		rep, err := f.current()
-		if err != nil {
+		rep, err := f.report()
+		if err != nil && f.tired() {
 			return wire.ExitFailed, err
 		}
-		done := rep.Phase == runner.Done
+		done := err == nil && rep.Phase == runner.Done
 		if done && f.ended.IsZero() {
 			f.ended = time.Now()
 		}
-		failed := f.to.round(ctx, rep, again)
+		failed := err
+		if err == nil {
+			failed = f.to.round(ctx, rep, again)
+		} else if sent := f.to.files(ctx, true); sent != nil {
+			failed = errors.Join(sent, err)
+		}
 		f.note(failed)
 		delivered := failed == nil && done
 		if failed == nil {
@@ -156,6 +164,28 @@ func (f *following) run(ctx context.Context) (code int, err error) {
 	}
 }
 
+// report is the report of the run. While it cannot be read, the run goes on all the same:
+// the end of the agent would kill it.
+func (f *following) report() (runner.Report, error) {
+	rep, err := f.current()
+	switch {
+	case err == nil:
+		f.kind, f.blind = rep.Kind, time.Time{}
+	case f.blind.IsZero():
+		f.blind = time.Now()
+	}
+	if err != nil {
+		err = fmt.Errorf("reading the report of the run: %w", err)
+	}
+	return rep, err
+}
+
+// tired reports whether the agent gives up a report that cannot be read. It never gives up
+// a run that writes, or may.
+func (f *following) tired() bool {
+	return f.kind != "" && !f.kind.Writes() && time.Since(f.blind) > tiredAfter
+}
+
 // note logs a failure once.
 func (f *following) note(failed error) {
 	text := ""
@@ -178,14 +208,20 @@ func (f *following) abandoned(ctx context.Context, delivered bool) (code int, er
 	if delivered {
 		return wire.ExitForgotten, nil
 	}
-	f.cancel()
+	cancelled := f.cancel()
 	for {
-		rep, err := f.current()
+		rep, err := f.report()
 		if err != nil {
+			f.note(err)
+		}
+		if err != nil && f.tired() {
 			return wire.ExitFailed, err
 		}
-		if rep.Phase == runner.Done {
+		if err == nil && rep.Phase == runner.Done {
 			return wire.ExitFailed, fmt.Errorf("the controller does not know this run any more: it ended %s and was not taken over", rep.Outcome)
+		}
+		if err == nil && !cancelled {
+			cancelled = f.cancel()
 		}
 		select {
 		case <-f.kick:
