@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/pods"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
 	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
 )
@@ -45,8 +46,8 @@ func (o Options) asPods() *PodsConfig {
 
 // The values of --runs-as.
 const (
-	runsAsProcesses = "processes"
-	runsAsPods      = "pods"
+	runsAsProcesses = runner.AsProcesses
+	runsAsPods      = runner.AsPods
 )
 
 // check reports invalid settings. A pod reaches the HTTP API by the first of hosts.

@@ -53,7 +53,7 @@ func New(c Config) (*Processes, error) {
 	}
 	p := &Processes{config: c, ended: make(chan string), level: sync.OnceValue(sandbox.Probe)}
 	var err error
-	if p.Runs, err = OpenRuns(c.Dir, Acts{Begin: p.begin, Find: p.find, Cancel: p.cancel}); err != nil {
+	if p.Runs, err = OpenRuns(c.Dir, AsProcesses, Acts{Begin: p.begin, Find: p.find, Cancel: p.cancel}); err != nil {
 		return nil, err
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())

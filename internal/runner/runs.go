@@ -41,13 +41,17 @@ type Acts struct {
 	Forget func(key, id string) error                 // called before the directory of a run that ended is removed; may be nil
 }
 
-// OpenRuns opens the runs in a data directory.
-func OpenRuns(dir string, a Acts) (*Runs, error) {
+// OpenRuns opens the runs in a data directory. They are carried out as AsProcesses or
+// AsPods; a directory with runs of the other kind is refused.
+func OpenRuns(dir, as string, a Acts) (*Runs, error) {
 	s := &Runs{layout: layout{dir}, acts: a, busy: map[string]*sync.Mutex{}}
 	for _, dir := range []string{s.stacks(), s.runs()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.claim(as); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -75,7 +79,7 @@ func (s *Runs) Start(ctx context.Context, job Job) error {
 			fmt.Errorf("starting run %s: run %s of the same stack comes first", job.ID, current.ID))
 	}
 	if err := s.acts.Begin(ctx, job); err != nil {
-		return errors.Join(fmt.Errorf("starting run %s: %w", job.ID, err), os.RemoveAll(s.run(job.Key(), job.ID)))
+		return errors.Join(fmt.Errorf("starting run %s: %w", job.ID, err), RemoveRun(s.run(job.Key(), job.ID)))
 	}
 	return nil
 }
@@ -205,7 +209,7 @@ func (s *Runs) Forget(key, id string) error {
 		return err
 	}
 	defer failpoint.Act("run.remove", "")()
-	if err := os.RemoveAll(s.run(key, id)); err != nil {
+	if err := RemoveRun(s.run(key, id)); err != nil {
 		return err
 	}
 	// The parent stays if it holds another run, which is the only way this
@@ -257,6 +261,11 @@ func (s *Runs) Remove(key string) error {
 	defer failpoint.Act("run.remove", "stack")()
 	var errs []error
 	for _, k := range keys {
+		ids, err := s.IDs(k)
+		errs = append(errs, err)
+		for _, id := range ids {
+			errs = append(errs, RemoveRun(s.run(k, id)))
+		}
 		errs = append(errs, os.RemoveAll(s.runsOf(k)), os.RemoveAll(s.stack(k)))
 	}
 	return errors.Join(errs...)
@@ -306,6 +315,15 @@ func ReadReport(dir string) (Report, error) {
 	var r Report
 	err := disk.ReadJSON(filepath.Join(dir, fileReport), &r)
 	return r, err
+}
+
+// RemoveRun removes the directory of a run, the report first. So a directory with a report
+// is whole, whenever a crash cuts the removal short.
+func RemoveRun(dir string) error {
+	if err := os.Remove(filepath.Join(dir, fileReport)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(dir)
 }
 
 // WriteReport replaces the report in the directory of a run.

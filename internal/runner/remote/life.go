@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -23,7 +22,7 @@ const (
 )
 
 // resume finds the runs in the directory.
-func (r *Runner) resume() error {
+func (r *Runner) resume(ctx context.Context) error {
 	keys, err := r.Keys()
 	if err != nil {
 		return err
@@ -34,7 +33,7 @@ func (r *Runner) resume() error {
 			return err
 		}
 		for _, id := range ids {
-			if err := r.resumeRun(key, id); err != nil {
+			if err := r.resumeRun(ctx, key, id); err != nil {
 				return fmt.Errorf("run %s of %s: %w", id, key, err)
 			}
 		}
@@ -42,7 +41,7 @@ func (r *Runner) resume() error {
 	return nil
 }
 
-func (r *Runner) resumeRun(key, id string) error {
+func (r *Runner) resumeRun(ctx context.Context, key, id string) error {
 	dir := r.Dir(key, id)
 	var rec record
 	if err := disk.ReadJSON(filepath.Join(dir, fileRecord), &rec); err != nil {
@@ -52,6 +51,9 @@ func (r *Runner) resumeRun(key, id string) error {
 	if err != nil {
 		return err
 	}
+	if rec.Place.Name == "" && rep.ID != "" {
+		return fmt.Errorf("%s has the report of a run and no %s, so this controller cannot tell where the run goes on: restore that file, or move the directory elsewhere once nothing carries the run out", dir, fileRecord)
+	}
 	if rec.Place.UID == "" || rep.ID == "" {
 		// Start did not come to its end, so there is no run. Its place may be there.
 		if rec.Place.Name != "" {
@@ -59,12 +61,18 @@ func (r *Runner) resumeRun(key, id string) error {
 				return err
 			}
 		}
-		return os.RemoveAll(dir)
+		return runner.RemoveRun(dir)
 	}
 	run := newPlacedRun(key, id, rec.Place, nil)
 	r.add(run)
 	if rep.Phase != runner.Done && !rec.Ordered {
-		// The order was in the memory of the earlier process.
+		// The order was in the memory of the earlier process. The record may be older than
+		// the run, as one from a backup is. An agent that may be alive answers for itself:
+		// if it has no order, it ends with wire.ExitNoOrder.
+		if life, err := r.config.Launcher.Look(ctx, rec.Place); err != nil || life.State == Running {
+			rec.Ordered = true
+			return r.write(run, rec)
+		}
 		return r.withdraw(run, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
 	}
 	return nil
@@ -95,7 +103,10 @@ func (r *Runner) adopt(ctx context.Context, p Place) error {
 	what, err := r.signer.open(p)
 	if err != nil {
 		r.config.Log.Warn("place of another installation key is removed", "place", p.Namespace+"/"+p.Name, "err", err)
-		return r.removals.add(p, runner.DefaultGrace, p.Key)
+		if err := r.removals.add(p, runner.DefaultGrace, p.Key); err != nil {
+			r.config.Log.Warn("place of another installation key is removed, but that is not written down", "place", p.Namespace+"/"+p.Name, "err", err)
+		}
+		return nil
 	}
 	life, err := r.config.Launcher.Look(ctx, p)
 	if err != nil {

@@ -217,8 +217,8 @@ func TestPlaceIsLost(t *testing.T) {
 			s := newSite(t)
 			c := s.open(t.TempDir())
 			st, g, id := applying(t, c)
-			await(t, "the first operation is delivered", func() bool {
-				return runnertest.Has(`"type":"apply_complete"`, st.Read(id, runner.FileEvents))
+			await(t, "the first operation is delivered, and the report after it", func() bool {
+				return runnertest.Has(`"type":"apply_complete"`, st.Read(id, runner.FileEvents)) && st.Current().Phase == runner.Applying
 			})
 			p := c.PlaceOf(st.Job.Stack, id)
 			if err := lose(s, p); err != nil {

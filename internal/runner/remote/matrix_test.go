@@ -176,7 +176,8 @@ func TestOrderUntilTheFirstReport(t *testing.T) {
 		}
 		proof = got.Header().Get(wire.HeaderProof)
 	}
-	forged := []byte(`{"report":{"id":"other","stack":"other","phase":"Planning","later":1},"files":{}}`)
+	forged := []byte(`{"report":{"id":"other","stack":"other","phase":"Planning","later":1,"ID":"other","Id":"other",` +
+		`"ſtack":"other","STACK":"other","Kind":"apply","Kind":"apply","NAME":"other/other","Beside":"other","NOTE":{"cause":"other"}},"files":{}}`)
 	if got := asked(h, http.MethodPut, wire.Report, token, proof, forged); got.Code != http.StatusNoContent {
 		t.Fatalf("a report = %d %s", got.Code, got.Body)
 	}
@@ -184,8 +185,13 @@ func TestOrderUntilTheFirstReport(t *testing.T) {
 		t.Errorf("asking for the order after the first report = %d, want 410", got.Code)
 	}
 	r, err := c.Current("a")
-	if err != nil || r.ID != "run" || r.Stack != "a" || r.Phase != runner.Planning || string(r.Note) != `{"cause":"test"}` {
+	if err != nil || r.ID != "run" || r.Stack != "a" || r.Beside != "" || r.Name != "test/a" || r.Kind != stack.PlanRun ||
+		r.Phase != runner.Planning || string(r.Note) != `{"cause":"test"}` {
 		t.Errorf("Current() = %+v, %v; want the run of the place", r, err)
+	}
+	kept, err := os.ReadFile(filepath.Join(c.Dir("a", "run"), "run.json"))
+	if err != nil || !strings.Contains(string(kept), `"later":1`) || strings.Contains(string(kept), "other") {
+		t.Errorf("kept is %s, %v; want what only a newer agent knows, and no other name", kept, err)
 	}
 	for what, body := range map[string]string{"no JSON": "x", "no phase": `{"report":{},"files":{}}`} {
 		if got := asked(h, http.MethodPut, wire.Report, token, proof, []byte(body)); got.Code != http.StatusUnprocessableEntity {

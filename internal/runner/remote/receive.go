@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -26,6 +29,7 @@ import (
 // runner never reaches them.
 const (
 	maxFile   = 512 << 20
+	maxRun    = 1 << 30 // of the files that are replaced, without states
 	defLog    = 8 << 20
 	moreLog   = 1 << 20
 	moreEvent = 66 << 20 // finished operations and errors beyond the bound of the events
@@ -71,10 +75,11 @@ func (r *server) appendFile(w http.ResponseWriter, req *http.Request, run *place
 	if err != nil || offset < 0 {
 		return refused(http.StatusUnprocessableEntity, "%s is no offset", wire.HeaderOffset)
 	}
-	part, err := io.ReadAll(req.Body)
+	part, over, err := r.readBody(w, req, run, false)
 	if err != nil {
-		return body(err)
+		return err
 	}
+	defer over()
 	defer r.Lock(run.key)()
 	rec, _, err := r.going(run)
 	if err != nil {
@@ -91,6 +96,11 @@ func (r *server) appendFile(w http.ResponseWriter, req *http.Request, run *place
 	if size+int64(len(part)) > rec.limit(name) {
 		return refused(http.StatusRequestEntityTooLarge, "%s would have more than %d bytes", name, rec.limit(name))
 	}
+	written, err := r.intake.reserve(r.dir(run), name, int64(len(part)))
+	if err != nil {
+		return err
+	}
+	defer written()
 	if err := disk.Append(path, part, size); err != nil {
 		return err
 	}
@@ -128,12 +138,29 @@ func (r *server) replaceFile(w http.ResponseWriter, req *http.Request, run *plac
 	if err != nil {
 		return err
 	}
-	rec, err := r.receiving(run)
+	rec, err := r.receiving(run, false)
 	if err != nil {
 		return err
 	}
 	defer r.received(run)
-	req.Body = http.MaxBytesReader(w, req.Body, rec.limit(name))
+	size := req.ContentLength
+	if size < 0 {
+		return refused(http.StatusLengthRequired, "the size of %s is not said", name)
+	}
+	if size > rec.limit(name) {
+		return refused(http.StatusRequestEntityTooLarge, "%s would have more than %d bytes", name, rec.limit(name))
+	}
+	if err := r.fits(run, name, size); err != nil {
+		return err
+	}
+	written, err := r.intake.reserve(r.dir(run), name, size)
+	if err != nil {
+		return err
+	}
+	defer written()
+	if err := readBy(w, time.Now().Add(moveLimit)); err != nil {
+		return err
+	}
 	in, err := disk.Receive(r.dir(run), name, req.Body)
 	if err != nil {
 		if disk.IsNoSpace(err) {
@@ -177,32 +204,17 @@ func (run *placedRun) inTurn(name string, turn int64) error {
 	return nil
 }
 
-// receiving notes that a body is on its way: until it is here, the death of the place
-// does not end the run.
-func (r *server) receiving(run *placedRun) (record, error) {
-	defer r.Lock(run.key)()
-	rec, _, err := r.going(run)
-	if err == nil {
-		run.bodies++
-	}
-	return rec, err
-}
-
-func (r *server) received(run *placedRun) {
-	defer r.Lock(run.key)()
-	run.bodies--
-}
-
 // takeReport takes a report, if every file is here that the run had left by then.
 func (r *server) takeReport(w http.ResponseWriter, req *http.Request, run *placedRun) error {
 	turn, err := turnOf(req)
 	if err != nil {
 		return err
 	}
-	data, err := io.ReadAll(req.Body)
+	data, over, err := r.readBody(w, req, run, true)
 	if err != nil {
-		return body(err)
+		return err
 	}
+	defer over()
 	var d wire.Delivery
 	if err := json.Unmarshal(data, &d); err != nil {
 		return refused(http.StatusUnprocessableEntity, "reading the report: %v", err)
@@ -288,28 +300,36 @@ func (rec *record) identify(raw json.RawMessage) (report json.RawMessage, phase 
 	if rep.Phase == "" {
 		return nil, "", errors.New("it has no phase")
 	}
-	all := map[string]json.RawMessage{}
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, "", err
-	}
-	first := rec.First
-	named, err := json.Marshal(runner.Report{ID: first.ID, Stack: first.Stack, ObjectKind: first.ObjectKind, Beside: first.Beside,
-		Name: first.Name, Kind: first.Kind, Note: first.Note})
+	rec.name(&rep)
+	known, err := json.Marshal(rep)
 	if err != nil {
 		return nil, "", err
 	}
-	names := map[string]json.RawMessage{}
-	if err := json.Unmarshal(named, &names); err != nil {
+	all, said := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(known, &all), json.Unmarshal(raw, &said)); err != nil {
 		return nil, "", err
 	}
-	for _, field := range []string{"id", "stack", "objectKind", "beside", "name", "kind", "note"} {
-		delete(all, field)
-		if v, ok := names[field]; ok {
+	for field, v := range said {
+		if !ofReport(field) {
 			all[field] = v
 		}
 	}
 	report, err = json.Marshal(all)
 	return report, rep.Phase, err
+}
+
+// reportFields are the names of the fields of a report.
+var reportFields = sync.OnceValue(func() (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[runner.Report]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+})
+
+// ofReport reports whether a key is read as a field of a report, in whatever case.
+func ofReport(key string) bool {
+	return slices.ContainsFunc(reportFields(), func(name string) bool { return strings.EqualFold(name, key) })
 }
 
 // held lists the files that are here. The lock of the key is held.

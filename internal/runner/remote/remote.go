@@ -28,6 +28,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +63,7 @@ type Runner struct {
 	config   Config
 	signer   signer
 	removals *removals
+	intake   intake
 	ctx      context.Context // ends with Close
 	stop     context.CancelFunc
 	work     sync.WaitGroup
@@ -92,19 +94,19 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{config: c, ended: make(chan string), knownRuns: newKnownRuns()}
+	r := &Runner{config: c, ended: make(chan string), knownRuns: newKnownRuns(), intake: newIntake()}
 	var err error
 	if r.signer, err = newSigner(c.Key); err != nil {
 		return nil, err
 	}
-	if r.Runs, err = runner.OpenRuns(c.Dir, runner.Acts{Begin: r.begin, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
+	if r.Runs, err = runner.OpenRuns(c.Dir, runner.AsPods, runner.Acts{Begin: r.begin, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
 		return nil, err
 	}
 	if r.removals, err = openRemovals(c.Dir, c.Now); err != nil {
 		return nil, err
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	if err := errors.Join(r.resume(), r.adoptAll(ctx)); err != nil {
+	if err := errors.Join(r.resume(ctx), r.adoptAll(ctx)); err != nil {
 		r.stop()
 		r.work.Wait()
 		return nil, fmt.Errorf("finding the runs of an earlier process: %w", err)
@@ -141,11 +143,12 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 		return err
 	}
 	name := placeName(&job)
-	if r.removals.blocks(job.Key(), name) {
+	in, _, _ := strings.Cut(job.Name, "/")
+	if r.removals.blocks(in, job.Key(), name) {
 		return fault.New(fault.Later, runner.StackBusy, errors.New("the place of an earlier run of the stack is still being removed"))
 	}
 	now := r.config.Now()
-	rec := record{Place: Place{Name: name}, Made: now,
+	rec := record{Place: Place{Namespace: in, Name: name}, Made: now,
 		sealed: sealed{First: runner.NewReport(job, now), Archive: job.Tree.Archive, LogBytes: job.Limits.LogBytes}}
 	seal, err := r.signer.seal(name, rec.sealed)
 	if err != nil {
@@ -160,7 +163,7 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	run.place, err = r.config.Launcher.Launch(ctx, Launch{Name: name, Key: job.Key(), ID: job.ID, Seal: seal, Job: &job})
 	done()
 	if err != nil {
-		return errors.Join(err, r.mayExist(name, err))
+		return errors.Join(err, r.mayExist(rec.Place, err))
 	}
 	run.place.Key, run.place.Seal = "", ""
 	rec.Place = run.place
@@ -196,12 +199,12 @@ func (r *Runner) prepare(run *placedRun, rec record, archive string) error {
 }
 
 // mayExist has a place removed that a Launch may have made although it failed.
-func (r *Runner) mayExist(name string, err error) error {
+func (r *Runner) mayExist(p Place, err error) error {
 	switch fault.Of(err) {
 	case fault.Later, fault.Invalid, fault.Denied:
 		return nil
 	default:
-		return r.removals.add(Place{Name: name}, idleGrace, "")
+		return r.removals.add(p, idleGrace, "")
 	}
 }
 
@@ -212,7 +215,7 @@ func (r *Runner) find(key, id string) (*runner.Report, error) {
 	if run == nil {
 		return nil, nil
 	}
-	rep, err := runner.ReadReport(r.dir(run))
+	_, rep, err := r.read(run)
 	if err != nil {
 		return nil, err
 	}

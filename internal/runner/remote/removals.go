@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
@@ -35,8 +37,6 @@ type removals struct {
 }
 
 const (
-	dirRemovals = "removals" // in DIR
-
 	// searchLimit is how long a place of which only the name is known is searched for: a
 	// request to make it may still be on its way. One that comes later is a Conflict for
 	// the next Launch, or is found by the sweep.
@@ -46,7 +46,7 @@ const (
 )
 
 func openRemovals(dir string, now func() time.Time) (*removals, error) {
-	r := &removals{dir: filepath.Join(dir, dirRemovals), now: now, all: map[string]removal{}, wake: make(chan struct{}, 1)}
+	r := &removals{dir: filepath.Join(dir, runner.DirRemovals), now: now, all: map[string]removal{}, wake: make(chan struct{}, 1)}
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -67,12 +67,14 @@ func openRemovals(dir string, now func() time.Time) (*removals, error) {
 	return r, nil
 }
 
-// file is where the removal of a place is. UIDs are chosen by a cluster, and no path.
+// file is where the removal of a place is. Names and UIDs are chosen by a cluster, are no
+// paths, and may be as long as the name of a file.
 func (r *removals) file(p Place) string {
-	return fmt.Sprintf("%s-%x.json", p.Name, p.Namespace+"/"+p.UID)
+	return fmt.Sprintf("%x.json", sha256.Sum256([]byte(p.Namespace+"/"+p.Name+"/"+p.UID)))
 }
 
-// add writes down that a place has to be removed. It can be repeated.
+// add writes down that a place has to be removed. It can be repeated. A place that blocks
+// is removed, and blocks, also after an error: the next process finds it again.
 func (r *removals) add(p Place, grace time.Duration, blocks string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,15 +83,19 @@ func (r *removals) add(p Place, grace time.Duration, blocks string) error {
 		return nil
 	}
 	one := removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: grace, Since: r.now(), Blocks: blocks}
-	if err := disk.WriteJSON(filepath.Join(r.dir, name), one); err != nil {
-		return fmt.Errorf("writing down that place %s has to be removed: %w", p.Name, err)
+	err := disk.WriteJSON(filepath.Join(r.dir, name), one)
+	if err != nil {
+		err = fmt.Errorf("writing down that place %s has to be removed: %w", p.Name, err)
+	}
+	if err != nil && blocks == "" {
+		return err
 	}
 	r.all[name] = one
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
-	return nil
+	return err
 }
 
 // has reports whether a place has to be removed.
@@ -97,19 +103,27 @@ func (r *removals) has(p Place) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.all {
-		if one.Place.Name == p.Name && (one.Place.UID == "" || one.Place.same(p)) {
+		if one.Place.covers(p) {
 			return true
 		}
 	}
 	return false
 }
 
-// blocks reports whether no run may begin under a key, or in a place of this name.
-func (r *removals) blocks(key, name string) bool {
+// covers reports whether p may be the place o, of which perhaps only the name is known, or
+// the name and the namespace.
+func (o Place) covers(p Place) bool {
+	return o.same(p) || o.UID == "" && o.Name == p.Name && (o.Namespace == "" || o.Namespace == p.Namespace)
+}
+
+// blocks reports whether no run may begin in a namespace under a key, or in a place of
+// this name. A place of another namespace blocks nothing: those who may make pods there
+// chose its key and its name.
+func (r *removals) blocks(namespace, key, name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.all {
-		if one.Blocks == key || one.Place.Name == name {
+		if (one.Place.Namespace == "" || one.Place.Namespace == namespace) && (one.Blocks == key || one.Place.Name == name) {
 			return true
 		}
 	}
@@ -155,7 +169,7 @@ func (r *removals) removeAll(ctx context.Context, in Launcher) error {
 func (r *removals) end(ctx context.Context, in Launcher, file string, one removal) (gone bool, err error) {
 	p := one.Place
 	if p.UID == "" {
-		if p, err = named(ctx, in, p.Name); err != nil {
+		if p, err = find(ctx, in, p); err != nil {
 			return false, err
 		}
 		if p.UID == "" {
@@ -176,11 +190,11 @@ func (r *removals) end(ctx context.Context, in Launcher, file string, one remova
 	return err == nil && life.State == Gone, err
 }
 
-// named finds a place by its name; it has no UID if there is none.
-func named(ctx context.Context, in Launcher, name string) (Place, error) {
+// find finds a place of which the UID is not known; it has none if there is no such place.
+func find(ctx context.Context, in Launcher, like Place) (Place, error) {
 	places, err := in.Places(ctx)
 	for _, p := range places {
-		if p.Name == name {
+		if like.covers(p) {
 			return p, err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Files in RUN beside the report and those that Open opens.
 const (
-	fileRecord  = "place.json"     // the record
+	fileRecord  = runner.FilePlace // the record
 	fileArchive = "archive.tar.gz" // until the run has unpacked it
 )
 
@@ -27,6 +27,13 @@ type record struct {
 	sealed
 }
 
+// name puts the name of the run into a report of its agent, whatever that says.
+func (rec *record) name(rep *runner.Report) {
+	first := rec.First
+	rep.ID, rep.Stack, rep.ObjectKind, rep.Beside = first.ID, first.Stack, first.ObjectKind, first.Beside
+	rep.Name, rep.Kind, rep.Note = first.Name, first.Kind, first.Note
+}
+
 // placedRun is a run that was not forgotten, as this process knows it. Its fields are
 // guarded by the lock of the key.
 type placedRun struct {
@@ -37,7 +44,7 @@ type placedRun struct {
 	taken   string            // digest of the last report that this process took
 	turns   map[string]int64  // of what was replaced last, by name
 	digests map[string]string // of the files that are replaced, by name, as far as they are known
-	bodies  int               // requests that are being received
+	bodies  int               // requests that are being received: one, or none
 	changed chan struct{}     // closed, and replaced, when the wish changed
 }
 
@@ -104,6 +111,9 @@ func (k *knownRuns) read(run *placedRun) (rec record, rep runner.Report, err err
 	if rep, err = runner.ReadReport(k.dir(run)); err == nil && (rep.ID == "" || rec.Place.UID == "") {
 		err = fmt.Errorf("run %s has no record", run.id)
 	}
+	rec.name(&rep)
+	rep.ID = run.id
+	rep.Stack, rep.Beside = runner.SplitKey(run.key)
 	return rec, rep, err
 }
 

@@ -71,6 +71,10 @@ func (s signer) open(p Place) (sealed, error) {
 	if err := json.Unmarshal(data, &what); err != nil {
 		return what, fmt.Errorf("reading the seal of place %s: %w", p.Name, err)
 	}
+	// What is sealed names the namespace: a copy in another one is no place of the run.
+	if in, _, _ := strings.Cut(what.First.Name, "/"); in != p.Namespace {
+		return what, errSeal
+	}
 	return what, nil
 }
 

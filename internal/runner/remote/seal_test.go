@@ -33,6 +33,16 @@ func TestSeal(t *testing.T) {
 			t.Errorf("the seal of %s is believed", name)
 		}
 	}
+	elsewhere, err := ours.seal("a", sealed{First: runner.Report{ID: "run", Name: "n/stack"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.open(Place{Namespace: "n", Name: "a", Seal: elsewhere}); err != nil {
+		t.Errorf("open() in the namespace of the run = %v", err)
+	}
+	if _, err := ours.open(Place{Namespace: "m", Name: "a", Seal: elsewhere}); err == nil {
+		t.Error("the seal of another namespace is believed")
+	}
 	if _, err := theirs.open(Place{Name: "a", Seal: seal}); err == nil {
 		t.Error("the seal of another key is believed")
 	}
