@@ -3,15 +3,19 @@ package granted
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -155,6 +159,89 @@ func TestSecretsOfGrantedNamespaces(t *testing.T) {
 	await(t, informer, "a namespace without our objects is left", a+"/two")
 	n.object(t, b)
 	await(t, informer, "a namespace is used again", a+"/two", b+"/theirs")
+}
+
+// watches are the requests of an account that watch. They can be ended, as the API
+// server ends each after some minutes.
+type watches struct {
+	next http.RoundTripper
+
+	mu   sync.Mutex
+	stop []context.CancelFunc
+}
+
+func (w *watches) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Query().Get("watch") == "" {
+		return w.next.RoundTrip(req)
+	}
+	ctx, stop := context.WithCancel(req.Context())
+	w.mu.Lock()
+	w.stop = append(w.stop, stop)
+	w.mu.Unlock()
+	answer, err := w.next.RoundTrip(req.WithContext(ctx))
+	if err == nil {
+		answer.Body = watched{answer.Body, ctx}
+	}
+	return answer, err
+}
+
+// watched is the answer to a watch. It ends without an error.
+type watched struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if err != nil && w.ctx.Err() != nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (w *watches) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, stop := range w.stop {
+		stop()
+	}
+	w.stop = nil
+}
+
+// A namespace whose right was revoked and given again has all its Secrets, and not only
+// those that change from then on.
+func TestANamespaceIsGrantedAgain(t *testing.T) {
+	n := newNamespaces(t)
+	a, w := n.Namespace, &watches{}
+	n.account.Wrap(func(next http.RoundTripper) http.RoundTripper { w.next = next; return w })
+	t.Cleanup(w.cut)
+	n.grant(t, a)
+	n.object(t, a)
+	n.secret(t, a, "one")
+	informer := n.follow(t)
+	await(t, informer, "the Secret is there", a+"/one")
+	n.secret(t, a, "two")
+	await(t, informer, "a watch has told of a Secret", a+"/one", a+"/two")
+	if err := n.set.RbacV1().RoleBindings(a).Delete(t.Context(), "secrets", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.set.RbacV1().Roles(a).Delete(t.Context(), "secrets", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	account, err := kubernetes.NewForConfig(n.account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, testkit.Patience, "the right is revoked", func(ctx context.Context) error {
+		if _, err := account.CoreV1().Secrets(a).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("listing Secrets: %v, want it forbidden", err)
+		}
+		return nil
+	})
+	w.cut()
+	await(t, informer, "no Secret is there")
+	n.grant(t, a)
+	await(t, informer, "the Secrets are there again", a+"/one", a+"/two")
 }
 
 // Only an account that may watch the Secrets of all namespaces may do so everywhere.

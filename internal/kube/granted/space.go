@@ -24,6 +24,7 @@ type space struct {
 	settle  sync.Once
 	settled chan struct{} // closed once the namespace was listed, or was forbidden
 	denied  bool          // used by the goroutine of run only
+	dropped bool          // its objects were dropped after they were listed; as denied
 
 	objects map[string]*metav1.PartialObjectMetadata // by name, under the lock of the Watch
 }
@@ -34,11 +35,19 @@ func (s *space) run() {
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (list runtime.Object, err error) {
 			err = s.permitted(ctx, func() error { list, err = objects.List(ctx, o); return err })
+			s.dropped = s.dropped && err != nil
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (events watch.Interface, err error) {
 			err = s.permitted(ctx, func() error { events, err = objects.Watch(ctx, o); return err })
-			return events, err
+			dropped := s.dropped && (o.SendInitialEvents == nil || !*o.SendInitialEvents)
+			s.dropped = s.dropped && err != nil
+			if err != nil || !dropped {
+				return events, err
+			}
+			// This watch tells of changes only: the namespace has to be listed again.
+			events.Stop()
+			return nil, apierrors.NewResourceExpired("the namespace was forbidden meanwhile")
 		},
 	}
 	r := cache.NewReflectorWithOptions(lists, &metav1.PartialObjectMetadata{}, s, cache.ReflectorOptions{Name: "granted", TypeDescription: s.watch.Kind.String()})
@@ -61,6 +70,7 @@ func (s *space) permitted(ctx context.Context, ask func() error) error {
 			s.denied = true
 			s.watch.Log.Warn("no right in a namespace with stacks; bind the ClusterRole of the chart there", "namespace", s.name, "kind", s.watch.Kind.Kind, "err", err)
 			// Its objects may have been listed before the right was revoked.
+			s.dropped = true
 			if err := s.Replace(nil, ""); err != nil {
 				return err
 			}
