@@ -150,10 +150,7 @@ func runOf(r *runner.Report, n note) stack.Run {
 		run.Changes = r.Changes
 	}
 	if !run.Done {
-		run.Step, run.Until = string(r.Phase), r.Until
-		if r.Phase == runner.Starting {
-			run.Awaits = r.Message
-		}
+		run.Step, run.Until, run.Awaits = string(r.Phase), r.Until, r.Message
 	}
 	switch r.Reason {
 	case runner.OutOfMemory, runner.NoSpace, runner.Stuck:

@@ -26,21 +26,57 @@ const longestMessage = 1024
 // lifeOf says what the status of a pod means for its run. The run is dead only when its
 // container is reported to have ended: a pod that is being deleted, or whose node does
 // not answer, may go on.
-func lifeOf(pod *corev1.Pod) remote.Life {
+func lifeOf(pod *corev1.Pod, now time.Time) remote.Life {
 	c := containerOf(pod, stack.PodContainer)
 	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case c != nil && c.State.Terminated != nil:
 		return ended(pod, c.State.Terminated)
 	case c != nil && c.State.Running != nil:
-		return remote.Life{State: remote.Running, Since: c.State.Running.StartedAt.Time}
+		return remote.Life{State: remote.Running, Since: c.State.Running.StartedAt.Time, Message: silence(pod, now)}
 	case over:
 		return neverBegan(pod)
 	case pod.Status.Phase == corev1.PodRunning:
-		return remote.Life{State: remote.Running, Since: pod.CreationTimestamp.Time}
+		return remote.Life{State: remote.Running, Since: pod.CreationTimestamp.Time, Message: silence(pod, now)}
 	}
 	reason, message := waits(pod)
+	if message == "" {
+		message = silence(pod, now)
+	}
 	return remote.Life{State: remote.Pending, Reason: reason, Message: message, Since: pod.CreationTimestamp.Time}
+}
+
+// lateEnd is how long after its grace a pod may take to be reported as ended.
+const lateEnd = time.Minute
+
+// silence says that the node of a pod does not answer, and what makes it certain that
+// the run is dead; nothing if the node seems to be well.
+func silence(pod *corev1.Pod, now time.Time) string {
+	node := "its node"
+	if pod.Spec.NodeName != "" {
+		node = "the node " + pod.Spec.NodeName
+	}
+	var why string
+	switch d := pod.DeletionTimestamp; {
+	case markedNotReady(pod):
+		why = fmt.Sprintf("%s does not answer, and the pod %s may go on there", node, pod.Name)
+	case d != nil && now.After(d.Add(lateEnd)):
+		why = fmt.Sprintf("the pod %s had to end by %s, and %s did not report its end", pod.Name, d.UTC().Format(time.RFC3339), node)
+	default:
+		return ""
+	}
+	return why + ". Once the machine is certainly off, delete its Node, or taint that with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute. Do not delete the pod by force: a second run could begin beside it"
+}
+
+// markedNotReady reports whether the control plane has marked the pod because its node
+// does not answer. A kubelet that says that a pod is not ready gives a reason.
+func markedNotReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionFalse && c.Reason == ""
+		}
+	}
+	return false
 }
 
 func containerOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,12 +17,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner/remote"
 )
 
+const whatMakesItCertain = ". Once the machine is certainly off, delete its Node, or taint that with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute. " +
+	"Do not delete the pod by force: a second run could begin beside it"
+
 // What the status of a pod means. The statuses are as the scheduler and the kubelet of
 // Kubernetes 1.37 write them.
 func TestLife(t *testing.T) {
+	now := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
 		status  string
-		deleted bool
+		deleted bool // it had to end now
 		state   remote.State
 		reason  string
 		message string
@@ -48,6 +53,15 @@ containerStatuses: [{name: terrier-runner, state: {running: {startedAt: "2026-01
 phase: Failed
 reason: NodeLost
 containerStatuses: [{name: terrier-runner, state: {running: {startedAt: "2026-01-01T00:00:00Z"}}}]`, false, remote.Running, "", ""},
+		"not ready, as its kubelet says": {`
+phase: Running
+conditions: [{type: Ready, status: "False", reason: ContainersNotReady}]
+containerStatuses: [{name: terrier-runner, state: {running: {startedAt: "2026-01-01T00:00:00Z"}}}]`, false, remote.Running, "", ""},
+		"on a node that does not answer": {`
+phase: Running
+conditions: [{type: Ready, status: "False"}]
+containerStatuses: [{name: terrier-runner, state: {running: {startedAt: "2026-01-01T00:00:00Z"}}}]`,
+			false, remote.Running, "", "the node n does not answer, and the pod p may go on there" + whatMakesItCertain},
 		"out of memory": {`
 phase: Failed
 containerStatuses: [{name: terrier-runner, state: {terminated: {exitCode: 137, reason: OOMKilled}}}]`,
@@ -86,21 +100,38 @@ containerStatuses: [{name: terrier-runner, state: {waiting: {reason: PodInitiali
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: "p"},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
 					Name: "terrier-runner", Resources: corev1.ResourceRequirements{Limits: quantities(t, map[string]string{"memory": "64Mi"})},
 				}}},
 			}
 			if tt.deleted {
-				pod.DeletionTimestamp = new(metav1.Now())
+				pod.DeletionTimestamp = new(metav1.NewTime(now))
 			}
 			if err := yaml.UnmarshalStrict([]byte(tt.status), &pod.Status); err != nil {
 				t.Fatal(err)
 			}
-			got := lifeOf(pod)
+			got := lifeOf(pod, now)
 			if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
 				t.Errorf("lifeOf() = %s, %q, %q; want %s, %q, %q", got.State, got.Reason, got.Message, tt.state, tt.reason, tt.message)
 			}
 		})
+	}
+}
+
+// A pod whose end is not reported is no silent wait, and its run is not dead.
+func TestAPodThatDoesNotEnd(t *testing.T) {
+	due := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", DeletionTimestamp: new(metav1.NewTime(due))},
+		Spec:       corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for after, want := range map[time.Duration]string{
+		0:               "",
+		2 * time.Minute: "the pod p had to end by 2026-01-01T00:00:00Z, and the node n did not report its end" + whatMakesItCertain,
+	} {
+		if got := lifeOf(pod, due.Add(after)); got.State != remote.Running || got.Message != want {
+			t.Errorf("after %s: lifeOf() = %s, %q; want it to run, and %q", after, got.State, got.Message, want)
+		}
 	}
 }
 

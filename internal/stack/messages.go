@@ -32,7 +32,7 @@ func (k RunKind) doing() string {
 	}
 }
 
-// doing is the message while the run goes on, with what keeps it from beginning.
+// doing is the message while the run goes on, with what it waits for.
 func (r Run) doing() string {
 	if r.Awaits == "" {
 		return r.Kind.doing()

@@ -175,7 +175,7 @@ type Run struct {
 	Outcome    Outcome
 	Step       string // the engine command that decided the outcome
 	Message    string
-	Awaits     string // what keeps it from beginning, as the room for its pod; empty if nothing does
+	Awaits     string // what it waits for, as the room for its pod or a node that answers; empty if nothing does
 	Why        string // a name for what ended it, if neither the engine nor a person did
 	Permanent  bool   // no run of the same would end otherwise
 	Lock       *Lock

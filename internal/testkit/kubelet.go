@@ -152,6 +152,11 @@ func (k *Kubelet) OutOfMemory(tb testing.TB, name string) {
 func (k *Kubelet) LoseNode(tb testing.TB, name string) {
 	tb.Helper()
 	k.end(tb, name, func(p *kubeletPod) { p.lost = true })
+	// The control plane marks the pods of a node that does not answer, with no reason.
+	mark := `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
+	if _, err := k.pods.Patch(tb.Context(), name, types.StrategicMergePatchType, []byte(mark), metav1.PatchOptions{}, "status"); err != nil {
+		tb.Fatalf("marking the pod %s: %v", name, err)
+	}
 }
 
 // Forget removes the object of a pod whose node is lost, as the control plane does once

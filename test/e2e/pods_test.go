@@ -169,6 +169,7 @@ func TestNodeLostWhileApplying(t *testing.T) {
 		}
 		return nil
 	})
+	saysInReady(t, c, "stack", "does not answer, and the pod "+pod+" may go on there. Once the machine is certainly off, delete its Node")
 	if n := k.Started(); n != 2 {
 		t.Errorf("%d pods were started while the second may go on, want two", n)
 	}

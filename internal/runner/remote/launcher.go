@@ -77,7 +77,7 @@ const (
 type Life struct {
 	State   State
 	Reason  string    // Pending: Unschedulable, ImagePullBackOff, …; Ended: OutOfMemory (runner.OutOfMemory), Evicted, DeadlineExceeded, …
-	Message string    // a sentence for people; empty while there is nothing to say
+	Message string    // a sentence for people; empty while there is nothing to say. Running: why it is not known whether the agent runs
 	Exit    int       // Ended: the exit code of the agent, if it is known
 	Since   time.Time // when it was made, began or ended
 }

@@ -206,7 +206,7 @@ func (r *Runner) judge(run *placedRun, life Life) error {
 		return err
 	}
 	run.why = ""
-	if life.State == Pending {
+	if life.State == Pending || life.State == Running {
 		run.why = life.Message
 	}
 	switch dead := life.State == Ended || life.State == Gone; {

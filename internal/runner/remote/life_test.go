@@ -206,6 +206,25 @@ func TestPlaceThatDoesNotStart(t *testing.T) {
 	}
 }
 
+// F11: a place that may be lost is no silent wait, and its run goes on.
+func TestPlaceInDoubt(t *testing.T) {
+	s := newSite(t)
+	c := s.open(t.TempDir())
+	st, g, id := applying(t, c)
+	p := c.PlaceOf(st.Job.Stack, id)
+	s.launcher.Doubt("the node does not answer")
+	s.launcher.Tell(p)
+	await(t, "the report says why it is not known how the run goes on", func() bool {
+		r, err := c.Current(st.Job.Stack)
+		return err == nil && r.Phase == runner.Applying && r.Message == "the node does not answer"
+	})
+	s.launcher.Doubt("")
+	g.Open(t)
+	if d := st.Finish(id); d.Outcome != stack.Succeeded || d.Message != "" {
+		t.Errorf("ended %s: %s", d.Outcome, d.Message)
+	}
+}
+
 // F11: a place that is lost in the middle of an apply leaves what was delivered, and
 // the run is Killed.
 func TestPlaceIsLost(t *testing.T) {

@@ -219,7 +219,7 @@ func (r *Runner) find(key, id string) (*runner.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rep.Phase == runner.Starting {
+	if rep.Phase != runner.Done {
 		rep.Message = run.why
 	}
 	return &rep, nil

@@ -44,6 +44,7 @@ type Launcher struct {
 
 	changed chan remote.Place
 	failing atomic.Pointer[error]
+	doubt   atomic.Pointer[string]
 	once    sync.Once
 	work    sync.WaitGroup
 	stop    chan struct{}
@@ -98,6 +99,9 @@ func (l *Launcher) Tell(p remote.Place) {
 
 // Fail makes End fail from now on; nil makes it work again.
 func (l *Launcher) Fail(err error) { l.failing.Store(&err) }
+
+// Doubt makes Look say a message about each place whose agent may be running.
+func (l *Launcher) Doubt(message string) { l.doubt.Store(&message) }
 
 // PlaceDir is the directory of a place.
 func (l *Launcher) PlaceDir(p remote.Place) string { return l.dir(p) }
@@ -205,7 +209,11 @@ func (l *Launcher) Look(_ context.Context, p remote.Place) (remote.Life, error) 
 	case l.read(p, filePID) == "":
 		return remote.Life{State: remote.Pending, Reason: "Held", Message: "the test holds the agent"}, nil
 	case l.pid(p) != 0 || l.running(p):
-		return remote.Life{State: remote.Running}, nil
+		life := remote.Life{State: remote.Running}
+		if doubt := l.doubt.Load(); doubt != nil {
+			life.Message = *doubt
+		}
+		return life, nil
 	}
 	code, err := strconv.Atoi(l.read(p, fileExit))
 	if err != nil {
