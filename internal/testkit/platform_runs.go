@@ -59,6 +59,12 @@ func (p *Platform) KillSupervisors(tb testing.TB) {
 	if len(p.Supervisors()) == 0 {
 		tb.Fatal("there is no supervisor to kill")
 	}
+	p.KillSupervisorsLeft(tb)
+}
+
+// KillSupervisorsLeft is KillSupervisors where the runs may have ended by themselves.
+func (p *Platform) KillSupervisorsLeft(tb testing.TB) {
+	tb.Helper()
 	if err := p.killRuns(); err != nil {
 		tb.Fatal(err)
 	}

@@ -243,9 +243,7 @@ func TestEverythingKilledAgainAndAgain(t *testing.T) {
 			return nil
 		})
 		kill(t, p)
-		if len(p.Supervisors()) > 0 {
-			p.KillSupervisors(t)
-		}
+		p.KillSupervisorsLeft(t)
 		start(t, p)
 	}
 	for _, s := range stacks {
