@@ -152,6 +152,23 @@ func TestAKilledPutLeavesTheOldValue(t *testing.T) {
 	}
 }
 
+// What another program left among the values that are being written stops nothing.
+func TestAForeignEntryStaysHalfWritten(t *testing.T) {
+	dir := t.TempDir()
+	foreign := filepath.Join(dir, ".partial", "foreign", "below")
+	if err := os.MkdirAll(foreign, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := files(t, dir)
+	blobtest.Put(t, f, "a", []byte("value"))
+	if got := string(blobtest.Get(t, f, "a")); got != "value" {
+		t.Errorf("Get() = %q", got)
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("what is not ours was removed: %v", err)
+	}
+}
+
 const halfway = "halfway\n"
 
 // announce says that it is read, and then keeps the reader waiting for ever.

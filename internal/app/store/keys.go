@@ -86,7 +86,7 @@ func (o Options) fileKey(used bool) (*ring, error) {
 
 func missingKey(source string) error {
 	return fault.New(fault.Denied, ReasonKey, fmt.Errorf(
-		"the records exist, and %s does not: restore it, or name the place of the key with --records-key; a new key would open none of the records", source))
+		"the records exist, and %s does not: restore it, or name the place of the key with --records-key; a new key would open none of the records; if the key is lost for good, move the records away, and the next start begins without them", source))
 }
 
 // named is the 32 bytes of each key, by the name under which it is kept. The last name

@@ -47,6 +47,12 @@ func (r *Records) join(ctx context.Context, o Options) error {
 		o.Progress("the records of the cluster %s and its controller %s belong to this one from now on", is.Cluster, is.Lease)
 	case err == nil:
 		return another(is, r.is)
+	case fault.Of(err) == fault.Later: // the store does not answer, or the key is not known now
+	case o.Adopt:
+		o.Progress("whose the records are cannot be read (%v); they belong to this controller from now on", err)
+		err = nil
+	default:
+		err = fmt.Errorf("whose the records are cannot be read: %w; restore installation.json, or start once with --adopt-records if they are of this cluster", err)
 	}
 	if err != nil {
 		return err

@@ -374,6 +374,24 @@ func TestRecordsOfAnotherCluster(t *testing.T) {
 	}
 }
 
+// A marker that is damaged stops a start, which says how to go on.
+func TestMarkerThatIsDamaged(t *testing.T) {
+	l := newLab(t)
+	r := l.must(t)
+	put(t, r, outputs, "value")
+	put(t, r, "installation.json", "{")
+	if _, err := l.open(t); !strings.Contains(fmt.Sprint(err), "--adopt-records") {
+		t.Errorf("Open() = %v, want an error with the way out", err)
+	}
+	l.Adopt = true
+	r = l.must(t)
+	if got := get(t.Context(), r, outputs); got != "value" {
+		t.Errorf("after the takeover the record is %q", got)
+	}
+	l.Adopt = false
+	l.must(t)
+}
+
 // What is in the data directory comes along to a new place, once.
 func TestRecordsAreBrought(t *testing.T) {
 	l := newLab(t)

@@ -20,7 +20,7 @@ const watchEvery = time.Minute
 func (r *Records) Watch(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	for {
+	for last := ""; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -33,8 +33,11 @@ func (r *Records) Watch(ctx context.Context, log *slog.Logger) error {
 		if taken := r.Taken(); taken != nil {
 			return taken
 		}
-		if err != nil && ctx.Err() == nil {
-			log.Warn("records not checked", "err", err) // tried again in a minute
+		if err == nil {
+			last = ""
+		} else if said := err.Error(); said != last && ctx.Err() == nil {
+			last = said
+			log.Warn("records not checked; this is tried again each minute", "err", err)
 		}
 	}
 }

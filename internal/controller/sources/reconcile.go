@@ -83,6 +83,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case hold:
 		p.searched()
 	case fail:
+		if !o.pointers {
+			p.searched()
+		}
 	}
 	if ctx.Err() != nil {
 		return ctrl.Result{}, ctx.Err() // the controller stops, which is no failure
