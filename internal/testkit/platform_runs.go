@@ -53,17 +53,8 @@ func (p *Platform) Engines() []Process {
 }
 
 // KillSupervisors kills every supervisor of the platform's runs, as a lack of
-// memory might, and waits until they are gone.
+// memory might, and waits until they are gone. Runs may have ended by themselves.
 func (p *Platform) KillSupervisors(tb testing.TB) {
-	tb.Helper()
-	if len(p.Supervisors()) == 0 {
-		tb.Fatal("there is no supervisor to kill")
-	}
-	p.KillSupervisorsLeft(tb)
-}
-
-// KillSupervisorsLeft is KillSupervisors where the runs may have ended by themselves.
-func (p *Platform) KillSupervisorsLeft(tb testing.TB) {
 	tb.Helper()
 	if err := p.killRuns(); err != nil {
 		tb.Fatal(err)

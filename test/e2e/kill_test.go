@@ -127,6 +127,9 @@ func TestSupervisorKilledWhileApplying(t *testing.T) {
 	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
 	w.Await(t.Context(), begun("create", "b"))
 	heard(t, c, "world_thing.a: Creation complete")
+	if len(p.Supervisors()) == 0 {
+		t.Fatal("there is no supervisor to kill")
+	}
 	p.KillSupervisors(t)
 	testkit.Eventually(t, testkit.Patience, "the box is gone with its supervisor", func(context.Context) error {
 		for _, e := range p.Engines() {
@@ -243,7 +246,7 @@ func TestEverythingKilledAgainAndAgain(t *testing.T) {
 			return nil
 		})
 		kill(t, p)
-		p.KillSupervisorsLeft(t)
+		p.KillSupervisors(t)
 		start(t, p)
 	}
 	for _, s := range stacks {
