@@ -165,6 +165,7 @@ func (p platform) overHTTP() []string {
 var (
 	lockID    = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	linkCode  = regexp.MustCompile(`code=[^ \n]+`)
+	ageText   = regexp.MustCompile(`\b\d+[smhd]\b`) // the clock goes on between two calls
 	timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`)
 )
 
@@ -175,7 +176,7 @@ func (p platform) comparable(t *testing.T, s said) said {
 		*text = strings.NewReplacer(p.cluster.Namespace, "NS", string(p.object(t).UID), "UID", p.url, "SERVER", strings.TrimPrefix(p.url, "https://"), "SERVER").Replace(*text)
 		*text = lockID.ReplaceAllString(*text, "ID")
 		*text = linkCode.ReplaceAllString(*text, "code=CODE")
-		*text = timestamp.ReplaceAllString(*text, "TIME")
+		*text = ageText.ReplaceAllString(timestamp.ReplaceAllString(*text, "TIME"), "AGE")
 	}
 	return s
 }
