@@ -32,7 +32,7 @@ func (c *Client) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	dialer := net.Dialer{Timeout: c.policy.Dial, KeepAlive: 30 * time.Second}
 	var failures []error
 	for _, addr := range addrs {
 		if err := c.check(addr, host, port, own); err != nil {

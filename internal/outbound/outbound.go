@@ -46,6 +46,10 @@ type Policy struct {
 	Resolver  Resolver       // net.DefaultResolver if nil
 	Roots     *x509.CertPool // trusted authorities; the system's if nil
 
+	ServerName string        // the name in the certificates of all servers; that of each URL if empty
+	Dial       time.Duration // of one connection; 10 seconds if zero
+	Alive      time.Duration // a server that is silent for so long has to give a sign of life within the same time, over HTTP/2; never if zero
+
 	// Count is called for each answer after it was read or dropped: with its status, 0
 	// for none, and the number of bytes read. It may be nil.
 	Count func(status int, bytes int64)
@@ -65,11 +69,14 @@ func New(p Policy) *Client {
 	if p.Timeout == 0 {
 		p.Timeout = 10 * time.Minute
 	}
+	if p.Dial == 0 {
+		p.Dial = 10 * time.Second
+	}
 	if p.Resolver == nil {
 		p.Resolver = net.DefaultResolver
 	}
 	c := &Client{policy: p}
-	c.shared = c.transport(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.Roots})
+	c.shared = c.transport(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.Roots, ServerName: p.ServerName})
 	return c
 }
 
@@ -87,6 +94,7 @@ type Options struct {
 	Cert, Key   []byte // PEM, a client certificate; it is shown to the origin of the credentials, or to every host if there is none, and follows no redirect to another
 	MaxBytes    int64  // of one answer, if smaller than the policy's
 	UserAgent   string // "terrier" if empty
+	Forwards    bool   // the requests are those of others: each keeps its own user agent
 }
 
 // Credentials are sent to exactly one origin: scheme, host and port of Origin.
@@ -112,6 +120,7 @@ func (c *Client) HTTP(o Options) (*http.Client, error) {
 		maxBytes:  c.policy.MaxBytes,
 		userAgent: o.UserAgent,
 		count:     c.policy.Count,
+		forwards:  o.Forwards,
 	}
 	if o.MaxBytes > 0 {
 		t.maxBytes = min(t.maxBytes, o.MaxBytes)
@@ -150,6 +159,9 @@ func (c *Client) transport(config *tls.Config) *http.Transport {
 		MaxIdleConnsPerHost:    4,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
+	if c.policy.Alive > 0 {
+		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.policy.Alive, PingTimeout: c.policy.Alive}
+	}
 	if c.policy.Proxy {
 		t.Proxy = http.ProxyFromEnvironment
 	}
@@ -157,7 +169,7 @@ func (c *Client) transport(config *tls.Config) *http.Transport {
 }
 
 func (c *Client) tlsConfig(o Options) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.policy.Roots}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.policy.Roots, ServerName: c.policy.ServerName}
 	if len(o.CA) > 0 {
 		pool, err := c.roots()
 		if err != nil {

@@ -21,6 +21,7 @@ type transport struct {
 	creds     Credentials
 	maxBytes  int64
 	userAgent string
+	forwards  bool
 	count     func(status int, bytes int64)
 }
 
@@ -112,7 +113,9 @@ func (t *transport) prepare(in *http.Request) (out *http.Request, home bool, err
 			req.Header.Set("Authorization", "Bearer "+t.creds.Bearer.Reveal())
 		}
 	}
-	req.Header.Set("User-Agent", t.userAgent)
+	if !t.forwards {
+		req.Header.Set("User-Agent", t.userAgent)
+	}
 	return req, home, nil
 }
 

@@ -1,0 +1,113 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/shard"
+)
+
+// The headers of a forwarded request.
+const (
+	headerHop    = "Terrier-Replica-Hop"    // proves that a replica forwarded it
+	headerClient = "Terrier-Replica-Client" // the address of the client
+)
+
+// stall is how long a client may not read.
+const stall = 30 * time.Second
+
+// Forward has another replica answer requests: with their host, method, headers and
+// body, and with their answers as they come. It forwards no request that was forwarded
+// before: the replicas then disagree for a moment.
+func (p *Peers) Forward(to shard.Member) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		target, err := url.Parse(to.URL)
+		switch {
+		case err != nil || target.Host == "":
+			p.config.Refuse(w, r, fmt.Errorf("the replica %s has the address %q, which is no URL", to.ID, to.URL))
+			return
+		case Forwarded(r.Context()):
+			p.config.Refuse(w, r, fault.Wait(retryAfter, ReasonMoved, errors.New("the work is moving to another replica: try again")))
+			return
+		}
+		proxy := &httputil.ReverseProxy{
+			Transport: p.forwards.Transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(p.config.Log.Handler(), slog.LevelDebug),
+			Rewrite: func(x *httputil.ProxyRequest) {
+				x.Out.URL.Scheme, x.Out.URL.Host, x.Out.URL.RawQuery = target.Scheme, target.Host, x.In.URL.RawQuery
+				x.Out.Host = x.In.Host
+				x.Out.Header.Set(headerHop, p.hop)
+				x.Out.Header.Set(headerClient, x.In.RemoteAddr)
+			},
+			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+				if _, large := errors.AsType[*http.MaxBytesError](err); !large {
+					err = unreachable(to, err)
+				}
+				if r.Context().Err() == nil {
+					p.config.Log.Warn("request not forwarded", "replica", to.ID, "path", r.URL.Path, "err", err)
+				}
+				p.config.Refuse(w, r, err)
+			},
+		}
+		proxy.ServeHTTP(&reader{w, http.NewResponseController(w)}, r)
+	})
+}
+
+// reader is the client of a forwarded request: an answer that it does not read ends.
+type reader struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (c *reader) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// Write resets the deadline afterwards: over HTTP/2 an expired one ends an answer even
+// if nothing is written.
+func (c *reader) Write(b []byte) (int, error) {
+	if err := c.deadline(time.Now().Add(stall)); err != nil {
+		return 0, err
+	}
+	n, err := c.ResponseWriter.Write(b)
+	if err == nil {
+		err = c.control.Flush()
+	}
+	if errors.Is(err, http.ErrNotSupported) {
+		err = nil
+	}
+	return n, errors.Join(err, c.deadline(time.Time{}))
+}
+
+func (c *reader) deadline(t time.Time) error {
+	if err := c.control.SetWriteDeadline(t); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// forwarded marks the context of a request that another replica forwarded.
+type forwarded struct{}
+
+// Forwarded reports whether another replica forwarded the request of a context.
+func Forwarded(ctx context.Context) bool { return ctx.Value(forwarded{}) != nil }
+
+// Receive serves requests as their clients sent them: one that another replica forwarded
+// has the address of its client, and no request has the headers of replicas. It stands
+// before every other handler.
+func (p *Peers) Receive(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hop, client := r.Header.Get(headerHop), r.Header.Get(headerClient)
+		r.Header.Del(headerHop)
+		r.Header.Del(headerClient)
+		if same(hop, p.hop) {
+			r = r.WithContext(context.WithValue(r.Context(), forwarded{}, true))
+			r.RemoteAddr = client
+		}
+		next.ServeHTTP(w, r)
+	})
+}
