@@ -17,7 +17,9 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -83,7 +85,7 @@ func Run(stop context.Context, o Options) (code int, err error) {
 		return wire.ExitFailed, fmt.Errorf("another agent is running in %s", o.Dir)
 	}
 	defer lock.Close()
-	a.runs, err = runner.New(runner.Config{Dir: filepath.Join(o.Dir, dirRuns), Binary: o.Supervisor, Contents: &contents{agent: a}, Log: a.log})
+	a.runs, err = runner.New(runner.Config{Dir: filepath.Join(o.Dir, dirRuns), Binary: o.Supervisor, Contents: a.contents(), Log: a.log})
 	if err != nil {
 		return wire.ExitFailed, err
 	}
@@ -125,6 +127,13 @@ func (a *agent) begin(stop context.Context) (code int, err error) {
 		return 0, nil
 	}
 	a.key, a.id = job.Key(), job.ID
+	switch err := a.agree(stop, job); {
+	case is(err, http.StatusGone):
+		return wire.ExitNoOrder, errors.New("the controller withdrew the run before it began, so nothing ran")
+	case err != nil:
+		a.failed = a.failure(cmp.Or(stop.Err(), err))
+		return 0, nil
+	}
 	a.log.Info("run begins", "run", job.ID, "stack", job.Name, "kind", job.Kind)
 	if err := a.runs.Start(stop, job); err != nil {
 		a.log.Error("run not started", "err", err)
@@ -132,6 +141,28 @@ func (a *agent) begin(stop context.Context) (code int, err error) {
 	}
 	return 0, nil
 }
+
+// agree gets what the run needs, and returns once the controller took the first report.
+// Until then the controller may withdraw the run, so nothing of it has begun.
+func (a *agent) agree(stop context.Context, job runner.Job) error {
+	if digest := job.Tree.Archive; digest != "" {
+		if _, err := a.contents().Archive(stop, digest); err != nil {
+			return err
+		}
+	}
+	report, err := json.Marshal(runner.NewReport(job, time.Now()))
+	if err != nil {
+		return fmt.Errorf("encoding the report: %w", err)
+	}
+	first := newDelivery(a.client, a.log, "")
+	return a.retry(stop, "first report not delivered yet", func(ctx context.Context) (final bool, err error) {
+		err = first.report(ctx, report)
+		return is(err, http.StatusGone), err
+	})
+}
+
+// contents finds what the run needs.
+func (a *agent) contents() *contents { return &contents{agent: a} }
 
 // failure is the report of a run that could not be started.
 func (a *agent) failure(err error) *runner.Report {
@@ -154,7 +185,7 @@ const maxMessage = 2 << 10
 func (a *agent) getOrder(stop context.Context) error {
 	broken := 0
 	return a.retry(stop, "order not received yet", func(ctx context.Context) (final bool, err error) {
-		resp, done, err := a.client.ask(ctx, request{method: http.MethodPost, path: wire.Order, limit: moveLimit})
+		resp, done, err := a.client.ask(ctx, request{method: http.MethodPost, path: wire.Order, limit: moveLimit, header: map[string]string{wire.HeaderWaits: "true"}})
 		if err != nil {
 			return is(err, http.StatusGone), err
 		}

@@ -121,6 +121,7 @@ func (r *server) admit(req *http.Request, first bool) (*placedRun, error) {
 	if run == nil {
 		return nil, errUnknown()
 	}
+	run.heard.Store(new(r.config.Now()))
 	if !first && !r.signer.proves(req.Header.Get(wire.HeaderProof), run.place, run.key, run.id) {
 		return nil, refused(http.StatusForbidden, "the proof is not accepted")
 	}
@@ -141,8 +142,9 @@ func (r *server) going(run *placedRun) (rec record, rep runner.Report, err error
 
 // serveOrder gives the agent its order. An agent that did not receive all of it asks
 // again, until its first report.
-func (r *server) serveOrder(w http.ResponseWriter, _ *http.Request, run *placedRun) error {
-	order, err := r.orderFor(run)
+func (r *server) serveOrder(w http.ResponseWriter, req *http.Request, run *placedRun) error {
+	waits, _ := strconv.ParseBool(req.Header.Get(wire.HeaderWaits))
+	order, err := r.orderFor(run, waits)
 	if err != nil {
 		return err
 	}
@@ -152,7 +154,7 @@ func (r *server) serveOrder(w http.ResponseWriter, _ *http.Request, run *placedR
 	return nil
 }
 
-func (r *server) orderFor(run *placedRun) (*runner.Order, error) {
+func (r *server) orderFor(run *placedRun, waits bool) (*runner.Order, error) {
 	defer r.Lock(run.key)()
 	rec, _, err := r.going(run)
 	if err != nil {
@@ -162,7 +164,7 @@ func (r *server) orderFor(run *placedRun) (*runner.Order, error) {
 		return nil, errUnknown()
 	}
 	if !rec.Ordered {
-		rec.Ordered = true
+		rec.Ordered, rec.Waits = true, waits
 		if err := r.write(run, rec); err != nil {
 			return nil, err
 		}

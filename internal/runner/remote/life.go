@@ -205,24 +205,61 @@ func (r *Runner) judge(run *placedRun, life Life) error {
 	if err != nil || rep.Phase == runner.Done {
 		return err
 	}
+	now := r.config.Now()
+	isLate := late(rec, r.opened, now, r.config.StartLimit)
 	run.why = ""
 	if life.State == Pending || life.State == Running {
-		run.why = life.Message
+		run.why = cmp.Or(life.Message, run.unheard(rec, r.opened, now))
 	}
 	switch dead := life.State == Ended || life.State == Gone; {
 	case dead && run.bodies > 0:
 		return nil // what the agent sent last is being received
-	case dead && !rec.Ordered:
-		return r.withdraw(run, rep, stack.Failed, cmp.Or(life.Reason, PlaceLost), "the pod ended before the run began; nothing ran"+because(life))
-	case dead && life.Exit == wire.ExitNoOrder && rep.Phase == runner.Starting:
+	case dead && rec.Ordered && life.Exit == wire.ExitNoOrder && rep.Phase == runner.Starting:
 		return r.withdraw(run, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
+	case dead && rec.idle():
+		return r.withdraw(run, rep, stack.Failed, cmp.Or(life.Reason, PlaceLost), "the pod ended before the run began; nothing ran"+because(life))
 	case dead:
 		return r.end(run, rep, stack.Killed, cmp.Or(life.Reason, PlaceLost), fmt.Sprintf("the pod ended while the run was %s%s", rep.Phase, because(life)))
-	case !rec.Ordered && r.config.Now().Sub(rec.Made) > r.config.StartLimit:
+	case rec.idle() && isLate:
+		did := "start"
+		if rec.Ordered {
+			did = "begin the run"
+		}
 		return r.withdraw(run, rep, stack.Failed, cmp.Or(life.Reason, NeverStarted),
-			fmt.Sprintf("the pod did not start within %v; nothing ran%s", r.config.StartLimit, because(life)))
+			fmt.Sprintf("the pod did not %s within %v; nothing ran%s", did, r.config.StartLimit, because(life)))
+	case rec.silent(rep) && !rep.Kind.Writes() && isLate:
+		return r.removals.tell(run.place, rep.Kind) // the run is over once the place is
 	}
 	return nil
+}
+
+// late reports whether a run should have begun by now. An agent can ask for as long as
+// this process, which was opened then, serves it.
+func late(rec record, opened, now time.Time, limit time.Duration) bool {
+	since := rec.Made
+	if opened.After(since) {
+		since = opened
+	}
+	return now.Sub(since) > limit
+}
+
+// unheardFor is how long the agent of a run that goes on may be silent until that is said.
+// It waits for a wish most of the time, and then asks again at once.
+const unheardFor = 3 * time.Minute
+
+// unheard says that the agent of a run that may have begun does not reach this process,
+// which was opened then.
+func (run *placedRun) unheard(rec record, opened, now time.Time) string {
+	since := opened
+	if heard := run.heard.Load(); heard != nil {
+		since = *heard
+	}
+	if rec.idle() || now.Sub(since) <= unheardFor {
+		return ""
+	}
+	p := run.place
+	return fmt.Sprintf("the pod %s has not reached this controller since %s. The run in it may go on, and its result comes once the pod reaches the controller. "+
+		"The log of the pod says what is in the way: kubectl -n %s logs %s", p.Name, since.UTC().Format(time.RFC3339), p.Namespace, p.Name)
 }
 
 // because is the end of a sentence about a life.
@@ -237,8 +274,7 @@ func because(life Life) string {
 	}
 }
 
-// withdraw ends a run whose agent does not have the order, and now never gets it. The
-// lock of the key is held.
+// withdraw ends a run that is idle, and now never begins. The lock of the key is held.
 func (r *Runner) withdraw(run *placedRun, rep runner.Report, o stack.Outcome, reason, message string) error {
 	if err := r.end(run, rep, o, reason, message); err != nil {
 		return err

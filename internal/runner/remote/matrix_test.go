@@ -76,16 +76,10 @@ func TestCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	token := func(of string) string {
-		data, err := os.ReadFile(filepath.Join(s.launcher.PlaceDir(c.PlaceOf(of, "run")), "token"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return "Bearer " + string(data)
-	}
 	tokens, proofs, places := map[string]string{}, map[string]string{}, map[string]remote.Place{}
 	for _, id := range []string{"a", "b", "ended", "forgotten"} {
-		tokens[id], proofs[id], places[id] = token(id), c.Proof(id, "run"), c.PlaceOf(id, "run")
+		places[id], proofs[id] = c.PlaceOf(id, "run"), c.Proof(id, "run")
+		tokens[id] = s.token(places[id])
 	}
 	for _, id := range []string{"ended", "forgotten"} {
 		if err := c.Cancel(t.Context(), id, "run"); err != nil {
@@ -156,18 +150,8 @@ func TestCredentials(t *testing.T) {
 // The order is given as often as it is asked for, until the first report; whatever a
 // report says, it is about the run of its place.
 func TestOrderUntilTheFirstReport(t *testing.T) {
-	s := newSite(t)
-	s.launcher.Hold = true
-	c := s.open(t.TempDir())
-	if err := c.Start(t.Context(), bare("a", "run")); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(s.launcher.PlaceDir(c.PlaceOf("a", "run")), "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, token := c.Handler(), "Bearer "+string(data)
-	proof := ""
+	c, token := newSite(t).held(t.TempDir())
+	h, proof := c.Handler(), ""
 	for range 2 {
 		got := asked(h, http.MethodPost, wire.Order, token, "", nil)
 		o, err := runner.ReadOrder(got.Body)

@@ -247,6 +247,12 @@ func (r *server) takeReport(w http.ResponseWriter, req *http.Request, run *place
 	if !maps.Equal(held, d.Files) {
 		return &refusal{http.StatusConflict, errors.New("the files are not those of the report"), held}
 	}
+	if !rec.Begun {
+		rec.Begun = true
+		if err := r.write(run, rec); err != nil {
+			return err
+		}
+	}
 	if err := r.store(run, report, phase); err != nil {
 		return err
 	}

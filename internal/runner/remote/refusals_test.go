@@ -224,21 +224,12 @@ func TestReportCannotBeReadForAWhile(t *testing.T) {
 // The agent of a run sends one body at a time, says its size, and leaves no more than a
 // run may.
 func TestBodiesOfARunAreBounded(t *testing.T) {
-	s := newSite(t)
-	s.launcher.Hold = true
-	c := s.open(t.TempDir())
-	if err := c.Start(t.Context(), bare("a", "run")); err != nil {
-		t.Fatal(err)
-	}
-	token, err := os.ReadFile(filepath.Join(s.launcher.PlaceDir(c.PlaceOf("a", "run")), "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, token := newSite(t).held(t.TempDir())
 	h := c.Handler()
 	put := func(name string, body io.Reader, size int64) int {
 		req := httptest.NewRequest(http.MethodPut, wire.File+name, body)
 		req.ContentLength = size
-		req.Header.Set("Authorization", "Bearer "+string(token))
+		req.Header.Set("Authorization", token)
 		req.Header.Set(wire.HeaderProof, c.Proof("a", "run"))
 		req.Header.Set(wire.HeaderTurn, "1")
 		req.Header.Set(wire.HeaderDigest, stack.Sum([]byte("{}")))

@@ -52,7 +52,7 @@ type Config struct {
 	// believed.
 	Key []byte
 
-	StartLimit time.Duration    // how long a place may take until its agent asks for the order; 10 minutes if zero
+	StartLimit time.Duration    // how long a place may take until its agent begins the run; 10 minutes if zero
 	Now        func() time.Time // nil is the machine's
 	Log        *slog.Logger     // nil discards
 }
@@ -64,6 +64,7 @@ type Runner struct {
 	signer   signer
 	removals *removals
 	intake   intake
+	opened   time.Time
 	ctx      context.Context // ends with Close
 	stop     context.CancelFunc
 	work     sync.WaitGroup
@@ -72,13 +73,13 @@ type Runner struct {
 
 var _ runner.Runner = (*Runner)(nil)
 
-// defaultStartLimit is how long a place may take to ask for its order.
+// defaultStartLimit is how long a place may take to begin its run.
 const defaultStartLimit = 10 * time.Minute
 
 // Reasons in a Report of a run that its place, not the engine, ended; those of a Life
 // come beside them.
 const (
-	NeverStarted = "NeverStarted" // the agent never got the order, and nothing ran
+	NeverStarted = "NeverStarted" // the agent did not begin the run, and nothing ran
 	PlaceLost    = "PlaceLost"    // the place ended while the run went on
 )
 
@@ -95,6 +96,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runner{config: c, ended: make(chan string), knownRuns: newKnownRuns(), intake: newIntake()}
+	r.opened = c.Now()
 	var err error
 	if r.signer, err = newSigner(c.Key); err != nil {
 		return nil, err
@@ -225,14 +227,15 @@ func (r *Runner) find(key, id string) (*runner.Report, error) {
 	return &rep, nil
 }
 
-// cancel asks a run to stop. One whose agent did not ask for the order yet never begins.
+// cancel asks a run to stop. One that has not begun never does. The place of one that may
+// have begun and was never heard of is told by the launcher as well.
 func (r *Runner) cancel(_ context.Context, rep *runner.Report) error {
 	run := r.of(rep.Key(), rep.ID)
 	rec, _, err := r.read(run)
 	switch {
 	case err != nil:
 		return err
-	case !rec.Ordered:
+	case rec.idle():
 		return r.withdraw(run, *rep, stack.Interrupted, "", "the run was cancelled before it began")
 	case rec.Cancel:
 		return nil
@@ -242,6 +245,9 @@ func (r *Runner) cancel(_ context.Context, rep *runner.Report) error {
 		return err
 	}
 	run.wake()
+	if rec.silent(*rep) {
+		return r.removals.tell(run.place, rep.Kind)
+	}
 	return nil
 }
 

@@ -108,6 +108,27 @@ func (s *site) open(dir string, change ...func(*remote.Config)) *controller {
 	return c
 }
 
+// held starts a run whose agent the test plays.
+func (s *site) held(dir string, change ...func(*remote.Config)) (c *controller, token string) {
+	s.t.Helper()
+	s.launcher.Hold = true
+	c = s.open(dir, change...)
+	if err := c.Start(s.t.Context(), bare("a", "run")); err != nil {
+		s.t.Fatal(err)
+	}
+	return c, s.token(c.PlaceOf("a", "run"))
+}
+
+// token is what the agent of a place says to be known by.
+func (s *site) token(p remote.Place) string {
+	s.t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.launcher.PlaceDir(p), "token"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return "Bearer " + string(data)
+}
+
 // close ends a controller. It can be repeated.
 func (s *site) close(c *controller) {
 	s.t.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // removal is a place that has to be removed. It is written down before anything else about the
@@ -96,6 +97,19 @@ func (r *removals) add(p Place, grace time.Duration, blocks string) error {
 	default:
 	}
 	return err
+}
+
+// lastWords is what the agent of a place may take to deliver what its run left, beyond
+// the grace of the engine.
+const lastWords = time.Minute
+
+// tell ends the place of a run that may have begun: its agent interrupts it once.
+func (r *removals) tell(p Place, kind stack.RunKind) error {
+	grace := runner.ReadGrace
+	if kind.Writes() {
+		grace = runner.DefaultGrace
+	}
+	return r.add(p, grace+lastWords, "")
 }
 
 // has reports whether a place has to be removed.

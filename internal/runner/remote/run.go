@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -22,9 +23,21 @@ type record struct {
 	Place   Place     `json:"place"` // without a UID until it was made
 	Made    time.Time `json:"made"`
 	Ordered bool      `json:"ordered,omitempty"` // the order may have reached the agent
+	Waits   bool      `json:"waits,omitempty"`   // the agent begins the run only after its first report was taken
+	Begun   bool      `json:"begun,omitempty"`   // a report of the agent was taken, or is about to be
 	Cancel  bool      `json:"cancel,omitempty"`  // the run was asked to stop
 	Ended   bool      `json:"ended,omitempty"`   // not its agent but this side ended the run
 	sealed
+}
+
+// idle reports whether the run has certainly not begun. It can be withdrawn then: its
+// agent gets no order any more, or hears that its first report is not taken.
+func (rec *record) idle() bool { return !rec.Ordered || rec.Waits && !rec.Begun }
+
+// silent reports whether no agent has reported yet, and the run may have begun
+// nevertheless: its agent is of an earlier release, or the record is older than the run.
+func (rec *record) silent(rep runner.Report) bool {
+	return !rec.idle() && !rec.Begun && rep.Phase == runner.Starting
 }
 
 // name puts the name of the run into a report of its agent, whatever that says.
@@ -46,6 +59,8 @@ type placedRun struct {
 	digests map[string]string // of the files that are replaced, by name, as far as they are known
 	bodies  int               // requests that are being received: one, or none
 	changed chan struct{}     // closed, and replaced, when the wish changed
+
+	heard atomic.Pointer[time.Time] // when this process heard of the agent last; no lock guards it
 }
 
 func newPlacedRun(key, id string, p Place, o *runner.Order) *placedRun {

@@ -14,7 +14,7 @@ import "encoding/json"
 
 // The addresses, all below Prefix.
 //
-//	POST  order        the runner.Order as its Write sends it, and the proof in a header; once, until the first report
+//	POST  order        the runner.Order as its Write sends it, and the proof in a header; until the first report. HeaderWaits
 //	GET   archive      the archive that the order names
 //	PATCH file/{name}  appends to a file at HeaderOffset
 //	PUT   file/{name}  replaces a file; HeaderDigest is that of the body
@@ -37,6 +37,7 @@ const (
 	HeaderOffset = "Terrier-Run-Offset" // where the body begins in the file
 	HeaderDigest = "Terrier-Run-Digest" // sha256:… of the body
 	HeaderTurn   = "Terrier-Run-Turn"   // grows from PUT to PUT, so that one which comes late changes nothing
+	HeaderWaits  = "Terrier-Run-Waits"  // true with the request for the order: the agent begins the run only after its first report was taken
 )
 
 // The queries of a request for a Wish: the one that the agent knows.
@@ -92,7 +93,7 @@ type Refusal struct {
 const (
 	ExitForgotten = 0 // the controller forgot the run, which had ended
 	ExitFailed    = 1
-	ExitNoOrder   = 3 // the controller has no order for it, so nothing ran
+	ExitNoOrder   = 3 // the controller has no order for it, or withdrew the run before it began; nothing ran
 	ExitTold      = 4 // it was told to stop, and everything is delivered
 	ExitTired     = 5 // the run had ended, and the controller did not forget it for too long
 )

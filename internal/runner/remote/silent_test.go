@@ -1,0 +1,197 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
+	"github.com/terrier-iac/terrier/internal/runner/runnertest"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// order asks for the order as an agent does, which begins its run only after its first
+// report was taken, or as one of an earlier release.
+func order(t *testing.T, c *controller, token string, waits bool) (proof string) {
+	t.Helper()
+	req := httptest.NewRequest(http.MethodPost, wire.Order, nil)
+	req.Header.Set("Authorization", token)
+	if waits {
+		req.Header.Set(wire.HeaderWaits, "true")
+	}
+	w := httptest.NewRecorder()
+	c.Handler().ServeHTTP(w, req)
+	if w.Code != http.StatusOK {
+		t.Fatalf("asking for the order = %d %s", w.Code, w.Body)
+	}
+	return w.Header().Get(wire.HeaderProof)
+}
+
+// A run that is cancelled, or late, while its agent prepares it has ended at once and
+// never begins: the agent hears that its first report is not taken.
+func TestRunIsWithdrawnBeforeItBegins(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit   time.Duration
+		cancel  bool
+		outcome stack.Outcome
+		says    string
+	}{
+		"cancelled": {time.Hour, true, stack.Interrupted, "cancelled before it began"},
+		"late":      {time.Nanosecond, false, stack.Failed, "did not begin the run within"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newSite(t), t.TempDir()
+			c, token := s.held(dir, func(c *remote.Config) { c.StartLimit = time.Hour })
+			proof := order(t, c, token, true)
+			if tt.limit != time.Hour {
+				s.close(c)
+				c = s.open(dir, func(c *remote.Config) { c.StartLimit = tt.limit })
+				s.launcher.Tell(c.PlaceOf("a", "run"))
+			}
+			if tt.cancel {
+				if err := c.Cancel(t.Context(), "a", "run"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r := awaitDone(t, c, "a"); r.Outcome != tt.outcome || !strings.Contains(r.Message, tt.says) {
+				t.Errorf("ended %s: %s", r.Outcome, r.Message)
+			}
+			first := []byte(`{"report":{"phase":"Starting"},"files":{}}`)
+			if got := asked(c.Handler(), http.MethodPut, wire.Report, token, proof, first); got.Code == http.StatusNoContent {
+				t.Error("the first report is taken")
+			}
+			awaitRemoved(t, dir)
+		})
+	}
+}
+
+// The place of an agent that got its order and may have begun the run, but never reports,
+// is ended: that of a run which writes nothing once the run is late, any when its run is
+// cancelled. The run is over once the place is.
+func TestPlaceThatNeverReports(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit  time.Duration
+		cancel bool
+	}{
+		"cancelled": {time.Hour, true},
+		"late":      {time.Nanosecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newSite(t), t.TempDir()
+			c, token := s.held(dir, func(c *remote.Config) { c.StartLimit = time.Hour })
+			order(t, c, token, false)
+			if tt.limit != time.Hour {
+				s.close(c)
+				c = s.open(dir, func(c *remote.Config) { c.StartLimit = tt.limit })
+			}
+			p := c.PlaceOf("a", "run")
+			if tt.cancel {
+				if err := c.Cancel(t.Context(), "a", "run"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.launcher.Tell(p)
+			await(t, "the place is gone", func() bool {
+				_, err := os.Stat(s.launcher.PlaceDir(p))
+				return os.IsNotExist(err)
+			})
+			if r := awaitDone(t, c, "a"); r.Outcome != stack.Killed || !strings.Contains(r.Message, "the pod ended while the run was Starting") {
+				t.Errorf("ended %s: %s", r.Outcome, r.Message)
+			}
+		})
+	}
+}
+
+// withoutArchive has no archive any more.
+type withoutArchive struct {
+	runner.Contents
+	gone atomic.Bool
+}
+
+func (c *withoutArchive) Archive(ctx context.Context, digest string) (string, error) {
+	if c.gone.Load() {
+		return "", errors.New("the store does not answer")
+	}
+	return c.Contents.Archive(ctx, digest)
+}
+
+// An agent that cannot get what its run needs can be cancelled, and ends by itself.
+func TestCancelReachesAnAgentThatPrepares(t *testing.T) {
+	s, dir := newSite(t), t.TempDir()
+	host := runnertest.NewHost()
+	contents := &withoutArchive{Contents: host}
+	c := s.open(dir, func(c *remote.Config) { c.Contents = contents })
+	c.host = host
+	st := runnertest.NewStack(t, c, tofu(t), "")
+	file := write(t, "an archive", t.TempDir(), "archive.tar.gz")
+	st.Archive(file, stack.Sum([]byte("an archive")))
+	s.launcher.Hold = true
+	id := st.Start(stack.PlanRun)
+	contents.gone.Store(true)
+	if err := os.Remove(c.Dir(st.Job.Stack, id) + "/archive.tar.gz"); err != nil {
+		t.Fatal(err)
+	}
+	p := c.PlaceOf(st.Job.Stack, id)
+	if err := s.launcher.Start(p); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the agent has asked for the archive", func() bool {
+		log, err := os.ReadFile(s.launcher.PlaceDir(p) + "/agent.log")
+		return err == nil && strings.Contains(string(log), "archive not received yet")
+	})
+	if err := c.Cancel(t.Context(), st.Job.Stack, id); err != nil {
+		t.Fatal(err)
+	}
+	if d := st.Finish(id); d.Outcome != stack.Interrupted {
+		t.Errorf("ended %s: %s", d.Outcome, d.Message)
+	}
+	awaitRemoved(t, dir)
+}
+
+// alive is a launcher whose places all run.
+type alive struct{ remote.Launcher }
+
+func (alive) Look(context.Context, remote.Place) (remote.Life, error) {
+	return remote.Life{State: remote.Running}, nil
+}
+
+// F11: an agent that does not reach the controller is no silent wait.
+func TestAgentThatIsNotHeardOf(t *testing.T) {
+	s := newSite(t)
+	var later atomic.Int64
+	c, token := s.held(t.TempDir(), func(c *remote.Config) {
+		c.Launcher = alive{s.launcher}
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	})
+	proof := order(t, c, token, true)
+	report := func() {
+		t.Helper()
+		body := []byte(`{"report":{"phase":"Planning"},"files":{}}`)
+		if got := asked(c.Handler(), http.MethodPut, wire.Report, token, proof, body); got.Code == http.StatusForbidden {
+			t.Fatalf("a report = %d %s", got.Code, got.Body)
+		}
+	}
+	report()
+	p := c.PlaceOf("a", "run")
+	await(t, "the report says that the pod is not heard of", func() bool {
+		later.Add(int64(time.Hour))
+		s.launcher.Tell(p)
+		r, err := c.Current("a")
+		return err == nil && r.Phase == runner.Planning && strings.Contains(r.Message, "the pod "+p.Name+" has not reached this controller since") &&
+			strings.Contains(r.Message, "kubectl -n test logs "+p.Name)
+	})
+	await(t, "the report says nothing once it is", func() bool {
+		report()
+		s.launcher.Tell(p)
+		r, err := c.Current("a")
+		return err == nil && r.Message == ""
+	})
+}
