@@ -20,7 +20,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -32,7 +31,7 @@ type removals struct {
 	live         client.Client
 	log          *slog.Logger
 	now          func() time.Time
-	queue        *schedule.Queue
+	queue        Queue
 	runner       runner.Runner
 	store        states.Store
 	index        *index

@@ -16,7 +16,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -33,7 +32,7 @@ type committer struct {
 	config  Config
 	live    client.Client
 	log     *slog.Logger
-	queue   *schedule.Queue
+	queue   Queue
 	runner  runner.Runner
 	index   *index
 	loader  *loader

@@ -75,7 +75,7 @@ type Stacks struct {
 	Events    Events
 	Audit     AuditLog // nil records nothing
 	Reviewers review.Reviewers
-	Queue     *schedule.Queue
+	Queue     Queue
 	Config    Config
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
 	Now       func() time.Time

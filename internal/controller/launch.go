@@ -17,13 +17,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // launcher starts runs.
 type launcher struct {
-	queue   *schedule.Queue
+	queue   Queue
 	runner  runner.Runner
 	store   states.Store
 	auditor *auditor

@@ -10,7 +10,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/review"
-	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -21,7 +20,7 @@ type loader struct {
 	events Events
 	live   client.Client
 	now    func() time.Time
-	queue  *schedule.Queue
+	queue  Queue
 	index  *index
 
 	reviewers review.Reviewers

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -23,6 +24,28 @@ import (
 // nothing waiting before all that another tenant has just created: turns are fair
 // (package schedule), but a stack asks for one only once it is reconciled.
 const newcomerPriority = wakePriority / 2
+
+// Queue is the queue of runs: a schedule.Queue, or the part that one replica has in a
+// queue that several share.
+type Queue interface {
+	Listen(kind string, l schedule.Listener)
+	// Admit lets a stack start a run, or says what the run waits for. A stack that waits
+	// is woken when its turn has come.
+	Admit(id string, r schedule.Candidate) (why string)
+	Running(id string, r schedule.Candidate) // counts a run that is running, beyond the limits if need be
+	Found(id string, r schedule.Candidate)   // is Running for a stack that was not reconciled yet
+	Leave(id string)                         // of a stack that has no run and wants none
+	Withdraw(id string)                      // of a stack of which it is unknown whether it has a run
+	Ended(id string)                         // the run of a stack that was never reconciled here
+	Idle(tenant string) bool                 // nothing of the tenant is running or waits
+	Waited(id string) time.Duration          // for the slot that the stack has
+	// Claim says that this process owns shards of the stacks since a generation of the
+	// shard.Map, and which of their runs go on. Nothing else is asked about a shard before.
+	Claim(generation uint64, shards []int, running map[string]schedule.Candidate)
+	// Release says that this process works on shards no more. Their runs stay counted
+	// until the next owner claims them.
+	Release(shards []int)
+}
 
 // scheduleKey is how the schedule names a stack.
 func (ref objectRef) scheduleKey() schedule.Key {
@@ -44,7 +67,7 @@ func (c *Stacks) listenToSchedule() {
 // turns asks the schedule for runs.
 type turns struct {
 	config Config
-	queue  *schedule.Queue
+	queue  Queue
 	checks *driftRecords
 }
 

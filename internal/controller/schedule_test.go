@@ -133,7 +133,8 @@ func TestRunsThatAreFoundCount(t *testing.T) {
 		found.reports = append(found.reports, runner.Report{Stack: fmt.Sprint("found-", i), Name: fmt.Sprint("ns/found-", i), Phase: phase})
 	}
 	found.reports = append(found.reports, runner.Report{Stack: "found-3", Beside: "pr-1", Name: "ns/found-3", Phase: runner.Planning})
-	c := takeApart(&Stacks{Dialects: dialect.NewRegistry(infra.Dialect{}), Blobs: openRecords(t), Runner: found, Queue: queueOf(4), Log: slog.New(slog.DiscardHandler)})
+	queue := queueOf(4)
+	c := takeApart(&Stacks{Dialects: dialect.NewRegistry(infra.Dialect{}), Blobs: openRecords(t), Runner: found, Queue: queue, Log: slog.New(slog.DiscardHandler)})
 	if err := c.whole.countRuns(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func TestRunsThatAreFoundCount(t *testing.T) {
 		t.Errorf("admit() = %q, want the slot of the run that ended", why)
 	}
 	var seen []string
-	for _, tenant := range c.whole.Queue.Backlog().Tenants {
+	for _, tenant := range queue.Backlog().Tenants {
 		seen = append(seen, fmt.Sprint(tenant.Tenant, "=", tenant.Running))
 	}
 	if got := strings.Join(seen, " "); got != "ns=3 team=1" {

@@ -17,7 +17,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -35,7 +34,7 @@ type settler struct {
 	live      client.Client
 	log       *slog.Logger
 	dialects  dialect.Registry
-	queue     *schedule.Queue
+	queue     Queue
 	runner    runner.Runner
 	store     states.Store
 	reviewers review.Reviewers

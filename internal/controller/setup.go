@@ -184,7 +184,7 @@ type watches struct {
 	cache     client.Client
 	dialects  dialect.Registry
 	log       *slog.Logger
-	queue     *schedule.Queue
+	queue     Queue
 	index     *index
 	metrics   *metrics
 	newcomers *schedule.Newcomers

@@ -129,6 +129,17 @@ func (q *Queue) count(id string, r Candidate) *slot {
 	return slot
 }
 
+// Claim counts the runs that go on of stacks that this process owns from now on. It
+// owns all stacks, so the shards make no difference.
+func (q *Queue) Claim(_ uint64, _ []int, running map[string]Candidate) {
+	for id, r := range running {
+		q.Found(id, r)
+	}
+}
+
+// Release does nothing: no other process owns stacks.
+func (q *Queue) Release([]int) {}
+
 // Leave frees the slot, or the place in the line, of an object that has no run
 // and wants none.
 func (q *Queue) Leave(id string) {
