@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/blob"
@@ -91,7 +92,8 @@ type parts struct {
 	cache         *source.Cache
 	modules       *modules.Reader
 	restored      records.Archives // archives that were restored from their records
-	key           secret.Text
+	keys          *installation.Keys
+	key           secret.Text // of digests, sessions and pulls
 	auditLog      *auditLog
 	plane         plane
 	meters        *metrics.Platform
@@ -214,9 +216,10 @@ func (p *parts) open(ctx context.Context) (err error) {
 		return err
 	}
 	p.blobs = fencedBlobs{p.meters.Records(p.opened), p.plane.leads, p.opened.Held} // a refused write is not counted
-	if p.key, err = loadSecret(p.dir("secrets", "digests")); err != nil {
+	if p.keys, err = p.plane.keys(p.Config.DataDir, p.Now); err != nil {
 		return err
 	}
+	p.key = p.keys.Digests()
 	if p.artifacts, err = source.OpenStore(p.dir("artifacts")); err != nil {
 		return err
 	}

@@ -2,9 +2,7 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +18,10 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -29,7 +30,6 @@ type cluster struct {
 	ClusterConfig
 	kubeconfig, context string
 	http                string // where the HTTP API listens
-	lasting             bool   // the authority of its certificate is the same at each start
 	now                 func() time.Time
 	progress            io.Writer
 }
@@ -38,6 +38,7 @@ type cluster struct {
 type joined struct {
 	cluster
 	config *rest.Config
+	keys   *installation.Keys
 	lead   *leadership // nil without a Lease
 	lock   *os.File    // of the data directory
 	cert   tls.Certificate
@@ -57,16 +58,29 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-address %q is not host:port", c.http))
 	}
+	if c.Keys == installation.InSecret {
+		if err := j.openKeys(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
 	if c.Lease != "" {
 		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, c.now, c.say); err != nil {
 			return nil, err
 		}
 	}
-	if j.lock, err = c.lockDir(ctx, dir); err == nil && j.lead != nil {
-		err = j.lead.claim(ctx, dir)
+	if j.lock, err = c.lockDir(ctx, dir); err == nil && j.keys == nil {
+		err = j.openKeys(ctx, dir)
+	}
+	if err == nil && j.lead != nil {
+		err = j.lead.claim(ctx, j.keys, dir)
+	}
+	if err == nil && j.keys.Shared() {
+		err = j.keys.Mark(dir)
 	}
 	if err == nil {
-		err = j.certify(dir, append(slices.Clone(c.Hosts), loopbackHosts(host)...))
+		if j.cert, j.ca, err = j.keys.Certificate(append(slices.Clone(c.Hosts), loopbackHosts(host)...), c.now()); err != nil {
+			err = fmt.Errorf("creating a certificate for the HTTP API: %w", err)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, j.Wait())
@@ -75,19 +89,26 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 	return j, nil
 }
 
-// certify makes the certificate of the HTTP API. Pods trust its authority, and outlive
-// this process: then it is kept in the data directory.
-func (j *joined) certify(dir string, hosts []string) (err error) {
-	if j.lasting {
-		j.cert, j.ca, err = signedByKept(filepath.Join(dir, "secrets", "http-authority"), hosts, j.now())
-	} else {
-		j.cert, j.ca, err = selfSigned(hosts, j.now())
-	}
+// openKeys opens the keys of the installation. Files are read under the lock of the data
+// directory. A Secret is shared with controllers that wait, which have the same keys.
+func (j *joined) openKeys(ctx context.Context, dir string) error {
+	c, err := client.New(j.config, client.Options{})
 	if err != nil {
-		return fmt.Errorf("creating a certificate for the HTTP API: %w", err)
+		return err
 	}
-	return nil
+	if j.Keys == installation.InSecret {
+		if err := ensureServerNamespace(ctx, c); err != nil {
+			return err
+		}
+	}
+	j.keys, err = installation.Open(ctx, installation.Options{
+		Keys: j.Keys, Dir: dir, Namespace: access.ServerNamespace, Lease: j.Lease, Client: c, Now: j.now, Progress: j.say,
+	})
+	return err
 }
+
+// InstallationKeys implements keyed.
+func (j *joined) InstallationKeys() *installation.Keys { return j.keys }
 
 func (c cluster) say(format string, args ...any) {
 	fmt.Fprintf(c.progress, "terrier: "+format+"\n", args...)
@@ -147,19 +168,6 @@ func (c cluster) lockDir(ctx context.Context, dir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("writing %s: %w", path, err), f.Close())
 	}
 	return f, nil
-}
-
-// installationOf identifies the data directory by its secret.
-func installationOf(dir string) (string, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "secrets"), 0o700); err != nil {
-		return "", err
-	}
-	key, err := loadSecret(filepath.Join(dir, "secrets", "digests"))
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte("data directory\x00" + key.Reveal()))
-	return hex.EncodeToString(sum[:8]), nil
 }
 
 func (j *joined) Config() *rest.Config { return rest.CopyConfig(j.config) }

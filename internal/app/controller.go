@@ -14,6 +14,7 @@ type ClusterConfig struct {
 	Definitions bool          `flag:"install-crds" env:"TERRIER_INSTALL_CRDS" default:"true" help:"apply the definitions of all kinds at the start; set false if you install them yourself"`
 	Namespaces  []string      `flag:"watch-namespace" env:"TERRIER_WATCH_NAMESPACES" help:"namespace to reconcile; by default all namespaces (repeatable)"`
 	Hosts       []string      `flag:"http-host" env:"TERRIER_HTTP_HOSTS" help:"name or address of the HTTP API; the command line uses the first one (repeatable)"`
+	Keys        string        `flag:"installation-keys" env:"TERRIER_INSTALLATION_KEYS" default:"file" help:"where the keys of this installation are, for sessions, digests, the pods of runs and the certificate of the HTTP API: file, in the data directory, or secret, the Secret terrier-installation, which all controllers share"`
 	Admission   bool          `flag:"admission-webhooks" env:"TERRIER_ADMISSION_WEBHOOKS" help:"register admission webhooks that validate registries and templates of tenants; the API server must reach the HTTP API by --http-host"`
 	Health      string        `flag:"health-address" env:"TERRIER_HEALTH_ADDRESS" help:"address that answers /healthz and /readyz to a kubelet, without encryption; off if empty"`
 	Drain       time.Duration `flag:"drain" env:"TERRIER_DRAIN" default:"0" help:"time that runs have to end when this program is stopped, before they are interrupted, and until they have ended; 0 leaves them to their supervisors, which end with a container; runs that are pods go on in any case"`
@@ -57,7 +58,7 @@ one may have taken over, it exits without any further action.`,
 				Config: c, Cluster: &k, Pods: &pods, Program: program, Version: version,
 				ControlPlane: cluster{
 					ClusterConfig: k, kubeconfig: inherited(cmd, "kubeconfig"), context: inherited(cmd, "context"),
-					http: c.HTTPAddress, lasting: pods.As == runsAsPods, now: now, progress: cmd.ErrOrStderr(),
+					http: c.HTTPAddress, now: now, progress: cmd.ErrOrStderr(),
 				},
 				Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Now: now, Environ: environ,
 			})

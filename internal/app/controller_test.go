@@ -81,11 +81,13 @@ func TestClusterConfigIsChecked(t *testing.T) {
 		config ClusterConfig
 		want   string
 	}{
-		"as it is by default":   {ClusterConfig{Lease: "l", LeaseTime: 15 * time.Second}, ""},
-		"without a Lease":       {ClusterConfig{}, ""},
-		"a Lease too short":     {ClusterConfig{Lease: "l", LeaseTime: time.Millisecond}, "--lease-duration"},
-		"a host with a port":    {ClusterConfig{Hosts: []string{"terrier:8443"}}, "--http-host"},
-		"a host that is an URL": {ClusterConfig{Hosts: []string{"https://terrier"}}, "--http-host"},
+		"as it is by default":   {ClusterConfig{Keys: "file", Lease: "l", LeaseTime: 15 * time.Second}, ""},
+		"without a Lease":       {ClusterConfig{Keys: "file"}, ""},
+		"a Lease too short":     {ClusterConfig{Keys: "file", Lease: "l", LeaseTime: time.Millisecond}, "--lease-duration"},
+		"a host with a port":    {ClusterConfig{Keys: "file", Hosts: []string{"terrier:8443"}}, "--http-host"},
+		"an IPv6 address":       {ClusterConfig{Keys: "secret", Hosts: []string{"fd00::1"}}, ""},
+		"keys elsewhere":        {ClusterConfig{Keys: "vault"}, "--installation-keys"},
+		"a host that is an URL": {ClusterConfig{Keys: "file", Hosts: []string{"https://terrier"}}, "--http-host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tt.config.check()
@@ -138,21 +140,5 @@ func TestFence(t *testing.T) {
 	err = fencedRuns{runs, func() error { return lost }}.Start(context.Background(), runner.Job{ID: "plan-1", Stack: "s"})
 	if !errors.Is(err, errNotLeading) {
 		t.Errorf("starting a run: %v, want it refused", err)
-	}
-}
-
-// A data directory is known by what no other one holds.
-func TestInstallationsDiffer(t *testing.T) {
-	a, b := t.TempDir(), t.TempDir()
-	first, err := installationOf(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := installationOf(a)
-	if err != nil || again != first {
-		t.Errorf("the same directory is %q and then %q, %v", first, again, err)
-	}
-	if other, err := installationOf(b); err != nil || other == first {
-		t.Errorf("two directories are both %q, %v", other, err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/failpoint"
@@ -29,9 +30,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
-
-// installation is the annotation on the Lease that names the data directory.
-const installation = "terrier.dev/installation"
 
 // leadership is the Lease held.
 type leadership struct {
@@ -96,11 +94,12 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now fun
 	}
 }
 
-// claim records that the Lease belongs to the data directory dir, and
-// refuses if it belongs to another one: the keys, plans and runs in that
-// directory exist nowhere else.
-func (l *leadership) claim(ctx context.Context, dir string) error {
-	id, err := installationOf(dir)
+// claim records that the Lease belongs to the installation of keys and its data directory
+// dir, and refuses if it belongs to another one: the plans and runs in that directory
+// exist nowhere else.
+func (l *leadership) claim(ctx context.Context, keys *installation.Keys, dir string) error {
+	id := keys.ID()
+	of, err := installation.Of(dir)
 	if err != nil {
 		return err
 	}
@@ -108,33 +107,29 @@ func (l *leadership) claim(ctx context.Context, dir string) error {
 	if err := l.client.Get(ctx, client.ObjectKey{Namespace: access.ServerNamespace, Name: l.name}, &lease); err != nil {
 		return fmt.Errorf("reading the Lease %s: %w", l.name, err)
 	}
-	switch lease.Annotations[installation] {
-	case id:
+	switch was := lease.Annotations[installation.Annotation]; {
+	case was == id && of == id:
 		return nil
-	case "":
+	case was == "":
 	default:
 		return fault.New(fault.Denied, "DataDirectory", fmt.Errorf(
 			"the Lease %s/%s belongs to another data directory than %s, of another controller or of terrier up: use that directory, or delete the Lease if the directory is lost",
 			access.ServerNamespace, l.name, dir))
 	}
-	patch := []byte(`{"metadata":{"annotations":{"` + installation + `":"` + id + `"}}}`)
+	patch := []byte(`{"metadata":{"annotations":{"` + installation.Annotation + `":"` + id + `"}}}`)
 	return l.client.Patch(ctx, &lease, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(kube.FieldManager))
 }
 
 // leaseOfControllers is the default of --lease.
 const leaseOfControllers = "terrier-controller"
 
-// reserve records that the cluster belongs to the data directory dir without
-// holding the Lease name. A control plane in this process needs no
+// reserve records that the cluster belongs to the installation id without holding the
+// Lease name. A control plane in this process needs no
 // election, but a controller that uses it by mistake would be active beside it.
-func reserve(ctx context.Context, c client.Client, name, dir string) error {
-	id, err := installationOf(dir)
-	if err != nil {
-		return err
-	}
+func reserve(ctx context.Context, c client.Client, name, id string) error {
 	u, err := toUnstructured(&coordinationv1.Lease{
 		TypeMeta:   typeMeta("coordination.k8s.io/v1", "Lease"),
-		ObjectMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: name, Annotations: map[string]string{installation: id}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: name, Annotations: map[string]string{installation.Annotation: id}},
 	})
 	if err != nil {
 		return err
@@ -274,8 +269,11 @@ func (k ClusterConfig) check() error {
 			return usage("--health-address %q is not host:port", k.Health)
 		}
 	}
+	if err := installation.Check(k.Keys); err != nil {
+		return err
+	}
 	for _, h := range k.Hosts {
-		if strings.ContainsAny(h, ":/ ") && !strings.HasPrefix(h, "[") {
+		if strings.ContainsAny(h, ":/ ") && net.ParseIP(strings.Trim(h, "[]")) == nil {
 			return fault.New(fault.Invalid, "Usage", fmt.Errorf("--http-host %q: want a name or an address, without scheme and port", h))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -24,7 +25,14 @@ func TestACommandThatIsUpKeepsControllersOff(t *testing.T) {
 	if err := ensureServerNamespace(t.Context(), k.Client); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(reserve(t.Context(), k.Client, name, up), reserve(t.Context(), k.Client, name, up)); err != nil {
+	keysOf := func(dir string) *installation.Keys {
+		keys, err := installation.Local(dir, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	if err := errors.Join(reserve(t.Context(), k.Client, name, keysOf(up).ID()), reserve(t.Context(), k.Client, name, keysOf(up).ID())); err != nil {
 		t.Fatal(err)
 	}
 	lead, err := takeLead(t.Context(), k.Config, ClusterConfig{Lease: name, LeaseTime: 15 * time.Second}, time.Now, t.Logf)
@@ -32,10 +40,14 @@ func TestACommandThatIsUpKeepsControllersOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lead.release()
-	if err := lead.claim(t.Context(), t.TempDir()); fault.Of(err) != fault.Denied {
+	other := t.TempDir()
+	if err := lead.claim(t.Context(), keysOf(other), other); fault.Of(err) != fault.Denied {
 		t.Errorf("claim() of another data directory = %v, want it refused", err)
 	}
-	if err := lead.claim(t.Context(), up); err != nil {
+	if err := lead.claim(t.Context(), keysOf(up), t.TempDir()); fault.Of(err) != fault.Denied {
+		t.Errorf("claim() of an empty data directory with the same keys = %v, want it refused", err)
+	}
+	if err := lead.claim(t.Context(), keysOf(up), up); err != nil {
 		t.Errorf("claim() of the same data directory: %v", err)
 	}
 }

@@ -1,17 +1,11 @@
 package app
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
-
-	"github.com/terrier-iac/terrier/internal/secret"
 )
 
 // listen opens an address, on loopback unless beyond. Port 0 means the port of the
@@ -45,26 +39,12 @@ func listen(address, memory string, beyond bool) (net.Listener, error) {
 	return l, nil
 }
 
-// loadSecret reads a random secret from a file, creating it at the first start.
-func loadSecret(path string) (secret.Text, error) {
-	b, err := os.ReadFile(path)
-	if err == nil && len(b) == 64 {
-		return secret.New(string(b)), nil
+// loopbackHosts are the names of a server on its own machine,
+// and the address it listens on if it is one.
+func loopbackHosts(listen string) []string {
+	hosts := []string{"127.0.0.1", "localhost", "::1"}
+	if ip := net.ParseIP(listen); ip != nil && !ip.IsUnspecified() && !ip.IsLoopback() {
+		hosts = append(hosts, listen)
 	}
-	if err == nil {
-		return secret.Text{}, fmt.Errorf("the secret %s is damaged: delete it; after that all stacks are planned again", path)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return secret.Text{}, err
-	}
-	raw := make([]byte, 32)
-	if _, err := rand.Read(raw); err != nil {
-		return secret.Text{}, err
-	}
-	text := hex.EncodeToString(raw)
-	tmp := filepath.Join(filepath.Dir(path), ".new-"+filepath.Base(path))
-	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
-		return secret.Text{}, err
-	}
-	return secret.New(text), os.Rename(tmp, path)
+	return hosts
 }

@@ -186,6 +186,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		mgr.Add(pruning(p.cache, p.Now, p.log)),
 		mgr.Add(manager.RunnableFunc(p.auditLog.follow)),
 		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return p.opened.Watch(ctx, p.log) })),
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
 		mgr.Add(manager.RunnableFunc(p.bindings.Follow)),
 		keepBoard(mgr, p.kinds, p.board, p.records, p.log),
 		mgr.Add(keepFigures(p.figures, p.board, p.blobs, p.log)),

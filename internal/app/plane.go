@@ -3,9 +3,11 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
@@ -13,6 +15,20 @@ import (
 type leader interface {
 	Leads() error          // nil while this process is active
 	Lost() <-chan struct{} // closed when it is no longer active
+}
+
+// keyed is a control plane that several controllers may use, which share keys.
+type keyed interface {
+	InstallationKeys() *installation.Keys
+}
+
+// keys are those of the installation. A control plane in this process needs no others than
+// those of its data directory.
+func (p plane) keys(dir string, now func() time.Time) (*installation.Keys, error) {
+	if k, ok := p.Running.(keyed); ok {
+		return k.InstallationKeys(), nil
+	}
+	return installation.Local(dir, now)
 }
 
 // errNotLeading is the error of every action after the Lease was lost.

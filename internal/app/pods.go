@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -162,20 +161,8 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := loadSecret(p.dir("secrets", "runs"))
-	if err != nil {
-		return nil, err
-	}
-	key, err := hex.DecodeString(text.Reveal())
-	if err != nil {
-		return nil, fmt.Errorf("reading the key of runs: %w", err)
-	}
-	installation, err := installationOf(p.Config.DataDir)
-	if err != nil {
-		return nil, err
-	}
 	launcher, err := pods.New(pods.Config{
-		API: p.plane.rest(), Installation: installation, Namespaces: p.watched(), Audience: c.Audience,
+		API: p.plane.rest(), Installation: p.keys.ID(), Namespaces: p.watched(), Audience: c.Audience,
 		Settings: pods.Settings{
 			Image: c.Image, PullPolicy: corev1.PullPolicy(c.PullPolicy), PullSecrets: c.PullSecrets, Account: c.Account, PriorityClass: c.PriorityClass, Resources: resources,
 		},
@@ -186,7 +173,7 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 		return nil, err
 	}
 	r, err := remote.New(ctx, remote.Config{
-		Dir: p.dir("runner"), Launcher: launcher, Identify: launcher.Identify, Contents: p.contents(), Key: key,
+		Dir: p.dir("runner"), Launcher: launcher, Identify: launcher.Identify, Contents: p.contents(), Key: p.keys.Runs(),
 		StartLimit: c.StartTimeout, Now: p.Now, Log: p.log,
 	})
 	if err != nil {

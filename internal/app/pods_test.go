@@ -1,14 +1,10 @@
 package app
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -90,43 +86,5 @@ func TestEnginesOfPodsAreFoundByName(t *testing.T) {
 	}
 	if _, err := find(t.Context(), "new"); fault.Of(err) != fault.Missing {
 		t.Errorf("an unknown engine: %v, want Missing", err)
-	}
-}
-
-// A pod that an earlier controller started trusts the next one.
-func TestAuthorityOfPodsLasts(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "secrets", "http-authority")
-	now := time.Now()
-	trusted := func(authority []byte, cert tls.Certificate, at time.Time) error {
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(authority)
-		leaf, err := x509.ParseCertificate(cert.Certificate[0])
-		if err == nil {
-			_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "terrier.example", CurrentTime: at})
-		}
-		return err
-	}
-	_, first, err := signedByKept(path, []string{"terrier.example"}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	later := now.Add(100 * 24 * time.Hour)
-	cert, _, err := signedByKept(path, []string{"terrier.example"}, later)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := trusted(first, cert, later); err != nil {
-		t.Errorf("the certificate of a later start is not trusted: %v", err)
-	}
-	muchLater := now.Add(authorityTime)
-	cert, renewed, err := signedByKept(path, []string{"terrier.example"}, muchLater)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := trusted(renewed, cert, muchLater.Add(time.Hour)); err != nil {
-		t.Errorf("an authority that had ended was not replaced: %v", err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the authority's file: %v, %v; want it readable for its owner only", info, err)
 	}
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -237,7 +236,7 @@ func (p *parts) publish(ctx context.Context, c client.Client) error {
 		return err
 	}
 	if p.Cluster == nil {
-		return reserve(ctx, c, leaseOfControllers, p.Config.DataDir)
+		return reserve(ctx, c, leaseOfControllers, p.keys.ID())
 	}
 	return nil
 }
@@ -282,7 +281,9 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.webhookSecret = rand.Text()
+	if p.webhookSecret, err = p.keys.Derive("terrier path of admission webhooks"); err != nil {
+		return nil, err
+	}
 	hooks, err := admissionHandlers(p.plane.rest(), p.webhookSecret)
 	if err != nil {
 		return nil, err

@@ -101,6 +101,8 @@ spec:
 {{- range .Values.http.hosts }}
 - --http-host={{ . }}
 {{- end }}
+- --http-host=$(POD_IP)
+- --installation-keys={{ .Values.installationKeys }}
 - --health-address=:8081
 - --log-level={{ .Values.logLevel }}
 {{- range .Values.watchNamespaces }}
