@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -132,6 +133,11 @@ func start(s state, lock *os.File, died context.CancelCauseFunc) error {
 		return fmt.Errorf("making a log: %w", err)
 	}
 	defer output.Close()
+	// What the caller has open, a lock for instance, ends with the caller: the node has no
+	// part in it.
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("keeping the caller's files from the node: %w", err)
+	}
 	node := exec.Command(self, "--state", string(s), "node")
 	node.Dir, node.Stdout, node.Stderr = "/", output, output
 	node.ExtraFiles = []*os.File{lock, api, registry, hold}

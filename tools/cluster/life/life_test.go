@@ -25,10 +25,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster runs a command of bin/cluster on a state directory.
-func cluster(t *testing.T, state, command string) {
+// cluster runs a command of bin/cluster on a state directory. It has the files, too.
+func cluster(t *testing.T, state, command string, files ...*os.File) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join("..", "..", "..", "bin", "cluster"), "--state", state, command)
+	cmd.ExtraFiles = files
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("cluster %s: %v\n%s", command, err, text)
 	}
@@ -82,6 +83,20 @@ func kill(t *testing.T, pid int) {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// locked locks a file that is not locked.
+func locked(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatalf("locking %s: %v", path, err)
+	}
+	return f
 }
 
 // eventually waits until something is so.
@@ -148,7 +163,15 @@ func TestClusterEndsWithoutATrace(t *testing.T) {
 		}
 	})
 
-	cluster(t, state, "up")
+	mine := locked(t, filepath.Join(parent, "lock"))
+	cluster(t, state, "up", mine)
+	if err := mine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	locked(t, mine.Name()) // the cluster has not kept it
+	if err := os.Remove(mine.Name()); err != nil {
+		t.Fatal(err)
+	}
 	_, network := node(t, state)
 	for _, name := range []string{"kube-apiserver", "kubelet --config", "containerd --config", "etcd --data-dir=/var/lib/etcd"} {
 		text := strings.ReplaceAll(name, " ", "\x00")
