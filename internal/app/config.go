@@ -42,9 +42,10 @@ type Config struct {
 	Reuse       bool     `flag:"provider-reuse" env:"TERRIER_PROVIDER_REUSE" default:"true" help:"start each provider once per run; with false the engine starts it several times"`
 	MaxRuns     int      `flag:"max-runs" env:"TERRIER_MAX_RUNS" default:"4" help:"number of runs at the same time"`
 
-	MaxTenantRuns int    `flag:"max-runs-per-tenant" env:"TERRIER_MAX_RUNS_PER_TENANT" default:"0" help:"number of runs of one tenant at the same time; 0 means --max-runs"`
-	TenantLabel   string `flag:"tenant-label" env:"TERRIER_TENANT_LABEL" default:"terrier.dev/tenant" help:"label of stacks whose value is their tenant, for fair scheduling; stacks without the label use their namespace, and so do all stacks if this flag is empty"`
-	RunsMemory    int    `flag:"memory-for-runs" env:"TERRIER_MEMORY_FOR_RUNS" default:"0" help:"MiB of memory for all active runs together, estimated from earlier runs; 0 means 70 % of the memory of this machine or its control group; without effect if runs are pods"`
+	MaxTenantRuns int      `flag:"max-runs-per-tenant" env:"TERRIER_MAX_RUNS_PER_TENANT" default:"0" help:"number of runs of one tenant at the same time; 0 means --max-runs"`
+	MaxClassRuns  []string `flag:"max-runs-per-class" env:"TERRIER_MAX_RUNS_PER_CLASS" help:"number of runs of one class at the same time, as CLASS=NUMBER: apply, person, spec, upstream or drift; drift=6 keeps the other slots free of drift checks; a class without a limit may take --max-runs (repeatable)"`
+	TenantLabel   string   `flag:"tenant-label" env:"TERRIER_TENANT_LABEL" default:"terrier.dev/tenant" help:"label of stacks whose value is their tenant, for fair scheduling; stacks without the label use their namespace, and so do all stacks if this flag is empty"`
+	RunsMemory    int      `flag:"memory-for-runs" env:"TERRIER_MEMORY_FOR_RUNS" default:"0" help:"MiB of memory for all active runs together, estimated from earlier runs; 0 means 70 % of the memory of this machine or its control group; without effect if runs are pods"`
 
 	RunTimeout     time.Duration `flag:"run-timeout" env:"TERRIER_RUN_TIMEOUT" default:"1h" help:"timeout of one plan or apply, after which it is interrupted"`
 	RunGrace       time.Duration `flag:"run-grace" env:"TERRIER_RUN_GRACE" default:"30m" help:"time for an interrupted run to write its state before it is killed"`

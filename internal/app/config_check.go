@@ -5,12 +5,14 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -51,6 +53,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	if c.MaxTenantRuns < 0 || c.RunsMemory < 0 {
 		return usage("--max-runs-per-tenant and --memory-for-runs cannot be negative")
 	}
+	if _, err := c.perClass(); err != nil {
+		return err
+	}
 	if err := checkHTTPAddress(c.HTTPAddress, inCluster); err != nil {
 		return err
 	}
@@ -69,6 +74,26 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	}
 	_, _, err := c.issuer()
 	return err
+}
+
+// perClass reads entries of CLASS=NUMBER.
+func (c Config) perClass() (l schedule.PerClass, err error) {
+	for _, entry := range c.MaxClassRuns {
+		name, number, _ := strings.Cut(entry, "=")
+		class, ok := schedule.ClassNamed(name)
+		if !ok {
+			return l, usage("--max-runs-per-class %q: %q is none of the classes apply, person, spec, upstream, drift", entry, name)
+		}
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 {
+			return l, usage("--max-runs-per-class %q is not CLASS=NUMBER with a number of at least 1", entry)
+		}
+		if l[class] != 0 {
+			return l, usage("--max-runs-per-class names the class %s twice", name)
+		}
+		l[class] = n
+	}
+	return l, nil
 }
 
 // checkHTTPAddress wants host:port, on loopback unless beyond.

@@ -50,6 +50,8 @@ func TestFlagsAreCheckedFirst(t *testing.T) {
 		{"--min-isolation", "0"},
 		{"--max-runs", "0"},
 		{"--max-runs-per-tenant", "-1"},
+		{"--max-runs-per-class", "drift"}, {"--max-runs-per-class", "drift=0"}, {"--max-runs-per-class", "urgent=2"},
+		{"--max-runs-per-class", "drift=2", "--max-runs-per-class", "drift=3"},
 		{"--memory-for-runs", "-1"},
 		{"--http-address", "8443"},
 		{"--http-address", "0.0.0.0:8443"},

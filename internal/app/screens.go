@@ -112,6 +112,11 @@ func (p *parts) limitsShown(room schedule.Limits) []pages.Setting {
 	if room.PerTenant == 0 {
 		all[1].Value = "same as runs at once"
 	}
+	for _, c := range schedule.Classes() {
+		if n := room.PerClass[c]; n > 0 {
+			all = append(all, pages.Setting{Name: "Runs of the class " + c.String(), Value: fmt.Sprint(n), Flag: "--max-runs-per-class"})
+		}
+	}
 	if room.Memory == 0 {
 		all[2].Value = "no limit"
 	}

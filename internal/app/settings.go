@@ -65,6 +65,7 @@ func (o Options) namespaces() map[string]cache.Config {
 // room is the number of runs, and the memory for them, of this machine.
 func (o Options) room() schedule.Limits {
 	l := schedule.Limits{Runs: o.Config.MaxRuns, PerTenant: o.Config.MaxTenantRuns, Memory: int64(o.Config.RunsMemory) << 20}
+	l.PerClass, _ = o.Config.perClass() // it was checked with the others
 	if o.asPods() != nil {
 		l.Memory = 0 // they take the memory of nodes, which the scheduler of the cluster knows
 		return l

@@ -37,10 +37,11 @@ type launcher struct {
 // launch starts a run: admission, lock, state, supervisor.
 func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
 	cause.Unlock, cause.Replan = unlock, p.decision.Answers
-	if p.o.Queued = la.queue.Admit(p.id, la.turns.candidate(ctx, p, kind, cause)); p.o.Queued != "" {
+	candidate := la.turns.candidate(ctx, p, kind, cause)
+	if p.o.Queued = la.queue.Admit(p.id, candidate); p.o.Queued != "" {
 		return nil
 	}
-	p.note.Waited = la.queue.Waited(p.id)
+	p.note.Waited, p.note.Class, p.note.Tenant = la.queue.Waited(p.id), candidate.Class.String(), candidate.Tenant
 	if kind.Writes() || unlock != "" {
 		if err := la.loader.confirm(ctx, p); err != nil {
 			return err

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -140,9 +141,13 @@ func (c *Stacks) countRuns(ctx context.Context) error {
 			continue
 		}
 		namespace, name, _ := strings.Cut(r.Name, "/")
-		// Its tenant is known once the stack is reconciled.
+		var n note
+		if err := json.Unmarshal(r.Note, &n); err != nil && len(r.Note) > 0 {
+			return fmt.Errorf("reading the note of run %s: %w", r.ID, err)
+		}
 		c.Queue.Found(r.Stack, schedule.Candidate{
-			Key: objectRef{c.Dialects.Found(r.ObjectKind), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(), Kind: r.Kind, Tenant: namespace,
+			Key:  objectRef{c.Dialects.Found(r.ObjectKind), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(),
+			Kind: r.Kind, Class: n.class(r.Kind), Tenant: cmp.Or(n.Tenant, namespace), // which is that of most
 			Memory: c.steps.turns.checks.memoryFor(ctx, &entry{id: r.Stack}, r.Kind), Began: r.Started,
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -26,6 +27,23 @@ type note struct {
 	State   *kube.StateRef `json:"state,omitempty"` // nil if the engine keeps the state elsewhere
 	Backend string         `json:"backend,omitempty"`
 	Waited  time.Duration  `json:"waited,omitempty"` // for its turn; only told
+	Class   string         `json:"class,omitempty"`  // under which the schedule admitted it
+	Tenant  string         `json:"tenant,omitempty"` // of the stack when it was admitted
+}
+
+// class is under which the schedule counts the run. Earlier releases did not note it.
+func (n note) class(kind stack.RunKind) schedule.Class {
+	if c, ok := schedule.ClassNamed(n.Class); ok {
+		return c
+	}
+	switch {
+	case kind.Writes():
+		return schedule.Apply
+	case kind == stack.CheckRun:
+		return schedule.Drift
+	default:
+		return schedule.Upstream
+	}
 }
 
 // settler takes over what runs left.
@@ -89,7 +107,7 @@ func (p *pass) fold(r stack.Run) { p.o.Status = p.o.Status.Record(r) }
 func (se *settler) goesOn(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) {
 	p.o.Run = run
 	candidate := se.turns.candidate(ctx, p, run.Kind, run.Cause)
-	candidate.Began = r.Started
+	candidate.Began, candidate.Class = r.Started, n.class(run.Kind)
 	se.queue.Running(p.id, candidate)
 	if !run.Kind.Writes() {
 		return

@@ -48,7 +48,7 @@ func (q *Queue) Backlog() Backlog {
 		Memory: s.charged, MaxMemory: s.limits.Memory, Waiting: len(s.waiting), Classes: make([]ClassBacklog, classes),
 	}
 	for c := range classes {
-		b.Classes[c].Class = c.String()
+		b.Classes[c] = ClassBacklog{Class: c.String(), Running: s.running[c], MaxRuns: s.limits.PerClass[c]}
 	}
 	tenants := map[string]*TenantBacklog{}
 	for name, t := range s.tenants {
@@ -76,7 +76,7 @@ func (q *Queue) Backlog() Backlog {
 func (s *slot) view() Turn {
 	t := Turn{
 		UID: s.id, Namespace: s.Key.Namespace, Name: s.Key.Name, StackKind: s.Key.Kind, Kind: s.Kind, Class: s.Class.String(),
-		Tenant: s.Tenant, Memory: s.Memory, Asked: s.asked, Started: s.started,
+		Tenant: s.Tenant, Memory: s.Memory, Asked: s.asked, Started: s.started, Ending: s.Ending,
 	}
 	if s.found {
 		t.Class = "" // its object was not reconciled yet, so it is not known why it runs

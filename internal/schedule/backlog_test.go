@@ -28,7 +28,7 @@ func TestBacklogAndPlace(t *testing.T) {
 	backlog := Backlog{
 		Running: 1, MaxRuns: 1, MaxPerTenant: 9, Memory: 100 << 20, MaxMemory: 1 << 30, Waiting: 4, OldestSince: start.Add(3 * time.Second),
 		Classes: []ClassBacklog{
-			{Class: "apply"}, {Class: "person", Waiting: 1, OldestSince: start.Add(4 * time.Second)}, {Class: "spec"}, {Class: "upstream"},
+			{Class: "apply"}, {Class: "person", Waiting: 1, OldestSince: start.Add(4 * time.Second)}, {Class: "spec", Running: 1}, {Class: "upstream"},
 			{Class: "drift", Waiting: 3, OldestSince: start.Add(3 * time.Second)},
 		},
 		Tenants: []TenantBacklog{

@@ -22,6 +22,12 @@ const (
 // Classes lists the classes, most urgent first.
 func Classes() []Class { return []Class{Apply, Person, Spec, Upstream, Drift} }
 
+// ClassNamed finds a class by its name.
+func ClassNamed(name string) (Class, bool) {
+	c := Class(slices.IndexFunc(Classes(), func(c Class) bool { return c.String() == name }))
+	return c, c >= 0
+}
+
 // String names the class for people and metrics.
 func (c Class) String() string {
 	return [classes]string{"apply", "person", "spec", "upstream", "drift"}[c]

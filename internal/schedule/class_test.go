@@ -48,3 +48,14 @@ func TestClassOf(t *testing.T) {
 		})
 	}
 }
+
+func TestClassNamed(t *testing.T) {
+	for _, want := range Classes() {
+		if got, ok := ClassNamed(want.String()); got != want || !ok {
+			t.Errorf("ClassNamed(%q) = %v, %v", want, got, ok)
+		}
+	}
+	if _, ok := ClassNamed("urgent"); ok {
+		t.Error("there is no class urgent")
+	}
+}

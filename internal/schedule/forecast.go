@@ -74,9 +74,14 @@ func (q *Queue) forecast() *forecast {
 // copyTenants copies the tenants with their requests, and their ranks.
 func (f *forecast) copyTenants(from *scheduler) {
 	to := f.scheduler
-	to.turn, to.charged, to.passed = from.turn, from.charged, from.passed
+	to.turn, to.charged, to.passed, to.running = from.turn, from.charged, from.passed, from.running
 	for name, t := range from.tenants {
-		to.tenants[name] = &tenant{name: name, running: t.running, moved: t.moved, waiting: t.waiting, passed: t.passed, index: t.index}
+		to.tenants[name] = &tenant{name: name, running: t.running, moved: t.moved, classes: t.classes, waiting: t.waiting, passed: t.passed, index: t.index}
+	}
+	for class, t := range from.kept {
+		if t != nil {
+			to.kept[class] = to.tenants[t.name]
+		}
 	}
 	for class := range from.rankings {
 		for _, t := range from.rankings[class].tenants {

@@ -50,7 +50,7 @@ func TestLineIsTheOrderOfStarting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		y := newWorld(Limits{
 			Runs: rapid.IntRange(1, 4).Draw(t, "runs"), PerTenant: rapid.IntRange(0, 2).Draw(t, "perTenant"),
-			Memory: rapid.SampledFrom([]int64{0, 8, 12}).Draw(t, "memory") << 20,
+			Memory: rapid.SampledFrom([]int64{0, 8, 12}).Draw(t, "memory") << 20, PerClass: classLimits(t),
 		})
 		var now time.Time
 		y.now = func() time.Time { now = now.Add(time.Second); return now }

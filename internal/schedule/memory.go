@@ -19,15 +19,15 @@ func (s *scheduler) filler(first *entry) *entry {
 	}
 	// It takes what would be left over, and that was no request's turn. But a
 	// tenant that has runs ranks behind others, so its own order counts here, too.
-	own := small.tenant.first()
+	own := s.first(small.tenant)
 	if s.fits(own.Memory) {
 		small = own
 	}
 	s.pass(small)
 	if small == own {
-		small.tenant.passed[small.Class] = 0
+		s.had(small)
 	}
-	for _, over := range small.tenant.passedBy(small, own, first) {
+	for _, over := range s.passedBy(small, own, first) {
 		s.skip(over)
 	}
 	return small
@@ -60,9 +60,9 @@ func (s *scheduler) smaller() (found *entry) {
 
 // passedBy are the requests that are passed over when small starts: those of
 // others, and what its tenant wants as much or more.
-func (t *tenant) passedBy(small *entry, others ...*entry) (over []*entry) {
+func (s *scheduler) passedBy(small *entry, others ...*entry) (over []*entry) {
 	for c := range small.Class + 1 {
-		if line := &t.lines[c]; line.Len() > 0 {
+		if line := &small.tenant.lines[c]; line.Len() > 0 && !s.crowded(small.tenant, c) {
 			others = append(others, line.Front().Value.(*entry))
 		}
 	}

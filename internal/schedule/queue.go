@@ -65,7 +65,9 @@ func (q *Queue) Listen(kind string, l Listener) {
 // lock locks the queue and asks how much room there is.
 func (q *Queue) lock() {
 	q.mu.Lock()
-	q.scheduler.limits = q.room()
+	if l := q.room(); l != q.scheduler.limits {
+		q.scheduler.limit(l)
+	}
 }
 
 // Admit lets an object start a run, or says what the run waits for. An object
@@ -76,8 +78,13 @@ func (q *Queue) Admit(id string, r Candidate) (why string) {
 	defer q.mu.Unlock()
 	s := q.scheduler
 	if slot := s.slots[id]; slot != nil {
-		q.take(slot, r)
-		return ""
+		if s.suits(slot, r) {
+			q.take(slot, r)
+			q.reserve(id) // a run of another class makes room in the first one
+			return ""
+		}
+		s.free(slot) // it is for a run of another class or tenant, which has room
+		s.enqueue(id, r, slot.asked)
 	}
 	switch e := s.waiting[id]; {
 	case e == nil:
@@ -101,7 +108,7 @@ func (q *Queue) Running(id string, r Candidate) {
 	q.lock()
 	defer q.mu.Unlock()
 	q.count(id, r)
-	q.reserve("") // a label that moved it to another tenant makes room
+	q.reserve("") // one that is of another tenant or class now makes room
 }
 
 // Found is Running for a run whose object was not reconciled yet.
@@ -230,7 +237,8 @@ func (q *Queue) expire(slot *slot) {
 
 // take says that the object has taken its slot, and for which run.
 func (q *Queue) take(slot *slot, r Candidate) {
-	slot.Kind, slot.Class, slot.found = r.Kind, r.Class, false
+	q.scheduler.classify(slot, r.Class)
+	slot.Kind, slot.found = r.Kind, false
 	switch {
 	case !r.Began.IsZero():
 		slot.started = r.Began

@@ -102,6 +102,7 @@ func TestQueueOrder(t *testing.T) {
 		"fair with one slot":                   {Limits{Runs: 1}, []wants{{"1", "a", Drift}, {"2", "a", Drift}, {"3", "a", Drift}, {"4", "b", Drift}, {"5", "c", Drift}}, "1 4 5 2 3"},
 		"a tenant at its limit lets others by": {Limits{Runs: 3, PerTenant: 1}, []wants{{"1", "a", Apply}, {"2", "a", Apply}, {"3", "a", Apply}, {"4", "b", Drift}}, "1 4 2 3"},
 		"a more urgent class goes up":          {Limits{Runs: 1}, []wants{{"1", "a", Drift}, {"2", "a", Drift}, {"3", "a", Drift}, {"3", "a", Person}}, "1 3 2"},
+		"a class at its limit lets others by":  {Limits{Runs: 3, PerClass: PerClass{Drift: 1}}, []wants{{"1", "a", Drift}, {"2", "a", Drift}, {"3", "b", Drift}, {"4", "b", Spec}, {"5", "a", Person}}, "1 4 5 3 2"},
 		"asking again keeps the place":         {Limits{Runs: 1}, []wants{{"1", "a", Drift}, {"2", "a", Drift}, {"3", "a", Drift}, {"2", "a", Drift}}, "1 2 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,6 +236,25 @@ func TestQueueStarvesNoClassOfATenant(t *testing.T) {
 	}
 }
 
+// A tenant that always has applies has its turn in a class with one slot, too: also when
+// the class and the tenant are never free at the same moment.
+func TestQueueStarvesNoTenantOfAClassWithALimit(t *testing.T) {
+	for _, perTenant := range []int{0, 1} {
+		y := newWorld(Limits{Runs: 2, PerTenant: perTenant, PerClass: PerClass{Spec: 1}})
+		for i := range 200 {
+			y.want(fmt.Sprint("apply", i), "a", Apply, 1)
+			y.want(fmt.Sprint("change", i), "b", Spec, 1)
+		}
+		y.want("mine", "a", Spec, 1)
+		for range 4 * maxPassed {
+			y.endOldest()
+		}
+		if !slices.Contains(y.started, "mine") {
+			t.Errorf("with %d runs for a tenant: its change has not started after %d others", perTenant, len(y.started))
+		}
+	}
+}
+
 func TestQueueForgetsWhatLeaves(t *testing.T) {
 	y := newWorld(Limits{Runs: 1})
 	for _, id := range []string{"1", "gone", "2", "3"} {
@@ -311,6 +331,7 @@ func TestQueueSaysWhatIsWaitedFor(t *testing.T) {
 		want   string
 	}{
 		"all slots":  {Limits{Runs: 2}, "Waiting for its turn: 2 runs may run at once"},
+		"its class":  {Limits{Runs: 9, PerClass: PerClass{Spec: 2}}, "Waiting for its turn: 2 runs of the class spec may run at once"},
 		"its tenant": {Limits{Runs: 9, PerTenant: 2}, "Waiting for its turn: 2 runs of the tenant a may run at once"},
 		"memory":     {Limits{Runs: 9, Memory: 1000 << 20}, "Waiting for memory: the run takes 400 MiB, and all runs may take 1000 MiB together"},
 	} {

@@ -23,8 +23,12 @@ import (
 type Limits struct {
 	Runs      int
 	PerTenant int
+	PerClass  PerClass
 	Memory    int64 // bytes that the runs are charged together
 }
+
+// PerClass bounds the runs of each class that run at once. Zero means no bound.
+type PerClass [classes]int
 
 // Room says what the runner has room for at this moment. It is asked at each
 // decision, so it must be quick, and it must not call the queue.
@@ -48,4 +52,5 @@ type Candidate struct {
 	Tenant string
 	Memory int64     // bytes that the run is charged
 	Began  time.Time // when the run began, of one that was found running
+	Ending bool      // the run has ended, and its place, a pod, has not
 }

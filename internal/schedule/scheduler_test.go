@@ -14,7 +14,7 @@ func TestQueueKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		y := newWorld(Limits{
 			Runs: rapid.IntRange(1, 5).Draw(t, "runs"), PerTenant: rapid.IntRange(0, 3).Draw(t, "perTenant"),
-			Memory: rapid.Int64Range(0, 12).Draw(t, "memory") << 20,
+			Memory: rapid.Int64Range(0, 12).Draw(t, "memory") << 20, PerClass: classLimits(t),
 		})
 		y.lazy = true
 		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("s", rapid.IntRange(0, 15).Draw(t, "id")) })
@@ -52,8 +52,12 @@ func TestQueueKeepsItsPromises(t *testing.T) {
 					t.Skip("it does not run")
 				}
 				a := drawn(t, id)
+				// Else it brings its new tenant or class over the limit, as it may.
 				if y.scheduler.limits.PerTenant > 0 {
-					a.Tenant = y.scheduler.slots[id].tenant.name // else it brings its new tenant over the limit, as it may
+					a.Tenant = y.scheduler.slots[id].tenant.name
+				}
+				if y.scheduler.limits.PerClass != (PerClass{}) {
+					a.Class = y.scheduler.slots[id].Class
 				}
 				y.Running(id, a)
 			},
@@ -74,17 +78,26 @@ func TestQueueKeepsItsPromises(t *testing.T) {
 	})
 }
 
+// classLimits are bounds of few classes.
+func classLimits(t *rapid.T) (l PerClass) {
+	for c := range l {
+		l[c] = max(0, rapid.IntRange(-2, 2).Draw(t, Class(c).String()+" at most"))
+	}
+	return l
+}
+
 func checkPromises(t *rapid.T, y *world, wanted, counted map[string]bool) {
 	var charged int64
-	working := map[string]int{}
-	fresh := map[string]bool{} // tenants of which one was admitted
+	working, ofClass := map[string]int{}, PerClass{}
+	fresh, freshClass := map[string]bool{}, map[Class]bool{} // of which one was admitted
 	admitted := 0
 	for id, s := range y.scheduler.slots {
 		charged += s.Memory
 		working[s.tenant.name]++
+		ofClass[s.Class]++
 		if !counted[id] {
 			admitted++
-			fresh[s.tenant.name] = true
+			fresh[s.tenant.name], freshClass[s.Class] = true, true
 		}
 		if !wanted[id] {
 			t.Fatalf("a slot is held for %s, which wants none", id)
@@ -113,12 +126,25 @@ func checkPromises(t *rapid.T, y *world, wanted, counted map[string]bool) {
 			t.Fatalf("the tenant %s has %d runs with %d allowed", name, n, l.PerTenant)
 		}
 	}
-	large := y.scheduler.large != nil && !y.scheduler.full(y.scheduler.large.tenant) // room is kept for one
+	if y.scheduler.running != ofClass {
+		t.Fatalf("the classes have %v runs, want %v", y.scheduler.running, ofClass)
+	}
+	for c, n := range ofClass {
+		if limit := l.PerClass[c]; limit > 0 && n > limit && freshClass[Class(c)] {
+			t.Fatalf("the class %s has %d runs with %d allowed", Class(c), n, limit)
+		}
+	}
+	large := y.scheduler.large != nil && y.scheduler.may(y.scheduler.large.tenant, y.scheduler.large.Class) // room is kept for one
 	if large && (y.scheduler.large.passed < maxPassed || y.scheduler.waiting[y.scheduler.large.id] != y.scheduler.large) {
 		t.Fatalf("room is kept for %s, which was passed over %d times", y.scheduler.large.id, y.scheduler.large.passed)
 	}
+	for c, kept := range y.scheduler.kept {
+		if kept != nil && (kept.lines[c].Len() == 0 || kept.passed[c] < maxPassed) {
+			t.Fatalf("a slot of the class %s is kept for %s", Class(c), kept.name)
+		}
+	}
 	for id, w := range y.scheduler.waiting {
-		if len(y.scheduler.slots) < l.Runs && !y.scheduler.full(w.tenant) && y.scheduler.fits(w.Memory) && !large {
+		if len(y.scheduler.slots) < l.Runs && y.scheduler.may(w.tenant, w.Class) && y.scheduler.fits(w.Memory) && !large {
 			t.Fatalf("%s waits although there is room", id)
 		}
 	}
@@ -176,7 +202,7 @@ func TestQueueStarvesNone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		y := newWorld(Limits{
 			Runs: rapid.IntRange(1, 4).Draw(t, "runs"), PerTenant: rapid.IntRange(0, 2).Draw(t, "perTenant"),
-			Memory: rapid.SampledFrom([]int64{0, 8, 12}).Draw(t, "memory") << 20,
+			Memory: rapid.SampledFrom([]int64{0, 8, 12}).Draw(t, "memory") << 20, PerClass: classLimits(t),
 		})
 		n := 0
 		// The others ask for what is drawn from few kinds, so that histories in

@@ -33,6 +33,8 @@ type Backlog struct {
 // ClassBacklog is the part of one class.
 type ClassBacklog struct {
 	Class       string    `json:"class"` // apply, person, spec, upstream or drift
+	Running     int       `json:"atWork"`
+	MaxRuns     int       `json:"maxRuns,omitempty"` // 0 is no limit
 	Waiting     int       `json:"waiting"`
 	OldestSince time.Time `json:"oldestSince,omitzero"`
 }
@@ -65,6 +67,7 @@ type Turn struct {
 	Asked     time.Time     `json:"asked"`              // since when it waits, or waited
 	Started   time.Time     `json:"started,omitzero"`   // since when it is running
 	Position  int           `json:"position,omitempty"` // 1 is next; 0 is running
+	Ending    bool          `json:"ending,omitempty"`   // its run has ended, and its pod has not
 	Called    bool          `json:"called,omitempty"`   // it is its turn, and it is about to start
 	Why       string        `json:"why,omitempty"`      // it waits
 }

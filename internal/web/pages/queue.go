@@ -45,9 +45,10 @@ type queueView struct {
 	Now     time.Time
 	Empty   *ui.Empty // this server runs nothing itself
 	Slots   use
-	Memory  use // MiB
-	PerTen  int // runs of one tenant at once; 0 is no limit
-	Waiting int // of all tenants
+	Memory  use      // MiB
+	PerTen  int      // runs of one tenant at once; 0 is no limit
+	Limits  []string // of classes, in words
+	Waiting int      // of all tenants
 	Oldest  time.Time
 
 	AtWork       []queueRow
@@ -163,7 +164,11 @@ func queueOf(v *Visit, b schedule.Backlog, line schedule.Line) queueView {
 }
 
 func rowOfQueue(t schedule.Turn) queueRow {
-	return queueRow{Turn: t, Href: stackPath(keyOfTurn(t)), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
+	row := queueRow{Turn: t, Href: stackPath(keyOfTurn(t)), MiB: int(t.Memory >> 20), Class: classWord(t.Class), Doing: turnWord(t.Kind)}
+	if t.Ending {
+		row.Doing += ", its pod ends"
+	}
+	return row
 }
 
 func keyOfTurn(t schedule.Turn) query.Key {
@@ -186,6 +191,9 @@ func logOfTurn(b Board, t schedule.Turn) string {
 
 func (d *queueView) classes(v *Visit, list []schedule.ClassBacklog) {
 	for _, c := range list {
+		if c.MaxRuns > 0 {
+			d.Limits = append(d.Limits, fmt.Sprintf("%d of the class %s", c.MaxRuns, classWord(c.Class)))
+		}
 		to := c.Class
 		if to == d.Chosen {
 			to = "" // a second click removes the filter
