@@ -24,39 +24,49 @@ const (
 const stall = 30 * time.Second
 
 // Forward has another replica answer requests: with their host, method, headers and
-// body, and with their answers as they come. It forwards no request that was forwarded
+// body, and with its answers as they come. It forwards no request that was forwarded
 // before: the replicas then disagree for a moment.
 func (p *Peers) Forward(to shard.Member) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		target, err := url.Parse(to.URL)
-		switch {
-		case err != nil || target.Host == "":
-			p.config.Refuse(w, r, fmt.Errorf("the replica %s has the address %q, which is no URL", to.ID, to.URL))
-			return
-		case Forwarded(r.Context()):
-			p.config.Refuse(w, r, fault.Wait(retryAfter, ReasonMoved, errors.New("the work is moving to another replica: try again")))
-			return
-		}
-		proxy := &httputil.ReverseProxy{
-			Transport: p.forwards.Transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(p.config.Log.Handler(), slog.LevelDebug),
-			Rewrite: func(x *httputil.ProxyRequest) {
-				x.Out.URL.Scheme, x.Out.URL.Host, x.Out.URL.RawQuery = target.Scheme, target.Host, x.In.URL.RawQuery
-				x.Out.Host = x.In.Host
-				x.Out.Header.Set(headerHop, p.hop)
-				x.Out.Header.Set(headerClient, x.In.RemoteAddr)
-			},
-			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-				if _, large := errors.AsType[*http.MaxBytesError](err); !large {
-					err = unreachable(to, err)
-				}
-				if r.Context().Err() == nil {
-					p.config.Log.Warn("request not forwarded", "replica", to.ID, "path", r.URL.Path, "err", err)
-				}
-				p.config.Refuse(w, r, err)
-			},
-		}
-		proxy.ServeHTTP(&reader{w, http.NewResponseController(w)}, r)
+		p.Send(to, w, r, func(err error) { refuse(w, err) })
 	})
+}
+
+// Send is Forward for one request. It calls refuse if the other replica does not answer;
+// the client may be gone by then.
+func (p *Peers) Send(to shard.Member, w http.ResponseWriter, r *http.Request, refuse func(error)) {
+	target, err := url.Parse(to.URL)
+	switch {
+	case err != nil || target.Host == "":
+		refuse(fmt.Errorf("the replica %s has the address %q, which is no URL", to.ID, to.URL))
+		return
+	case Forwarded(r.Context()):
+		refuse(fault.Wait(retryAfter, ReasonMoved, errors.New("the work is moving to another replica: try again")))
+		return
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport: p.forwards.Transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(p.config.Log.Handler(), slog.LevelDebug),
+		Rewrite: func(x *httputil.ProxyRequest) {
+			x.Out.URL.Scheme, x.Out.URL.Host, x.Out.URL.RawQuery = target.Scheme, target.Host, x.In.URL.RawQuery
+			x.Out.Host = x.In.Host
+			x.Out.Header.Set(headerHop, p.hop)
+			x.Out.Header.Set(headerClient, x.In.RemoteAddr)
+		},
+		ModifyResponse: func(*http.Response) error {
+			clear(w.Header()) // the answer is the other replica's
+			return nil
+		},
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
+			if _, large := errors.AsType[*http.MaxBytesError](err); !large {
+				err = unreachable(to, err)
+			}
+			if r.Context().Err() == nil {
+				p.config.Log.Warn("request not forwarded", "replica", to.ID, "path", r.URL.Path, "err", err)
+			}
+			refuse(err)
+		},
+	}
+	proxy.ServeHTTP(&reader{w, http.NewResponseController(w)}, r)
 }
 
 // reader is the client of a forwarded request: an answer that it does not read ends.

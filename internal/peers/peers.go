@@ -51,10 +51,7 @@ type Config struct {
 	Key        []byte              // the installation's: 32 bytes, the same for all replicas
 	CA         []byte              // PEM: the authority of the certificates of all replicas
 	ServerName string              // the name in these certificates
-
-	// Refuse answers a request that was not forwarded; nil is a plain text.
-	Refuse func(http.ResponseWriter, *http.Request, error)
-	Log    *slog.Logger // nil discards
+	Log        *slog.Logger        // nil discards
 
 	alive time.Duration // in place of signEvery, for tests
 }
@@ -91,9 +88,6 @@ func New(c Config) (*Peers, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Refuse == nil {
-		c.Refuse = refuse
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(c.CA) {
@@ -173,7 +167,7 @@ func answer(w http.ResponseWriter, status int, v any) error {
 }
 
 // refuse answers a request that was not forwarded with a sentence.
-func refuse(w http.ResponseWriter, _ *http.Request, err error) {
+func refuse(w http.ResponseWriter, err error) {
 	f := failed(err)
 	status := f.Kind.Meaning().HTTP
 	if status == http.StatusServiceUnavailable {

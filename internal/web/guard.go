@@ -28,6 +28,7 @@ type guard struct {
 	callers  callers
 	entrance *entrance
 	replies  *replies
+	replicas Replicas // nil if this server is the only one
 	kinds    query.Kinds
 	hosts    []string
 	limits   Limits

@@ -52,6 +52,9 @@ type replies struct {
 // refuse answers with an error. An internal error goes to the log: it may
 // contain information that the caller may not see.
 func (r *replies) refuse(c *gin.Context, err error) {
+	if c.GetBool(keyMoving) && fault.Of(err) == fault.Missing {
+		err = errNoOwner // it may be with the former owner, or the next one
+	}
 	kind := fault.Of(err)
 	r.audit.refused(c, err)
 	status := kind.Meaning().HTTP

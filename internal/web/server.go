@@ -50,7 +50,7 @@ func newServer(o Options) (*server, error) {
 	states := stateAPI{gate, o.Stacks, sender}
 	retained := retainedAPI{gate, o.Retained, audit, sender}
 	return &server{
-		guard:   &guard{callers: callers, entrance: entrance, replies: replies, kinds: o.Kinds, hosts: o.Hosts, limits: o.Limits, log: o.Log, now: o.Now},
+		guard:   &guard{callers: callers, entrance: entrance, replies: replies, replicas: o.Replicas, kinds: o.Kinds, hosts: o.Hosts, limits: o.Limits, log: o.Log, now: o.Now},
 		replies: replies,
 		health:  health{o.Ready, replies, o.Log},
 		api: []area{

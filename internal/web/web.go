@@ -16,6 +16,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -85,6 +86,8 @@ type Options struct {
 	Registry  http.Handler // at /v2/
 
 	Admission map[string]http.Handler // by path; they take POSTs of an API server, which has no token, and only at paths that cannot be guessed does an answer contain more than the request
+
+	Replicas Replicas // that serve together with this one; nil if it is the only one
 
 	Sessions SessionOptions
 	Issuer   *Issuer // to sign in with; nil if there is none
@@ -169,7 +172,10 @@ func build(o Options) (*gin.Engine, error) {
 	}
 	engine.Use(s.replies.recovered, s.guard.logged, hardened, s.guard.called, s.guard.sameOrigin)
 	for _, r := range s.routes() {
-		engine.Handle(r.method, r.path, s.guard.bounded(r), s.guard.named(r), s.guard.allowed(r), r.handle)
+		if o.Replicas != nil && answeredBy(r.path) == unassigned {
+			return nil, fmt.Errorf("no rule says which replica answers %s", r.path)
+		}
+		engine.Handle(r.method, r.path, s.guard.bounded(r), s.guard.named(r), s.guard.elsewhere(r), s.guard.allowed(r), r.handle)
 	}
 	engine.NoRoute(s.guard.callers.unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoRoute) })
 	engine.NoMethod(s.guard.callers.unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoMethod) })

@@ -1,0 +1,162 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+)
+
+// Every route has a replica that answers it. A page or an answer that one replica alone
+// knows is never taken from another one.
+func TestEveryRouteHasAReplica(t *testing.T) {
+	want := map[string]answerer{}
+	for by, paths := range map[answerer]string{
+		eachReplica: `/healthz /readyz /static/*path /validate-a-kind /sign-out /api /api/v1/version /api/v1/openapi.json`,
+		leaderOrHere: `/sign-in /sign-in/issuer /sign-in/callback /stacks /approvals /drift /graph
+			/api/v1/stacks /api/v1/approvals /api/v1/drift /api/v1/events /api/v1/namespaces/:namespace/stacks`,
+		leaderOnly: `/ /about /queue /sources /sources/:kind/:namespace/:name /notifications /audit /audit/verify /audit/export
+			/retained /retained/:namespace/:name/state /retained/:namespace/:name/forget /tenants /tenants/:namespace/:name
+			/registries/:namespace/:name /registries/:namespace/:name/allow /registries/:namespace/:name/read
+			/registries/:namespace/:name/suspend /registries/:namespace/:name/resume
+			/templates/:namespace/:name /templates/:namespace/:name/resume /templates/:namespace/:name/undo
+			/api/v1/sign-in-links /api/v1/queue /api/v1/sources /api/v1/notifications /api/v1/audit /api/v1/audit/verify
+			/api/v1/retained /api/v1/tenants /api/v1/states
+			/api/v1/namespaces/:namespace/retained/:name/state /api/v1/namespaces/:namespace/retained/:name/forget
+			/api/v1/namespaces/:namespace/tenants /api/v1/namespaces/:namespace/tenants/:name
+			/api/v1/namespaces/:namespace/registries/:name /api/v1/namespaces/:namespace/registries/:name/allow
+			/api/v1/namespaces/:namespace/registries/:name/read-now /api/v1/namespaces/:namespace/registries/:name/suspend
+			/api/v1/namespaces/:namespace/registries/:name/resume
+			/api/v1/namespaces/:namespace/templates/:name /api/v1/namespaces/:namespace/templates/:name/render
+			/api/v1/namespaces/:namespace/templates/:name/rollout/resume /api/v1/namespaces/:namespace/templates/:name/rollout/undo
+			/artifacts/*path /v2/*path`,
+		ownerOnly: `/stacks/:namespace/:name/runs /stacks/:namespace/:name/runs/:run /stacks/:namespace/:name/runs/:run/log
+			/api/v1/namespaces/:namespace/stacks/:name/runs /api/v1/namespaces/:namespace/stacks/:name/runs/:run
+			/api/v1/namespaces/:namespace/stacks/:name/runs/:run/report /api/v1/namespaces/:namespace/stacks/:name/runs/:run/log`,
+	} {
+		for path := range strings.FieldsSeq(paths) {
+			want[path] = by
+		}
+	}
+	engine, err := build(options(newRoles()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range engine.Routes() {
+		by, ok := want[r.Path]
+		if !ok && (strings.HasPrefix(r.Path, "/stacks/:namespace/:name") || strings.HasPrefix(r.Path, oneStack)) {
+			by, ok = ownerOrHere, true
+		}
+		if !ok {
+			t.Errorf("%s %s: say which replica answers it, in replicas.go and here", r.Method, r.Path)
+		}
+		if got := answeredBy(r.Path); got != by {
+			t.Errorf("%s is answered by %d, want %d", r.Path, got, by)
+		}
+	}
+	for _, rule := range answerers {
+		served := rule.path == "/mutate-*"
+		for _, r := range engine.Routes() {
+			served = served || r.Path == rule.path || strings.HasSuffix(rule.path, "*") && strings.HasPrefix(r.Path, strings.TrimSuffix(rule.path, "*"))
+		}
+		if !served {
+			t.Errorf("the rule of %s is about no route", rule.path)
+		}
+	}
+}
+
+// three are this replica, the leader and the owner of a stack.
+type three struct {
+	leader, owner     *other // nil if it is this one
+	noLeader, noOwner bool
+	forwarded         bool
+	asked             query.Key
+}
+
+type other struct {
+	name string
+	down bool
+}
+
+func (o *other) Answer(w http.ResponseWriter, r *http.Request, refuse func(error)) {
+	if o.down {
+		refuse(fault.Wait(0, "ReplicaUnreachable", errors.New("it does not answer")))
+		return
+	}
+	clear(w.Header())
+	fmt.Fprintf(w, "%s answers %s", o.name, r.URL.Path)
+}
+
+func (r *three) Leader() (Replica, bool) { return replicaOr(r.leader, !r.noLeader) }
+
+func (r *three) Owner(k query.Key) (Replica, bool) {
+	r.asked = k
+	return replicaOr(r.owner, !r.noOwner)
+}
+
+func (r *three) Forwarded(context.Context) bool { return r.forwarded }
+
+func replicaOr(o *other, is bool) (Replica, bool) {
+	if o == nil {
+		return nil, is
+	}
+	return o, is
+}
+
+// A request reaches the replica that is to answer it, and a user reads a plain sentence
+// while there is none.
+func TestRequestsReachTheirReplica(t *testing.T) {
+	a, b := &other{name: "a"}, &other{name: "b"}
+	const board, queue, stack, run = "/api/v1/stacks", "/api/v1/queue", "/api/v1/namespaces/apps/stacks/net", "/api/v1/namespaces/apps/stacks/net/runs/plan-1/log"
+	for name, tt := range map[string]struct {
+		replicas three
+		path     string
+		status   int
+		says     string
+	}{
+		"the leader has the queue":                     {three{leader: a, owner: b}, queue, 200, "a answers " + queue},
+		"the owner has the run":                        {three{leader: a, owner: b}, run, 200, "b answers " + run},
+		"this replica is the leader":                   {three{owner: b}, queue, 200, `"maxRuns":4`},
+		"this replica is the owner":                    {three{leader: a}, stack, 200, `"name":"net"`},
+		"each one says its version":                    {three{leader: a, owner: b}, "/api/v1/version", 200, `"version":"v1"`},
+		"no leader, and no queue":                      {three{noLeader: true}, queue, 503, "no leader for a moment"},
+		"no leader, and the board of this one":         {three{noLeader: true}, board, 200, `"items":`},
+		"no owner, and the stack from the cluster":     {three{noOwner: true}, stack, 200, `"name":"net"`},
+		"no owner, and its run may be anywhere":        {three{noOwner: true}, run, 503, "moving to another replica"},
+		"no owner, and nothing here is no proof":       {three{noOwner: true}, strings.Replace(stack, "net", "web", 1), 503, "moving to another replica"},
+		"the leader does not answer":                   {three{leader: &other{down: true}}, queue, 503, "does not answer"},
+		"it was sent here, and the board is the same":  {three{leader: a, forwarded: true}, board, 200, `"items":`},
+		"a stack of another kind":                      {three{owner: b}, "/api/v1/namespaces/apps/stacks/Terraform.infra.contrib.fluxcd.io~net", 200, "b answers"},
+		"an address without a route is answered here":  {three{leader: a, owner: b}, "/nothing", 404, "no page or API"},
+		"another host name is refused before anything": {three{leader: a}, "//evil/", 404, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(newRoles())
+			o.Replicas = &tt.replicas
+			u, c := serve(t, o)
+			resp, body := ask(t, c, http.MethodGet, u.String()+tt.path, bearer)
+			if resp.StatusCode != tt.status || !strings.Contains(body, tt.says) {
+				t.Errorf("%s %s, want %d with %q", resp.Status, body, tt.status, tt.says)
+			}
+			if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") == "" {
+				t.Error("it does not say when to come again")
+			}
+		})
+	}
+}
+
+// A browser gets a page that loads itself again.
+func TestPageWithoutALeader(t *testing.T) {
+	o := options(newRoles())
+	o.Replicas = &three{noLeader: true}
+	u, c := serve(t, o)
+	resp, body := ask(t, c, http.MethodGet, u.String()+"/queue", bearer)
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "<!doctype html>") || !strings.Contains(body, "no leader for a moment") {
+		t.Errorf("%s %s, want a page", resp.Status, body)
+	}
+}
