@@ -32,6 +32,7 @@ type PodsConfig struct {
 	PriorityClass string        `flag:"run-priority-class" env:"TERRIER_RUN_PRIORITY_CLASS" help:"PriorityClass of the pods of runs"`
 	Audience      string        `flag:"run-audience" env:"TERRIER_RUN_AUDIENCE" default:"terrier-run" help:"audience of the tokens by which the pods of runs are known"`
 	Engines       []string      `flag:"run-engine-version" env:"TERRIER_RUN_ENGINE_VERSIONS" default:"tofu 1.12.6" help:"engine in the image, as tofu VERSION or terraform VERSION; NAME=tofu VERSION is one that stacks may select with the annotation terrier.dev/engine and have in an image of their own (repeatable)"`
+	NodeTimeout   time.Duration `flag:"run-node-timeout" env:"TERRIER_RUN_NODE_TIMEOUT" default:"1m" help:"time that the pod of a run may wait for a node until it is deleted and the run waits for its turn again; 0 keeps it until --run-start-timeout"`
 	StartTimeout  time.Duration `flag:"run-start-timeout" env:"TERRIER_RUN_START_TIMEOUT" default:"10m" help:"time that the pod of a run may take to start before the run fails"`
 }
 
@@ -75,6 +76,9 @@ func (c PodsConfig) check(address string, hosts []string) error {
 	}
 	if c.StartTimeout < time.Second {
 		return usage("--run-start-timeout: %s is less than a second", c.StartTimeout)
+	}
+	if c.NodeTimeout < 0 {
+		return usage("--run-node-timeout: %s is negative", c.NodeTimeout)
 	}
 	if _, err := c.resources(); err != nil {
 		return err
@@ -174,7 +178,7 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 	}
 	r, err := remote.New(ctx, remote.Config{
 		Dir: p.dir("runner"), Launcher: launcher, Identify: launcher.Identify, Contents: p.contents(), Key: p.keys.Runs(),
-		StartLimit: c.StartTimeout, Now: p.Now, Log: p.log,
+		StartLimit: c.StartTimeout, RoomLimit: c.NodeTimeout, Now: p.Now, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, launcher.Close())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -200,3 +201,49 @@ func TestALockOfADeadRunIsFreed(t *testing.T) {
 		})
 	}
 }
+
+// A run whose pod found no node gives back its lock and its turn, waits longer each time,
+// and is tried at once when the spec changes or a user asks for a plan.
+func TestARunThatFoundNoRoomWaitsLongerEachTime(t *testing.T) {
+	lock := &lockOnly{held: "run"}
+	ran := &ranOnly{report: &runner.Report{ID: "run", Kind: stack.ApplyRun, Phase: runner.Done, Outcome: stack.Interrupted, Reason: runner.NoRoom,
+		Message: "the pod waits for a node: Insufficient cpu.", Note: []byte(`{"state":{}}`)}}
+	c := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: ran, Queue: queueOf(1)})
+	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
+	p.o.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, want := range []time.Duration{leastRoomPause, 2 * leastRoomPause, 4 * leastRoomPause} {
+		if err := c.settle(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if p.ended != nil || p.o.Status.LastRun != "" || p.o.Status.Failures != 0 || lock.held != "" || ran.forgotten != "run" {
+			t.Errorf("recorded are %v, %q and %d failures, the lock is held by %q, and forgotten is %q; want nothing, no lock, and run",
+				p.ended, p.o.Status.LastRun, p.o.Status.Failures, lock.held, ran.forgotten)
+		}
+		p.recheck = 0
+		if err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, ""); err != nil || p.o.Queued == "" {
+			t.Fatalf("launch() = %v, and it waits for %q", err, p.o.Queued)
+		}
+		if p.recheck < want || p.recheck > 2*want || p.o.Queued != "the pod waits for a node: Insufficient cpu. Other runs have its turn until it is tried again" {
+			t.Errorf("it is tried again after %s because of %q, want after %s at least", p.recheck, p.o.Queued, want)
+		}
+		lock.held = "run"
+	}
+	for what, of := range map[string]roomFor{"spec": {generation: 1}, "request": {replan: "r"}} {
+		if left := p.entry.room.left(p.o.Now, of); left > 0 {
+			t.Errorf("with another %s it waits for %s more", what, left)
+		}
+	}
+	if why := c.whole.Queue.Admit("other", schedule.Candidate{Tenant: "ns"}); why != "" {
+		t.Errorf("another run waits: %s; want the turn of the one without room", why)
+	}
+}
+
+// ranOnly is a runner that has one report.
+type ranOnly struct {
+	runner.Runner
+	report    *runner.Report
+	forgotten string
+}
+
+func (r *ranOnly) Current(string) (*runner.Report, error) { return r.report, nil }
+func (r *ranOnly) Forget(_, id string) error              { r.forgotten = id; return nil }

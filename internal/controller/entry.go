@@ -30,6 +30,7 @@ type entry struct {
 	stateOwn     bool             // the state was the stack's own, and as expected, when it was read last
 	secrets      string           // a digest of the secret values that are remembered; empty before that
 	outputs      publishedOutputs // where the outputs are as they were written
+	room         roomWait         // of a run that the runner had no room for
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]
 }

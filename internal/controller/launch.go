@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +38,12 @@ type launcher struct {
 // launch starts a run: admission, lock, state, supervisor.
 func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
 	cause.Unlock, cause.Replan = unlock, p.decision.Answers
+	if left := p.entry.room.left(p.o.Now, roomFor{p.obj.GetGeneration(), cause.Replan}); left > 0 {
+		la.queue.Leave(p.id)
+		p.o.Queued = p.entry.room.why
+		p.recheckIn(left)
+		return nil
+	}
 	candidate := la.turns.candidate(ctx, p, kind, cause)
 	if p.o.Queued = la.queue.Admit(p.id, candidate); p.o.Queued != "" {
 		return nil
@@ -84,6 +91,48 @@ func (la *launcher) wait(p *pass, why error) {
 	la.queue.Leave(p.id)
 	p.o.Queued = why.Error()
 	p.recheckIn(soonestRoom + rand.N(latestRoom-soonestRoom))
+}
+
+// roomWait is the wait of a stack whose run found no room after it was started, as a pod
+// that no node has room for. A process that forgets it tries at once.
+type roomWait struct {
+	why   string
+	until time.Time
+	pause time.Duration // the last one; each is twice as long
+	of    roomFor
+}
+
+// roomFor is what has a run tried again at once when it is another: a change of the spec
+// may be what makes room, and a user who asks for a plan does not wait for it.
+type roomFor struct {
+	generation int64
+	replan     string
+}
+
+// How long such a run waits before it is tried again, and up to half as much in addition,
+// so that those who wait do not come together. A node that is added for it is kept for
+// longer.
+const (
+	leastRoomPause = 15 * time.Second
+	mostRoomPause  = 4 * time.Minute
+)
+
+// longer is the next wait after w.
+func (w roomWait) longer(now time.Time, of roomFor, why string) roomWait {
+	pause := leastRoomPause
+	if w.of == of {
+		pause = min(max(2*w.pause, leastRoomPause), mostRoomPause)
+	}
+	until := now.Add(pause + rand.N(pause/2))
+	return roomWait{why: strings.TrimSuffix(why, ".") + ". Other runs have its turn until it is tried again", until: until, pause: pause, of: of}
+}
+
+// left is what is left of the wait.
+func (w roomWait) left(now time.Time, of roomFor) time.Duration {
+	if w.of != of {
+		return 0
+	}
+	return min(w.until.Sub(now), 2*mostRoomPause) // a clock that was set back must not make it long
 }
 
 // announce writes the run into the status before it starts, if a user may take back

@@ -79,6 +79,12 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 	}
 	p.isolation = isolation(report.Level)
 	run := runOf(report, n)
+	if run.Done && report.Reason == runner.NoRoom {
+		return se.neverBegan(ctx, p, report, n)
+	}
+	if run.Done || report.Phase != runner.Starting {
+		p.entry.room = roomWait{}
+	}
 	if !run.Done {
 		se.goesOn(ctx, p, report, n, &run)
 		return nil
@@ -96,6 +102,20 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 		p.o.Status = p.o.Status.Record(run)
 	}
 	p.ended, p.report = &run, report
+	return nil
+}
+
+// neverBegan takes back a run whose place found no room, so that it never began. It leaves
+// nothing but the lock of its state. It is no failure, and its turn goes to other runs.
+func (se *settler) neverBegan(ctx context.Context, p *pass, r *runner.Report, n note) error {
+	if err := se.freeLock(ctx, r, n); err != nil {
+		return err
+	}
+	if err := se.runner.Forget(p.id, r.ID); err != nil {
+		return err
+	}
+	p.entry.room = p.entry.room.longer(p.o.Now, roomFor{p.obj.GetGeneration(), n.Cause.Replan}, r.Message)
+	se.queue.Leave(p.id)
 	return nil
 }
 

@@ -39,11 +39,27 @@ func lifeOf(pod *corev1.Pod, now time.Time) remote.Life {
 	case pod.Status.Phase == corev1.PodRunning:
 		return remote.Life{State: remote.Running, Since: pod.CreationTimestamp.Time, Message: silence(pod, now)}
 	}
-	reason, message := waits(pod)
-	if message == "" {
-		message = silence(pod, now)
+	l := remote.Life{State: remote.Pending, Since: pod.CreationTimestamp.Time}
+	if l.Reason, l.Message = waits(pod); l.Message == "" {
+		l.Message = silence(pod, now)
 	}
-	return remote.Life{State: remote.Pending, Reason: reason, Message: message, Since: pod.CreationTimestamp.Time}
+	if c := unscheduled(pod); c != nil && c.Reason == corev1.PodReasonUnschedulable {
+		l.NoRoom = true
+		if at := c.LastTransitionTime.Time; at.After(l.Since) {
+			l.Since = at
+		}
+	}
+	return l
+}
+
+// unscheduled is why a pod has no node yet, nil if it has one or was not looked at.
+func unscheduled(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c
+		}
+	}
+	return nil
 }
 
 // lateEnd is how long after its grace a pod may take to be reported as ended.
@@ -141,10 +157,8 @@ func neverBegan(pod *corev1.Pod) remote.Life {
 
 // waits says what a pod waits for; nothing in the moment in which it is prepared.
 func waits(pod *corev1.Pod) (reason, message string) {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Reason, fmt.Sprintf("the pod %s waits for a node", pod.Name) + said(c.Message)
-		}
+	if c := unscheduled(pod); c != nil {
+		return c.Reason, fmt.Sprintf("the pod %s waits for a node", pod.Name) + said(c.Message)
 	}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, c := range list {

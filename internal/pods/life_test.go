@@ -34,8 +34,12 @@ func TestLife(t *testing.T) {
 		"just created": {`phase: Pending`, false, remote.Pending, "", ""},
 		"no room": {`
 phase: Pending
-conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: "0/3 nodes are available: 3 Insufficient cpu."}]`,
+conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, lastTransitionTime: "2026-01-01T00:59:00Z", message: "0/3 nodes are available: 3 Insufficient cpu."}]`,
 			false, remote.Pending, "Unschedulable", "the pod p waits for a node: 0/3 nodes are available: 3 Insufficient cpu."},
+		"held back by another program": {`
+phase: Pending
+conditions: [{type: PodScheduled, status: "False", reason: SchedulingGated, message: "Scheduling is blocked due to non-empty scheduling gates"}]`,
+			false, remote.Pending, "SchedulingGated", "the pod p waits for a node: Scheduling is blocked due to non-empty scheduling gates"},
 		"being prepared": {`
 phase: Pending
 containerStatuses: [{name: terrier-runner, state: {waiting: {reason: ContainerCreating}}}]`, false, remote.Pending, "", ""},
@@ -113,6 +117,9 @@ containerStatuses: [{name: terrier-runner, state: {waiting: {reason: PodInitiali
 			got := lifeOf(pod, now)
 			if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
 				t.Errorf("lifeOf() = %s, %q, %q; want %s, %q, %q", got.State, got.Reason, got.Message, tt.state, tt.reason, tt.message)
+			}
+			if want := name == "no room"; got.NoRoom != want {
+				t.Errorf("that there is no room is %v, want %v", got.NoRoom, want)
 			}
 		})
 	}

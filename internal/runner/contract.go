@@ -94,7 +94,7 @@ const (
 	FileMissing      = "FileMissing"
 	ContentMissing   = "ContentMissing"
 	SupervisorTooOld = "SupervisorTooOld"
-	NoRoom           = "NoRoom"
+	NoRoom           = "NoRoom" // also in the Report of a run that never began: it has ended, and may be started again under its ID once it was forgotten
 	BesideWrites     = "BesideWrites"
 )
 

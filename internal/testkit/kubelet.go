@@ -30,6 +30,8 @@ import (
 // projected token is one that the API server bound to the pod. It obeys a deletion as
 // a kubelet does: SIGTERM, the grace of the pod, SIGKILL, and then the pod is gone.
 //
+// The node has no labels, so a pod with a node selector finds none.
+//
 // A container has no namespaces here, so its directories are elsewhere: the kubelet
 // replaces them in the environment. Resources bound nothing.
 type Kubelet struct {
@@ -206,6 +208,9 @@ func (k *Kubelet) sync(ctx context.Context, pod *corev1.Pod) {
 	k.mu.Lock()
 	p, full := k.live[pod.UID], k.full
 	k.mu.Unlock()
+	if full == "" && len(pod.Spec.NodeSelector) > 0 {
+		full = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+	}
 	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case p != nil && !pod.DeletionTimestamp.IsZero():

@@ -79,6 +79,7 @@ type Life struct {
 	Reason  string    // Pending: Unschedulable, ImagePullBackOff, …; Ended: OutOfMemory (runner.OutOfMemory), Evicted, DeadlineExceeded, …
 	Message string    // a sentence for people; empty while there is nothing to say. Running: why it is not known whether the agent runs
 	Exit    int       // Ended: the exit code of the agent, if it is known
+	NoRoom  bool      // Pending: no machine has room for the place, since Since
 	Since   time.Time // when it was made, began or ended
 }
 

@@ -220,6 +220,8 @@ func (r *Runner) judge(run *placedRun, life Life) error {
 		return r.withdraw(run, rep, stack.Failed, cmp.Or(life.Reason, PlaceLost), "the pod ended before the run began; nothing ran"+because(life))
 	case dead:
 		return r.end(run, rep, stack.Killed, cmp.Or(life.Reason, PlaceLost), fmt.Sprintf("the pod ended while the run was %s%s", rep.Phase, because(life)))
+	case rec.idle() && life.NoRoom && r.config.RoomLimit > 0 && now.Sub(life.Since) > r.config.RoomLimit:
+		return r.withdraw(run, rep, stack.Interrupted, runner.NoRoom, life.Message)
 	case rec.idle() && isLate:
 		did := "start"
 		if rec.Ordered {
@@ -297,6 +299,9 @@ func (r *Runner) end(run *placedRun, rep runner.Report, o stack.Outcome, reason,
 		rep.Outcome, rep.Message = o, fault.Shorten(message, maxMessage)
 		if reason != "" {
 			rep.Fault, rep.Reason = fault.Broken, reason
+			if reason == runner.NoRoom {
+				rep.Fault = fault.Later
+			}
 		}
 	})
 	if err != nil {

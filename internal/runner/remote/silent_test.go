@@ -156,6 +156,53 @@ func TestCancelReachesAnAgentThatPrepares(t *testing.T) {
 	awaitRemoved(t, dir)
 }
 
+// full is a launcher whose places have found no room for a minute.
+type full struct{ remote.Launcher }
+
+func (full) Look(context.Context, remote.Place) (remote.Life, error) {
+	return remote.Life{State: remote.Pending, NoRoom: true, Message: "the pod waits for a node: Insufficient cpu", Since: time.Now().Add(-time.Minute)}, nil
+}
+
+// LQ-03: a run whose place finds no room has ended without having begun, and may be
+// started again. Its agent never gets the order.
+func TestPlaceWithoutRoom(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit time.Duration
+		ends  bool
+	}{
+		"for long enough":   {time.Second, true},
+		"not yet for long":  {time.Hour, false},
+		"as long as it may": {0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newSite(t), t.TempDir()
+			c, token := s.held(dir, func(c *remote.Config) { c.Launcher, c.RoomLimit = full{s.launcher}, tt.limit })
+			s.launcher.Tell(c.PlaceOf("a", "run"))
+			if !tt.ends {
+				await(t, "the report says what the place waits for", func() bool {
+					r, err := c.Current("a")
+					return err == nil && r.Phase == runner.Starting && r.Message == "the pod waits for a node: Insufficient cpu"
+				})
+				order(t, c, token, true)
+				return
+			}
+			if r := awaitDone(t, c, "a"); r.Outcome != stack.Interrupted || r.Reason != runner.NoRoom || !strings.Contains(r.Message, "Insufficient cpu") {
+				t.Errorf("ended %s for %q: %s", r.Outcome, r.Reason, r.Message)
+			}
+			if got := asked(c.Handler(), http.MethodPost, wire.Order, token, "", nil); got.Code == http.StatusOK {
+				t.Error("the agent gets the order of a run that was withdrawn")
+			}
+			if err := c.Forget("a", "run"); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the place is gone", func() bool {
+				left, err := os.ReadDir(s.launcher.Dir)
+				return err == nil && len(left) == 0
+			})
+		})
+	}
+}
+
 // alive is a launcher whose places all run.
 type alive struct{ remote.Launcher }
 
