@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/pods"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/agent"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
 	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
 )
@@ -80,8 +81,12 @@ func (c PodsConfig) check(address string, hosts []string) error {
 	if c.NodeTimeout < 0 {
 		return usage("--run-node-timeout: %s is negative", c.NodeTimeout)
 	}
-	if _, err := c.resources(); err != nil {
+	r, err := c.resources()
+	if err != nil {
 		return err
+	}
+	if err := agent.TooSmall(r.Limits.Memory().Value()); err != nil {
+		return usage("--run-resources limits.memory: %v", err)
 	}
 	if _, err := c.engines(); err != nil {
 		return err

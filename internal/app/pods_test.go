@@ -45,6 +45,7 @@ func TestPodsConfigIsChecked(t *testing.T) {
 		"no time to start":       {[]string{"--run-start-timeout", "0s"}, beyond, hosts, "--run-start-timeout"},
 		"resources of neither":   {[]string{"--run-resources", "cpu=1"}, beyond, hosts, "--run-resources"},
 		"resources without size": {[]string{"--run-resources", "limits.cpu=much"}, beyond, hosts, "--run-resources"},
+		"too little memory":      {[]string{"--run-resources", "limits.memory=128Mi"}, beyond, hosts, "160Mi or more"},
 		"an unknown engine":      {[]string{"--run-engine-version", "pulumi 3"}, beyond, hosts, "--run-engine-version"},
 		"no engine of its own":   {[]string{"--run-engine-version", "old=tofu 1.11.2"}, beyond, hosts, "--run-engine-version"},
 	} {

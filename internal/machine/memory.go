@@ -17,7 +17,7 @@ import (
 // free memory.
 func Memory(root fs.FS) int64 {
 	total := machineMemory(root)
-	if group := groupMemory(root); group > 0 && (total == 0 || group < total) {
+	if group := Group(root); group > 0 && (total == 0 || group < total) {
 		total = group
 	}
 	return total
@@ -37,9 +37,9 @@ func machineMemory(root fs.FS) int64 {
 	return 0
 }
 
-// groupMemory is the least limit of the control groups around this process, of
-// either version; 0 if there is none.
-func groupMemory(root fs.FS) (least int64) {
+// Group is the least limit of the control groups around this process, of either version,
+// in bytes; 0 if there is none. That of a container is the limit of the container.
+func Group(root fs.FS) (least int64) {
 	b, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
 		return 0

@@ -61,7 +61,6 @@ const (
 	noUser       = 65532       // has no rights on any node
 	tokenSeconds = 10 * 60     // the shortest that the API server issues; the kubelet renews it
 	tokenMode    = 0o400       //
-	agentMemory  = 64 << 20    // of the agent and the supervisor, beside what the run may have
 	lastWords    = time.Minute // beyond the grace of the engine, to send what it left
 )
 
@@ -79,7 +78,11 @@ func (p *Pods) manifest(l remote.Launch) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	fit(&pod.Spec.Containers[0].Resources, p.config.Settings.Resources.Requests)
+	r := &pod.Spec.Containers[0].Resources
+	fit(r, p.config.Settings.Resources.Requests)
+	if err := agent.TooSmall(r.Limits.Memory().Value()); err != nil {
+		return nil, err
+	}
 	p.insist(pod, l)
 	return pod, nil
 }
@@ -187,7 +190,7 @@ func resourcesFor(chosen corev1.ResourceRequirements, l runner.Limits) corev1.Re
 		if r.Limits == nil {
 			r.Limits = corev1.ResourceList{}
 		}
-		r.Limits[corev1.ResourceMemory] = *resource.NewQuantity(l.Memory+agentMemory, resource.BinarySI)
+		r.Limits[corev1.ResourceMemory] = *resource.NewQuantity(l.Memory+agent.OwnMemory, resource.BinarySI)
 	}
 	return r
 }

@@ -149,10 +149,10 @@ func TestResourcesFit(t *testing.T) {
 		memory           int64
 		requests, limits string
 	}{
-		"nothing is said":                      {"", 4 << 30, "150Mi", "4160Mi"},
-		"a limit below the operator's request": {`{"limits": {"memory": "100Mi"}}`, 4 << 30, "100Mi", "100Mi"},
+		"nothing is said":                      {"", 4 << 30, "200Mi", "4160Mi"},
+		"a limit below the operator's request": {`{"limits": {"memory": "160Mi"}}`, 4 << 30, "160Mi", "160Mi"},
 		"a request beyond the run's memory":    {`{"requests": {"memory": "8Gi"}}`, 4 << 30, "8Gi", "8Gi"},
-		"a small run":                          {"", 64 << 20, "128Mi", "128Mi"},
+		"a small run":                          {"", 100 << 20, "164Mi", "164Mi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := launch(stack.PlanRun, "", "")
@@ -160,7 +160,9 @@ func TestResourcesFit(t *testing.T) {
 			if tt.template != "" {
 				l.Job.Pod.Template = json.RawMessage(`{"spec": {"containers": [{"name": "terrier-runner", "resources": ` + tt.template + `}]}}`)
 			}
-			pod, err := maker(t).manifest(l)
+			m := maker(t)
+			m.config.Settings.Resources.Requests["memory"] = resource.MustParse("200Mi")
+			pod, err := m.manifest(l)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,6 +174,15 @@ func TestResourcesFit(t *testing.T) {
 				t.Errorf("limit of memory = %s, want %s", got, tt.limits)
 			}
 		})
+	}
+}
+
+// A limit in which no engine starts is refused before there is a pod.
+func TestAMemoryLimitThatIsTooSmall(t *testing.T) {
+	l := launch(stack.PlanRun, "", `{"spec": {"containers": [{"name": "terrier-runner", "resources": {"limits": {"memory": "128Mi"}}}]}}`)
+	_, err := maker(t).manifest(l)
+	if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "the memory limit of the pod is 128 MiB") || !strings.Contains(err.Error(), "to 160Mi or more") {
+		t.Errorf("manifest() = %v, want that the limit is refused, and the least", err)
 	}
 }
 

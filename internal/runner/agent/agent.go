@@ -122,7 +122,7 @@ func (a *agent) begin(stop context.Context) (code int, err error) {
 		return 0, nil
 	}
 	job := a.order.Job
-	if err := useMirror(&job, a.order.Host.Mirror); err != nil {
+	if err := errors.Join(useMirror(&job, a.order.Host.Mirror), fitMemory(&job, os.DirFS("/"))); err != nil {
 		a.failed = a.failure(err)
 		return 0, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
@@ -56,6 +57,7 @@ const lastWords = "/dev/termination-log"
 // Program is the main function of an agent, but for sandbox.Main. It returns the exit
 // code. Both signals mean the same, however often they come: stop politely.
 func Program(log io.Writer) int {
+	debug.SetMemoryLimit(OwnMemory / 2)
 	err := failpoint.Arm(os.Getenv(failpoint.Env))
 	code := wire.ExitFailed
 	if err == nil {
