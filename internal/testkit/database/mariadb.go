@@ -28,10 +28,11 @@ func (m mariadb) version(ctx context.Context) (string, error) {
 	return versionOf(ctx, path)
 }
 
-// small keeps a server from reserving what a test does not need. It comes before
-// all other arguments.
+// small keeps a server from reserving what a test does not need, and from a directory
+// for temporary files that another server empties at its start. It comes before all
+// other arguments.
 func (mariadb) small(dir string) []string {
-	return []string{"--no-defaults", "--datadir=" + dir, "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M", "--innodb-flush-log-at-trx-commit=0", "--skip-performance-schema", "--skip-log-bin", "--skip-name-resolve", "--character-set-server=utf8mb4"}
+	return []string{"--no-defaults", "--datadir=" + dir, "--tmpdir=" + filepath.Dir(dir), "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M", "--innodb-flush-log-at-trx-commit=0", "--skip-performance-schema", "--skip-log-bin", "--skip-name-resolve", "--character-set-server=utf8mb4"}
 }
 
 // prepare runs the scripts that mariadb-install-db would, which insists on more
