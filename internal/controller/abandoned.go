@@ -41,7 +41,9 @@ type removals struct {
 	settler      *settler
 	states       *states.Keeper
 	release      func(ctx context.Context, id string) error // gives back what inputs handed out
-	ours         func(ctx context.Context) error            // whether the API server is the one of the stacks whose records are here
+	shards       *shards
+	leads        func() bool                     // whether this controller sweeps what belongs to no single stack
+	ours         func(ctx context.Context) error // whether the API server is the one of the stacks whose records are here
 }
 
 // abandoned takes over stacks whose object is gone although they were not
@@ -176,16 +178,20 @@ func (rm *removals) sweepGone(ctx context.Context) error {
 		if _, known := retained[id]; known || alive[id] {
 			continue
 		}
-		e := rm.index.find(id)
-		if e == nil { // found by its records alone
-			e = &entry{id: id, objectRef: objectRef{dialect: rm.dialects.Found("")}}
-		}
-		if _, err := rm.abandon(ctx, e); err != nil {
-			return err
+		if ours, err := rm.abandonFound(ctx, id); !ours || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
 		}
 		retained[id] = kube.Retained{At: rm.now()}
 	}
 	for id, r := range retained {
+		leave, ours := rm.shards.enter(id)
+		if !ours {
+			continue
+		}
+		leave() // nothing works on a stack that is gone
 		switch {
 		case alive[id]:
 			err = rm.records.DropOthers(ctx, record.Retained(id, ""), record.Retained(id, record.ForgottenFile)) // a backup was restored
@@ -197,6 +203,22 @@ func (rm *removals) sweepGone(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// abandonFound takes over a stack that was found by its records alone, or by what is
+// remembered of it, if it is one of this controller's.
+func (rm *removals) abandonFound(ctx context.Context, id string) (ours bool, err error) {
+	leave, ours := rm.shards.enter(id)
+	if !ours {
+		return false, nil
+	}
+	defer leave()
+	e := rm.index.find(id)
+	if e == nil {
+		e = &entry{id: id, objectRef: objectRef{dialect: rm.dialects.Found("")}}
+	}
+	_, err = rm.abandon(ctx, e)
+	return true, err
 }
 
 // alive is the set of the stacks that exist, of all dialects.
@@ -246,7 +268,11 @@ func (rm *removals) sweep(ctx context.Context) error {
 	if err := rm.ours(ctx); err != nil {
 		return err
 	}
-	return errors.Join(rm.sweepGone(ctx), rm.records.Sweep(ctx, rm.sourceOf))
+	err := rm.sweepGone(ctx)
+	if rm.leads == nil || rm.leads() {
+		err = errors.Join(err, rm.records.Sweep(ctx, rm.sourceOf))
+	}
+	return err
 }
 
 // sweepEvery is how often records without a stack are removed.
@@ -258,6 +284,13 @@ const sweepEvery = 6 * time.Hour
 func (rm *removals) run(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	if rm.shards != nil { // it has none yet
+		select {
+		case <-rm.shards.changed():
+			rm.shards.settle(ctx)
+		case <-ctx.Done():
+		}
+	}
 	for {
 		if err := rm.sweep(ctx); err != nil && ctx.Err() == nil {
 			rm.log.Warn("records not swept", "err", err) // tried again in time
@@ -266,6 +299,8 @@ func (rm *removals) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-rm.shards.changed():
+			rm.shards.settle(ctx)
 		}
 	}
 }

@@ -76,6 +76,9 @@ type Stacks struct {
 	Audit     AuditLog // nil records nothing
 	Reviewers review.Reviewers
 	Queue     Queue
+	Shared    bool        // this controller works on the shards that it takes, and begins with none
+	Moves     Moving      // nil unless Shared
+	Leads     func() bool // whether this controller does what one of them does for all; nil if it is alone
 	Config    Config
 	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
 	Now       func() time.Time
@@ -89,6 +92,7 @@ type Stacks struct {
 	newcomers schedule.Newcomers
 	metrics   *metrics
 	steps     *steps
+	shards    *shards // nil unless Shared
 }
 
 // pass is one reconcile of one object.
@@ -140,6 +144,11 @@ func (p *pass) subject() states.Subject {
 // reconcile brings one stack one step further. It is one pass in six steps.
 func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, error) {
 	c.newcomers.Reconciled(of.scheduleKey())
+	leave, ours, err := c.enter(ctx, of)
+	if !ours {
+		return ctrl.Result{}, err
+	}
+	defer leave()
 	p, err := c.steps.loader.load(ctx, of) // the object, and what is remembered of it
 	switch {
 	case p == nil && apierrors.IsNotFound(err):

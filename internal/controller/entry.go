@@ -96,7 +96,7 @@ func (x *index) newest(of objectRef) *entry {
 	return nil
 }
 
-// drop forgets a stack. It is the only place that does.
+// drop forgets a stack.
 func (x *index) drop(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,6 +110,21 @@ func (x *index) drop(id string) {
 	if len(x.byName[name]) == 0 {
 		delete(x.byName, name)
 		x.copies.Delete(name)
+	}
+}
+
+// dropAll forgets the stacks of another controller.
+func (x *index) dropAll(given func(id string) bool) {
+	x.mu.Lock()
+	var ids []string
+	for id := range x.byID {
+		if given(id) {
+			ids = append(ids, id)
+		}
+	}
+	x.mu.Unlock()
+	for _, id := range ids {
+		x.drop(id)
 	}
 }
 

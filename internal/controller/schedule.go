@@ -3,8 +3,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -132,26 +130,11 @@ func memoryOf(steps []runner.Step) int64 {
 // anything is admitted: else this one would start as many again until it has
 // reconciled their stacks.
 func (c *Stacks) countRuns(ctx context.Context) error {
-	reports, err := c.Runner.List()
-	if err != nil {
-		return fmt.Errorf("finding the runs that are running: %w", err)
+	running, err := c.runsOf(ctx, func(string) bool { return true })
+	for id, run := range running {
+		c.Queue.Found(id, run)
 	}
-	for _, r := range reports {
-		if r.Phase == runner.Done || r.Beside != "" {
-			continue
-		}
-		namespace, name, _ := strings.Cut(r.Name, "/")
-		var n note
-		if err := json.Unmarshal(r.Note, &n); err != nil && len(r.Note) > 0 {
-			return fmt.Errorf("reading the note of run %s: %w", r.ID, err)
-		}
-		c.Queue.Found(r.Stack, schedule.Candidate{
-			Key:  objectRef{c.Dialects.Found(r.ObjectKind), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(),
-			Kind: r.Kind, Class: n.class(r.Kind), Tenant: cmp.Or(n.Tenant, namespace), // which is that of most
-			Memory: c.steps.turns.checks.memoryFor(ctx, &entry{id: r.Stack}, r.Kind), Began: r.Started,
-		})
-	}
-	return nil
+	return err
 }
 
 // newcomer has a stack that was just created reconciled before others, if its

@@ -73,14 +73,19 @@ func (wq *wakeQueues) serve(kind string, q workqueue.TypedRateLimitingInterface[
 	wq.queues[kind] = q
 }
 
-func (wq *wakeQueues) add(of objectRef) {
+func (wq *wakeQueues) add(of objectRef) { wq.addAt(of, wakePriority) }
+
+// late adds a stack as one that is reconciled because the controller has just started.
+func (wq *wakeQueues) late(of objectRef) { wq.addAt(of, handler.LowPriority) }
+
+func (wq *wakeQueues) addAt(of objectRef, priority int) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	request := reconcile.Request{NamespacedName: of.key}
 	switch q := wq.queues[dialect.KindOf(of.dialect)].(type) {
 	case nil: // every stack is reconciled in the beginning
 	case priorityqueue.PriorityQueue[reconcile.Request]:
-		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(wakePriority)}, request)
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(priority)}, request)
 	default:
 		q.Add(request)
 	}
@@ -93,12 +98,20 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	if c.metrics, err = newMetrics(c.Metrics, c.Config.StackMetrics); err != nil {
 		return err
 	}
+	if c.Shared {
+		if c.Moves == nil {
+			return errShared
+		}
+		c.shards = newShards()
+	}
 	c.listenToSchedule()
 	c.reviews = review.NewPool(c.ask)
 	c.steps = c.assemble()
 	ctx := context.Background() // all this is done before the manager starts
-	if err := c.countRuns(ctx); err != nil {
-		return err
+	if !c.Shared {              // otherwise the runs of shards are counted when these are taken
+		if err := c.countRuns(ctx); err != nil {
+			return err
+		}
 	}
 	listen := func(ctx context.Context) error { c.listen(ctx, ended); return nil }
 	for _, beside := range []manager.RunnableFunc{c.steps.removals.run, c.reviews.Run, listen} {
@@ -135,8 +148,8 @@ func (c *Stacks) setupKind(ctx context.Context, mgr ctrl.Manager, d dialect.Dial
 			return nil
 		})).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			MaxConcurrentReconciles: workers, NeedLeaderElection: new(false), // whatever shares stacks divides them
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		})
 	for _, kind := range input.WatchedKinds() {
 		obj := &metav1.PartialObjectMetadata{}

@@ -63,8 +63,9 @@ type Config struct {
 
 // Worker works on shards.
 type Worker interface {
-	// Take begins the work on shards. After an error it is asked again.
-	Take(ctx context.Context, shards []int) error
+	// Take begins the work on shards, which this member owns since a generation of the
+	// Map. After an error it is asked again.
+	Take(ctx context.Context, generation uint64, shards []int) error
 	// Give ends the work on shards, and returns once none goes on. After an error it is
 	// asked again.
 	Give(ctx context.Context, shards []int) error
@@ -235,7 +236,7 @@ func (m *Members) bring(ctx context.Context, w Worker, now *shard.Map, give, tak
 		m.seen = now.Generation
 	}
 	if len(take) > 0 {
-		if err := w.Take(ctx, take); err != nil {
+		if err := w.Take(ctx, now.Generation, take); err != nil {
 			return fmt.Errorf("taking %d shards over: %w", len(take), err)
 		}
 		m.hold(take, true)

@@ -30,7 +30,7 @@ type worker struct {
 	in *register
 }
 
-func (w worker) Take(_ context.Context, shards []int) error {
+func (w worker) Take(_ context.Context, _ uint64, shards []int) error {
 	w.in.mu.Lock()
 	defer w.in.mu.Unlock()
 	for _, i := range shards {

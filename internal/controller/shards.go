@@ -1,0 +1,227 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
+	"github.com/terrier-iac/terrier/internal/shard"
+)
+
+// Moving carries runs of stacks from one controller to another. A runner whose runs can
+// be found by every controller implements it.
+type Moving interface {
+	// Take finds the runs of the keys that owned reports, which another controller may
+	// have started.
+	Take(ctx context.Context, owned func(key string) bool) error
+	// Give forgets these runs, which go on, and are another controller's from now on.
+	Give(ctx context.Context, given func(key string) bool) error
+}
+
+// shards are the stacks of this controller, of those that several controllers share. A
+// nil *shards is all stacks.
+type shards struct {
+	mu     sync.Mutex
+	idle   *sync.Cond
+	mine   [shard.Count]bool
+	passes [shard.Count]int // that go on
+	taken  chan struct{}    // signals that shards were taken
+}
+
+// settled is how long no shard is taken before what is about all of them is done.
+const settled = 30 * time.Second
+
+func newShards() *shards {
+	s := &shards{taken: make(chan struct{}, 1)}
+	s.idle = sync.NewCond(&s.mu)
+	return s
+}
+
+// enter begins work on a stack, if it is one of this controller's; leave ends it.
+func (s *shards) enter(id string) (leave func(), ok bool) {
+	if s == nil {
+		return func() {}, true
+	}
+	i := shard.Of(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mine[i] {
+		return nil, false
+	}
+	s.passes[i]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.passes[i]--
+		s.idle.Broadcast()
+	}, true
+}
+
+// open lets work on shards begin.
+func (s *shards) open(which []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range which {
+		s.mine[i] = true
+	}
+	select {
+	case s.taken <- struct{}{}:
+	default:
+	}
+}
+
+// close lets no work on shards begin, and returns once none goes on.
+func (s *shards) close(which []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range which {
+		s.mine[i] = false
+	}
+	for slices.ContainsFunc(which, func(i int) bool { return s.passes[i] > 0 }) {
+		s.idle.Wait()
+	}
+}
+
+// changed signals that shards were taken; it never does for all stacks.
+func (s *shards) changed() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.taken
+}
+
+// settle returns once no shards were taken for a while, or ctx has ended.
+func (s *shards) settle(ctx context.Context) {
+	for {
+		select {
+		case <-s.taken:
+		case <-time.After(settled):
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// keysIn reports which keys of runs are of stacks in shards.
+func keysIn(which []int) func(key string) bool {
+	var in [shard.Count]bool
+	for _, i := range which {
+		in[i] = true
+	}
+	return func(key string) bool {
+		id, _ := runner.SplitKey(key)
+		return in[shard.Of(id)]
+	}
+}
+
+// Take begins the work on shards: their runs are found and counted, and then their
+// stacks are reconciled. It implements members.Worker.
+func (c *Stacks) Take(ctx context.Context, generation uint64, which []int) error {
+	in := keysIn(which)
+	if err := c.Moves.Take(ctx, in); err != nil {
+		return fmt.Errorf("finding the runs of %d shards: %w", len(which), err)
+	}
+	running, err := c.runsOf(ctx, in)
+	if err != nil {
+		return err
+	}
+	c.Queue.Claim(generation, which, running)
+	c.shards.open(which)
+	return c.wakeAll(ctx, in)
+}
+
+// Give ends the work on shards: passes come to their end, and their runs go on without
+// this controller. It implements members.Worker.
+func (c *Stacks) Give(ctx context.Context, which []int) error {
+	c.shards.close(which)
+	in := keysIn(which)
+	c.Queue.Release(which)
+	c.index.dropAll(in)
+	if err := c.Moves.Give(ctx, in); err != nil {
+		return fmt.Errorf("giving up the runs of %d shards: %w", len(which), err)
+	}
+	return nil
+}
+
+// runsOf are the runs of stacks that go on, as the queue counts them.
+func (c *Stacks) runsOf(ctx context.Context, in func(key string) bool) (map[string]schedule.Candidate, error) {
+	reports, err := c.Runner.List()
+	if err != nil {
+		return nil, fmt.Errorf("finding the runs that are running: %w", err)
+	}
+	running := map[string]schedule.Candidate{}
+	for _, r := range reports {
+		if r.Phase == runner.Done || r.Beside != "" || !in(r.Stack) {
+			continue
+		}
+		namespace, name, _ := strings.Cut(r.Name, "/")
+		var n note
+		if err := json.Unmarshal(r.Note, &n); err != nil && len(r.Note) > 0 {
+			return nil, fmt.Errorf("reading the note of run %s: %w", r.ID, err)
+		}
+		running[r.Stack] = schedule.Candidate{
+			Key:  objectRef{c.Dialects.Found(r.ObjectKind), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(),
+			Kind: r.Kind, Class: n.class(r.Kind), Tenant: cmp.Or(n.Tenant, namespace), // which is that of most
+			Memory: c.steps.turns.checks.memoryFor(ctx, &entry{id: r.Stack}, r.Kind), Began: r.Started,
+		}
+	}
+	return running, nil
+}
+
+// wakeAll has the stacks in shards reconciled.
+func (c *Stacks) wakeAll(ctx context.Context, in func(key string) bool) error {
+	return c.Dialects.EachStack(ctx, c.Client, func(d dialect.Dialect, obj client.Object) error {
+		if in(string(obj.GetUID())) {
+			c.wakes.late(objectRef{d, client.ObjectKeyFromObject(obj)})
+		}
+		return nil
+	})
+}
+
+// enter begins a pass of an object, if a stack of its name is one of this controller's:
+// the object, or those whose objects had the name before.
+func (c *Stacks) enter(ctx context.Context, of objectRef) (leave func(), ok bool, err error) {
+	if c.shards == nil {
+		return func() {}, true, nil
+	}
+	obj := of.dialect.New()
+	var ids []string
+	switch err := c.Client.Get(ctx, of.key, obj); {
+	case err == nil:
+		// Former stacks of the name are looked after by the pass of the object, wherever
+		// it is made; what another controller was at, that one ends.
+		ids = []string{string(obj.GetUID())}
+	case client.IgnoreNotFound(err) != nil:
+		return nil, false, err
+	default:
+		for _, e := range c.index.all(of) {
+			ids = append(ids, e.id)
+		}
+	}
+	var leaves []func()
+	for _, id := range ids {
+		if leave, ok := c.shards.enter(id); ok {
+			leaves = append(leaves, leave)
+		}
+	}
+	return func() {
+		for _, leave := range leaves {
+			leave()
+		}
+	}, len(leaves) > 0, nil
+}
+
+var errShared = errors.New("a controller that shares stacks needs a runner whose runs can be moved")
