@@ -23,11 +23,11 @@ import (
 // Moving carries runs of stacks from one controller to another. A runner whose runs can
 // be found by every controller implements it.
 type Moving interface {
-	// Take finds the runs of the keys that owned reports, which another controller may
-	// have started.
-	Take(ctx context.Context, owned func(key string) bool) error
+	// Take finds the runs of the stacks in shards, which another controller may have
+	// started.
+	Take(ctx context.Context, shards []int) error
 	// Give forgets these runs, which go on, and are another controller's from now on.
-	Give(ctx context.Context, given func(key string) bool) error
+	Give(ctx context.Context, shards []int) error
 }
 
 // shards are the stacks of this controller, of those that several controllers share. A
@@ -131,7 +131,7 @@ func keysIn(which []int) func(key string) bool {
 // stacks are reconciled. It implements members.Worker.
 func (c *Stacks) Take(ctx context.Context, generation uint64, which []int) error {
 	in := keysIn(which)
-	if err := c.Moves.Take(ctx, in); err != nil {
+	if err := c.Moves.Take(ctx, which); err != nil {
 		return fmt.Errorf("finding the runs of %d shards: %w", len(which), err)
 	}
 	running, err := c.runsOf(ctx, in)
@@ -150,7 +150,7 @@ func (c *Stacks) Give(ctx context.Context, which []int) error {
 	in := keysIn(which)
 	c.Queue.Release(which)
 	c.index.dropAll(in)
-	if err := c.Moves.Give(ctx, in); err != nil {
+	if err := c.Moves.Give(ctx, which); err != nil {
 		return fmt.Errorf("giving up the runs of %d shards: %w", len(which), err)
 	}
 	return nil

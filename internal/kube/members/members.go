@@ -171,7 +171,7 @@ func (m *Members) heldLocked() []int {
 	return out
 }
 
-// Follow reads the shard.Map whenever it changes, and has the worker give up and take
+// Follow reads the shard.Map each time it changes, and has the worker give up and take
 // shards, until ctx ends.
 func (m *Members) Follow(ctx context.Context, w Worker) error {
 	maps := m.API.CoreV1().ConfigMaps(m.Namespace)
@@ -195,7 +195,7 @@ func (m *Members) Follow(ctx context.Context, w Worker) error {
 
 // follow reads the Map and brings this member up to it.
 func (m *Members) follow(ctx context.Context, w Worker) error {
-	if _, err := m.leases(ctx); err != nil { // so that whoever leads next knows who is alive
+	if _, err := m.leases(ctx); err != nil { // so that this member, should it lead next, knows who is alive
 		return err
 	}
 	read, _, err := m.read(ctx)
@@ -268,7 +268,7 @@ func (m *Members) read(ctx context.Context) (shard.Map, *corev1.ConfigMap, error
 		return out, nil, err
 	}
 	if err := json.Unmarshal([]byte(in.Data[mapKey]), &out); err != nil {
-		return out, nil, fault.New(fault.Broken, "ShardsUnreadable", fmt.Errorf("ConfigMap %s/%s, key %s: %w: stop all controllers and delete the ConfigMap, the next leader writes it anew", m.Namespace, in.Name, mapKey, err))
+		return out, nil, fault.New(fault.Broken, "ShardsUnreadable", fmt.Errorf("ConfigMap %s/%s, key %s: %w: stop all controllers and delete the ConfigMap, the next leader writes another one", m.Namespace, in.Name, mapKey, err))
 	}
 	return out, in, nil
 }

@@ -42,7 +42,7 @@ func (r *server) routes() []route {
 }
 
 // Handler serves agents, below wire.Prefix. It authenticates every request by itself,
-// and bounds it. A process that does not own the runs must not serve it: an agent
+// and bounds it. A process that may own none of the runs must not serve it: an agent
 // takes the answer that its run is not known as the end of the run.
 func (r *Runner) Handler() http.Handler {
 	s := &server{r}
@@ -119,7 +119,7 @@ func (r *server) admit(req *http.Request, first bool) (*placedRun, error) {
 	r.made(req.Context(), p.Name)
 	run := r.at(p)
 	if run == nil {
-		return nil, errUnknown()
+		return nil, r.unknown(req.Header.Get(wire.HeaderStack))
 	}
 	run.heard.Store(new(r.config.Now()))
 	if !first && !r.signer.proves(req.Header.Get(wire.HeaderProof), run.place, run.key, run.id) {
@@ -131,7 +131,7 @@ func (r *server) admit(req *http.Request, first bool) (*placedRun, error) {
 // going reads what is known of a run that goes on. The lock of its key is held.
 func (r *server) going(run *placedRun) (rec record, rep runner.Report, err error) {
 	if r.of(run.key, run.id) != run {
-		return rec, rep, errUnknown()
+		return rec, rep, r.unknown(run.key)
 	}
 	rec, rep, err = r.read(run)
 	if err == nil && rep.Phase == runner.Done {
@@ -241,7 +241,7 @@ func (r *server) serveWish(w http.ResponseWriter, req *http.Request, run *placed
 func (r *server) wish(run *placedRun) (wire.Wish, <-chan struct{}, error) {
 	defer r.Lock(run.key)()
 	if r.of(run.key, run.id) != run {
-		return wire.Wish{}, nil, errUnknown()
+		return wire.Wish{}, nil, r.unknown(run.key)
 	}
 	rec, rep, err := r.read(run)
 	if err != nil {

@@ -339,6 +339,9 @@ func (r *Runner) sweepPlace(p Place) error {
 	if err != nil {
 		return nil // it blocks its stack since this process began, or another one made it
 	}
+	if !r.owns(what.First.Key()) {
+		return nil
+	}
 	defer r.Lock(what.First.Key())()
 	if r.at(p) != nil || r.removals.has(p) {
 		return nil

@@ -221,7 +221,7 @@ func (r *server) takeReport(w http.ResponseWriter, req *http.Request, run *place
 	}
 	defer r.Lock(run.key)()
 	if r.of(run.key, run.id) != run {
-		return errUnknown()
+		return r.unknown(run.key)
 	}
 	rec, before, err := r.read(run)
 	if err != nil {

@@ -52,6 +52,10 @@ type Config struct {
 	// believed.
 	Key []byte
 
+	// Shared says that other Runners have runs of this installation, too. This one begins
+	// with none, and has those of the shards that it takes.
+	Shared bool
+
 	StartLimit time.Duration    // how long a place may take until its agent begins the run; 10 minutes if zero
 	RoomLimit  time.Duration    // how long a place may wait for room until its run ends as runner.NoRoom and may be started again; for StartLimit if zero
 	Now        func() time.Time // nil is the machine's
@@ -61,6 +65,7 @@ type Config struct {
 // Runner carries out runs in places. The places outlive it: a new Runner finds them.
 type Runner struct {
 	*knownRuns
+	ownKeys
 	config   Config
 	signer   signer
 	removals *removals
@@ -96,7 +101,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{config: c, ended: make(chan string), knownRuns: newKnownRuns(), intake: newIntake()}
+	r := &Runner{config: c, ended: make(chan string), knownRuns: newKnownRuns(), intake: newIntake(), ownKeys: ownKeys{shared: c.Shared}}
 	r.opened = c.Now()
 	var err error
 	if r.signer, err = newSigner(c.Key); err != nil {
@@ -109,13 +114,22 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 		return nil, err
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	if err := errors.Join(r.resume(ctx), r.adoptAll(ctx)); err != nil {
+	if err := r.findEarlier(ctx); err != nil {
 		r.stop()
 		r.work.Wait()
 		return nil, fmt.Errorf("finding the runs of an earlier process: %w", err)
 	}
 	r.work.Go(r.watch)
 	return r, nil
+}
+
+// findEarlier finds the runs of an earlier process. Of those that are shared, it finds
+// none before it takes them.
+func (r *Runner) findEarlier(ctx context.Context) error {
+	if r.config.Shared {
+		return r.leaveEarlier(filepath.Join(r.config.Dir, former))
+	}
+	return errors.Join(r.resume(ctx), r.adoptAll(ctx))
 }
 
 // Ended sends the key of every run that ends, also of one that an earlier Runner
@@ -141,6 +155,9 @@ func (r *Runner) announce(key string) {
 
 // begin makes the place of a run, and keeps the order for its agent.
 func (r *Runner) begin(ctx context.Context, job runner.Job) error {
+	if !r.owns(job.Key()) {
+		return fault.New(fault.Later, runner.StackBusy, errors.New("the stack is another controller's"))
+	}
 	host, err := runner.Find(ctx, r.config.Contents, job)
 	if err != nil {
 		return err
@@ -166,7 +183,7 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	run.place, err = r.config.Launcher.Launch(ctx, Launch{Name: name, Key: job.Key(), ID: job.ID, Seal: seal, Job: &job})
 	done()
 	if err != nil {
-		return errors.Join(err, r.mayExist(rec.Place, err))
+		return errors.Join(err, r.removals.mayExist(rec.Place, err))
 	}
 	run.place.Key, run.place.Seal = "", ""
 	rec.Place = run.place
@@ -199,16 +216,6 @@ func (r *Runner) prepare(run *placedRun, rec record, archive string) error {
 		return nil
 	}
 	return disk.Share(archive, filepath.Join(dir, fileArchive))
-}
-
-// mayExist has a place removed that a Launch may have made although it failed.
-func (r *Runner) mayExist(p Place, err error) error {
-	switch fault.Of(err) {
-	case fault.Later, fault.Invalid, fault.Denied:
-		return nil
-	default:
-		return r.removals.add(p, idleGrace, "")
-	}
 }
 
 // find reads the report of a run. A directory without a record of its place is left by

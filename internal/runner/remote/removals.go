@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -110,6 +111,16 @@ func (r *removals) tell(p Place, kind stack.RunKind) error {
 		grace = runner.DefaultGrace
 	}
 	return r.add(p, grace+lastWords, "")
+}
+
+// mayExist has a place removed that a Launch may have made although it failed.
+func (r *removals) mayExist(p Place, err error) error {
+	switch fault.Of(err) {
+	case fault.Later, fault.Invalid, fault.Denied:
+		return nil
+	default:
+		return r.add(p, idleGrace, "")
+	}
 }
 
 // has reports whether a place has to be removed.

@@ -33,6 +33,7 @@ const (
 
 // The headers of requests beside Authorization.
 const (
+	HeaderStack  = "Terrier-Run-Stack"  // the key of the run; says which of several controllers is asked, and nothing else
 	HeaderProof  = "Terrier-Run-Proof"  // all but the order; the answer to the order has it
 	HeaderOffset = "Terrier-Run-Offset" // where the body begins in the file
 	HeaderDigest = "Terrier-Run-Digest" // sha256:… of the body

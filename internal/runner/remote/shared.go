@@ -1,0 +1,179 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/shard"
+)
+
+// This file is about a Runner beside others: several controllers share the stacks, and
+// each has the runs of its shards. The places outlive what a Runner knows of them, so a
+// run is moved without being touched: one Runner forgets it, and another one adopts its
+// place. Only then does an agent that asks get an answer.
+
+// ownKeys are the keys of a Runner that shares them with others.
+type ownKeys struct {
+	shared bool // otherwise all keys are its own
+	mu     sync.Mutex
+	mine   [shard.Count]bool
+}
+
+// owns reports whether the runs of a key are this Runner's.
+func (k *ownKeys) owns(key string) bool {
+	if !k.shared {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mine[shardOf(key)]
+}
+
+func (k *ownKeys) set(shards []int, mine bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, i := range shards {
+		k.mine[i] = mine
+	}
+}
+
+func shardOf(key string) int {
+	stack, _ := runner.SplitKey(key)
+	return shard.Of(stack)
+}
+
+func keysIn(shards []int) func(key string) bool {
+	var in [shard.Count]bool
+	for _, i := range shards {
+		in[i] = true
+	}
+	return func(key string) bool { return in[shardOf(key)] }
+}
+
+// Take adopts the places of shards. From then on their runs are this Runner's.
+func (r *Runner) Take(ctx context.Context, shards []int) error {
+	places, err := r.config.Launcher.Places(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the places: %w", err)
+	}
+	in := keysIn(shards)
+	for _, p := range places {
+		key := p.Key
+		if what, err := r.signer.open(p); err == nil {
+			key = what.First.Key()
+		}
+		if !in(key) {
+			continue
+		}
+		if err := r.adopt(ctx, p); err != nil {
+			return fmt.Errorf("adopting place %s: %w", p.Name, err)
+		}
+		if run := r.at(p); run != nil {
+			r.work.Go(func() { r.look(run) })
+		}
+	}
+	r.set(shards, true)
+	return nil
+}
+
+// removalsLimit bounds how long a Give waits until places that have to be removed are
+// gone. The next owner would adopt them as runs that go on, which costs no more than
+// that their end is recorded once more.
+const removalsLimit = 15 * time.Second
+
+// lookAgain is how long a Give waits between two looks at the places to remove.
+const lookAgain = 200 * time.Millisecond
+
+// Give forgets the runs of shards, which go on. It returns once agents are told nothing
+// more about them, and once the places of runs that were forgotten are gone.
+func (r *Runner) Give(ctx context.Context, shards []int) error {
+	r.set(shards, false)
+	late := time.After(removalsLimit)
+	for {
+		r.removePlaces()
+		if len(r.removals.list()) == 0 {
+			break
+		}
+		select {
+		case <-time.After(lookAgain):
+			continue
+		case <-late:
+			r.config.Log.Warn("places of forgotten runs are not gone yet, and are another controller's now")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		break
+	}
+	in := keysIn(shards)
+	var errs []error
+	for _, run := range r.all() {
+		if in(run.key) {
+			errs = append(errs, r.leave(run))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leave forgets a run that is another Runner's now.
+func (k *knownRuns) leave(run *placedRun) error {
+	defer k.Lock(run.key)()
+	k.drop(run)
+	run.wake()
+	return runner.RemoveRun(k.dir(run))
+}
+
+// former is where the directories of the runs of an earlier process are, of those that
+// left a state.
+const former = "former"
+
+// leaveEarlier removes the runs in the directory: they may be another Runner's by now,
+// to which their agents deliver all again. What one of them left of a state is moved to
+// a directory aside, for a person.
+func (k *knownRuns) leaveEarlier(aside string) error {
+	keys, err := k.Keys()
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		ids, err := k.IDs(key)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := setAside(k.Dir(key, id), filepath.Join(aside, key)); err != nil {
+				return fmt.Errorf("run %s of %s: %w", id, key, err)
+			}
+		}
+	}
+	return nil
+}
+
+func setAside(dir, to string) error {
+	if _, err := os.Stat(filepath.Join(dir, runner.FileState)); err != nil {
+		return runner.RemoveRun(dir)
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	to = filepath.Join(to, filepath.Base(dir))
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	return os.Rename(dir, to)
+}
+
+// unknown answers an agent whose run is not known. One of a key that is not this
+// Runner's asks again: the answer that its run is not known would end it.
+func (k *ownKeys) unknown(key string) error {
+	if k.shared && (key == "" || !k.owns(key)) {
+		return refused(http.StatusServiceUnavailable, "another controller has the run, or takes it over")
+	}
+	return errUnknown()
+}

@@ -1,0 +1,112 @@
+package remote_test
+
+import (
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/runner/runnertest"
+	"github.com/terrier-iac/terrier/internal/shard"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+func shared(c *remote.Config) { c.Shared = true }
+
+// all are the numbers of all shards.
+func all() []int {
+	shards := make([]int, shard.Count)
+	for i := range shards {
+		shards[i] = i
+	}
+	return shards
+}
+
+// statuses counts the answers of one status.
+type statuses struct {
+	http.ResponseWriter
+	of    int
+	count *atomic.Int32
+}
+
+func (s statuses) WriteHeader(status int) {
+	if status == s.of {
+		s.count.Add(1)
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// A run goes on while it is moved from one controller to another: its agent is told to
+// ask again by the one that gave it up, and by the one that did not take it yet.
+func TestRunIsMoved(t *testing.T) {
+	s := newSite(t)
+	a := s.open(t.TempDir(), shared)
+	if err := a.Start(t.Context(), bare("a", "run")); fault.Of(err) != fault.Later || fault.Reason(err, "") != runner.StackBusy {
+		t.Errorf("Start() before the stack was taken = %v, want Later, StackBusy", err)
+	}
+	if err := a.Take(t.Context(), all()); err != nil {
+		t.Fatal(err)
+	}
+	st, g, id := applying(t, a)
+	counted := func(c *controller) *atomic.Int32 {
+		h, count := c.Handler(), &atomic.Int32{}
+		var counting http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(statuses{w, http.StatusServiceUnavailable, count}, r)
+		})
+		s.serve.Store(&counting)
+		return count
+	}
+	refused := counted(a)
+	if err := a.Give(t.Context(), all()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the agent is told to ask again", func() bool { return refused.Load() > 0 })
+	if r, err := a.Current(st.Job.Key()); r != nil || err != nil {
+		t.Errorf("the run of another controller is %+v, %v", r, err)
+	}
+	b := s.open(t.TempDir(), shared)
+	early := counted(b)
+	await(t, "the agent is told to ask again by the next controller", func() bool { return early.Load() > 0 })
+	if err := b.Take(t.Context(), all()); err != nil {
+		t.Fatal(err)
+	}
+	st.Use(b)
+	if got := st.Current(); got == nil || got.ID != id || got.Kind != stack.ApplyRun || string(got.Note) != `{"cause":"test"}` {
+		t.Fatalf("Current() = %+v, want run %s", got, id)
+	}
+	g.Open(t)
+	d := st.Finish(id)
+	if d.Outcome != stack.Succeeded || d.Resources != 2 || !runnertest.Has(`"name":"slow"`, st.State) {
+		t.Errorf("ended %s with %d resources: %s\nstate %s", d.Outcome, d.Resources, d.Message, st.State)
+	}
+	await(t, "no place is left", func() bool {
+		left, err := os.ReadDir(s.launcher.Dir)
+		return err == nil && len(left) == 0
+	})
+}
+
+// A controller that shares runs and starts again has none, even if its directory has.
+func TestSharedRunsBeginAnew(t *testing.T) {
+	s, dir := newSite(t), t.TempDir()
+	a := s.open(dir, shared)
+	if err := a.Take(t.Context(), all()); err != nil {
+		t.Fatal(err)
+	}
+	st, g, id := applying(t, a)
+	s.close(a)
+	b := s.open(dir, shared)
+	if reports, err := b.List(); len(reports) > 0 || err != nil {
+		t.Errorf("the runs of a controller that took no shards are %+v, %v", reports, err)
+	}
+	if err := b.Take(t.Context(), all()); err != nil {
+		t.Fatal(err)
+	}
+	st.Use(b)
+	g.Open(t)
+	if d := st.Finish(id); d.Outcome != stack.Succeeded || d.Resources != 2 {
+		t.Errorf("ended %s with %d resources: %s", d.Outcome, d.Resources, d.Message)
+	}
+}
