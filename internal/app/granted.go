@@ -30,15 +30,17 @@ var shared = map[schema.GroupVersionKind]string{
 // grants makes the informers of a controller that may not watch those kinds in the
 // whole cluster. The zero value is of one that may.
 type grants struct {
+	optional   bool // the controllers need no right to watch those kinds
+	named      bool // the operator named the namespaces, each of which has informers of its own
 	namespaces granted.Namespaces
 	sources    map[schema.GroupVersionKind]*granted.Watch
 }
 
 // openGrants asks the API server in which way these kinds can be watched.
 func (p *parts) openGrants(ctx context.Context) (*grants, error) {
-	g := &grants{sources: map[schema.GroupVersionKind]*granted.Watch{}}
-	if p.namespaces() != nil {
-		return g, nil // the operator named the namespaces
+	g := &grants{sources: map[schema.GroupVersionKind]*granted.Watch{}, optional: p.Config.ReadAsAccount, named: p.namespaces() != nil}
+	if g.named {
+		return g, nil
 	}
 	config := p.plane.rest()
 	reviews, err := authzclient.NewForConfig(config)
@@ -56,7 +58,7 @@ func (p *parts) openGrants(ctx context.Context) (*grants, error) {
 			return nil, err
 		}
 		if !everywhere {
-			g.sources[gvk] = g.namespaces.Watch(granted.Options{Client: objects, Resource: of, Kind: gvk, Slim: slim, Log: p.log})
+			g.sources[gvk] = g.namespaces.Watch(granted.Options{Client: objects, Resource: of, Kind: gvk, Slim: slim, Log: p.log, Optional: g.optional})
 		}
 	}
 	return g, nil
@@ -65,8 +67,11 @@ func (p *parts) openGrants(ctx context.Context) (*grants, error) {
 // informer implements cache.Options.NewInformer.
 func (g *grants) informer(from toolscache.ListerWatcher, of runtime.Object, every time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
 	if m, ok := of.(*metav1.PartialObjectMetadata); ok {
-		if w := g.sources[m.GroupVersionKind()]; w != nil {
+		gvk := m.GroupVersionKind()
+		if w := g.sources[gvk]; w != nil {
 			from = w
+		} else if _, ok := shared[gvk]; ok && g.named && g.optional {
+			from = granted.Optional{Source: toolscache.ToListerWatcherWithContext(from), Kind: gvk}
 		}
 	}
 	return toolscache.NewSharedIndexInformer(from, of, every, by)

@@ -45,6 +45,9 @@ func (o Options) asPods() *PodsConfig {
 	return o.Pods
 }
 
+// defaultRunAccount is the default of --run-service-account.
+const defaultRunAccount = "default"
+
 // The values of --runs-as.
 const (
 	runsAsProcesses = runner.AsProcesses

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -60,6 +61,14 @@ func (o Options) namespaces() map[string]cache.Config {
 		named[n] = cache.Config{}
 	}
 	return named
+}
+
+// account is the ServiceAccount of stacks that name none.
+func (o Options) account() string {
+	if o.Pods == nil {
+		return defaultRunAccount
+	}
+	return cmp.Or(o.Pods.Account, defaultRunAccount)
 }
 
 // room is the number of runs, and the memory for them, of this machine.
@@ -136,6 +145,9 @@ func (o Options) settings() (controller.Config, error) {
 			Init: o.Config.RunTimeout, Plan: o.Config.RunTimeout, Apply: o.Config.RunTimeout, Grace: o.Config.RunGrace,
 			Memory: int64(o.Config.RunMemory) << 20, Processes: o.Config.RunProcesses, FileBytes: int64(o.Config.RunFile) << 20,
 		},
+	}
+	if o.Config.ReadAsAccount {
+		c.ReadAs = o.account()
 	}
 	if o.Config.Quickstart {
 		estate := o.dir(estateDir)

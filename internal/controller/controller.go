@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,9 +42,15 @@ type Events interface {
 	Event(obj client.Object, kind, reason, message string)
 }
 
+// Accounts makes readers with the rights of ServiceAccounts.
+type Accounts interface {
+	As(account types.NamespacedName) (client.Reader, error)
+}
+
 // Config is what an operator sets for all stacks.
 type Config struct {
 	CrossNamespace  bool     // sources and dependencies may be in another namespace
+	ReadAs          string   // ServiceAccount with whose rights inputs of stacks that name none are read; if empty, inputs of all stacks are read with the controller's own rights
 	TenantLabel     string   // whose value is the tenant of a stack; its namespace if empty or not set
 	Pods            bool     // runs are pods
 	Network         string   // of runs that do not say: none or host
@@ -63,6 +70,7 @@ type Config struct {
 type Stacks struct {
 	Client    client.Client // reads kinds of stacks and sources from its cache
 	Live      client.Client // reads everything from the server
+	Accounts  Accounts      // nil if Config.ReadAs is empty
 	Dialects  dialect.Registry
 	Runner    runner.Runner
 	Artifacts Artifacts

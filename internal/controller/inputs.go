@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -41,6 +42,7 @@ type inputs struct {
 // jobs finds what a run is made from, and makes the job of it. It only reads, except that
 // the cache of artifacts may fetch one, and release gives credentials back.
 type jobs struct {
+	accounts  Accounts
 	artifacts Artifacts
 	cache     client.Reader
 	config    Config
@@ -179,6 +181,9 @@ func (jb *jobs) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 		b.Message = plan.NewRedactor(p.in.Mask).String(b.Message) // a template may have said a value
 		return b
 	}
+	if err := jb.mayMount(ctx, p); err != nil {
+		return blockedBy(fmt.Errorf("runnerPodTemplate: %w", err), stack.InputsFailed)
+	}
 	p.o.PlanInputs.Inputs = p.in.Digest
 	if until := p.in.Until; !until.IsZero() {
 		p.recheckIn(max(time.Second, until.Sub(p.o.Now))) // before an input stops being valid
@@ -189,12 +194,45 @@ func (jb *jobs) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 // resolver resolves the inputs of a stack.
 func (jb *jobs) resolver(p *pass) input.Resolver {
 	return input.Resolver{
-		Reader: kube.Objects{Client: jb.live}, Key: jb.key, CrossNamespace: jb.config.CrossNamespace, Settable: jb.config.Settable, Configuration: p.st.Configuration,
+		Reader: jb.reader(p), Key: jb.key, CrossNamespace: jb.config.CrossNamespace, Settable: jb.config.Settable, Configuration: p.st.Configuration,
 		Object: input.Object{
 			Name: p.obj.GetName(), Namespace: p.obj.GetNamespace(), UID: string(p.obj.GetUID()),
 			Labels: ownLabels(p.obj.GetLabels()), Annotations: p.obj.GetAnnotations(),
 		},
 	}
+}
+
+// reader reads the inputs of a stack: where the operator says so with the rights of its
+// ServiceAccount, which is that of its pods.
+func (jb *jobs) reader(p *pass) input.Reader {
+	if jb.config.ReadAs == "" {
+		return kube.Objects{Client: jb.live}
+	}
+	namespace, pod := p.obj.GetNamespace(), p.st.Configuration.Pod
+	all := input.References(p.st.Configuration, namespace).Reads
+	if mounts, err := kube.Mounts(pod.Template, namespace); err == nil { // else mayMount says so
+		all = append(all, mounts...)
+	}
+	return kube.AccountObjects{Accounts: jb.accounts, Account: types.NamespacedName{Namespace: namespace, Name: cmp.Or(pod.Account, jb.config.ReadAs)}, All: all}
+}
+
+// mayMount refuses a pod that would get from its kubelet what its ServiceAccount may not
+// read. A kubelet asks for no right but its own.
+func (jb *jobs) mayMount(ctx context.Context, p *pass) error {
+	if jb.config.ReadAs == "" || !jb.config.Pods {
+		return nil
+	}
+	mounts, err := kube.Mounts(p.st.Configuration.Pod.Template, p.obj.GetNamespace())
+	if err != nil {
+		return fault.New(fault.Invalid, "", err)
+	}
+	reader := jb.reader(p)
+	for _, ref := range mounts {
+		if _, _, err := reader.Read(ctx, ref); err != nil && fault.Of(err) != fault.Missing { // one that is missing, the pod waits for
+			return err
+		}
+	}
+	return nil
 }
 
 // release gives back what inputs handed out for a stack that is gone.

@@ -195,6 +195,7 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 // watches says which stacks a change wakes.
 type watches struct {
 	cache     client.Client
+	config    Config
 	dialects  dialect.Registry
 	log       *slog.Logger
 	queue     Queue
@@ -282,10 +283,13 @@ func (wt *watches) referring(d dialect.Dialect, kind string) handler.MapFunc {
 }
 
 // neighbours maps a stack to those of a dialect that wait for it: its dependants,
-// and when it goes, the dependencies that it kept.
+// those that read its outputs, and when it goes, the dependencies that it kept.
 func (wt *watches) neighbours(d dialect.Dialect) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		out := wt.indexed(ctx, d, indexDependsOn, objectRef{wt.dialects.For(obj), client.ObjectKeyFromObject(obj)}.String())
+		if to := wt.references(obj).Writes; to != nil && wt.config.ReadAs != "" { // Secrets need not be watched
+			out = append(out, wt.indexed(ctx, d, indexRefers, to.Kind+"/"+to.Namespace+"/"+to.Name)...)
+		}
 		if obj.GetDeletionTimestamp().IsZero() {
 			return out
 		}

@@ -33,7 +33,7 @@ func (c *Stacks) assemble() *steps {
 		Records: kept, Versions: versions, Audit: auditor.recordState,
 	}
 	jobs := &jobs{
-		artifacts: c.Artifacts, cache: c.Client, live: c.Live, config: c.Config, engine: c.Engine, key: c.Key,
+		accounts: c.Accounts, artifacts: c.Artifacts, cache: c.Client, live: c.Live, config: c.Config, engine: c.Engine, key: c.Key,
 		modules: c.Modules, reviewers: c.Reviewers,
 	}
 	snapshots := &snapshots{blobs: c.Blobs, engine: c.Engine, jobs: jobs, records: kept}
@@ -73,7 +73,7 @@ func (c *Stacks) assemble() *steps {
 			removals: removals, snapshots: snapshots, states: keeper,
 		},
 		watches: &watches{
-			cache: c.Client, dialects: c.Dialects, log: c.Log, queue: c.Queue, index: &c.index, metrics: c.metrics, newcomers: &c.newcomers, turns: turns,
+			cache: c.Client, config: c.Config, dialects: c.Dialects, log: c.Log, queue: c.Queue, index: &c.index, metrics: c.metrics, newcomers: &c.newcomers, turns: turns,
 		},
 	}
 }

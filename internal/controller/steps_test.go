@@ -57,7 +57,7 @@ func TestEveryStepHasWhatItNeeds(t *testing.T) {
 			name, field := of.Type().Name()+"."+of.Type().Field(i).Name, of.Field(i)
 			switch field.Kind() {
 			case reflect.Pointer, reflect.Interface, reflect.Func:
-				if field.IsNil() && name != "jobs.artifacts" { // no stack of the test has a source
+				if field.IsNil() && name != "jobs.artifacts" && name != "jobs.accounts" { // no stack of the test has a source, and inputs are read by the controller
 					t.Errorf("%s is not set", name)
 				}
 			}

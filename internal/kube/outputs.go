@@ -153,10 +153,10 @@ func WriteOutputs(ctx context.Context, c client.Client, owner client.Object, to 
 		return Writing{}, err
 	}
 	w := outputsWriter{c: c, owner: owner, to: to, p: p, s: s, names: names}
-	hadParts, done, err := w.write(ctx, first)
-	if err == nil && (hadParts || len(names) > 0) {
+	before, done, err := w.write(ctx, first)
+	if err == nil && len(before)+len(names) > 0 {
 		done.Version = ""
-		err = dropParts(ctx, c, owner, to.Secret, names)
+		err = dropParts(ctx, c, owner, to.Secret, before, names)
 	}
 	return done, err
 }
@@ -171,14 +171,14 @@ type outputsWriter struct {
 	names []string // of the parts
 }
 
-// write also reports whether the Secret had parts before.
-func (w outputsWriter) write(ctx context.Context, first bool) (hadParts bool, done Writing, err error) {
+// write also returns the names of the parts that the Secret had before.
+func (w outputsWriter) write(ctx context.Context, first bool) (parts []string, done Writing, err error) {
 	if first {
 		done, err = w.create(ctx)
 		// A quota refuses one more Secret before the server notices that the Secret
 		// exists already.
 		if kind := fault.Of(err); kind != fault.Conflict && kind != fault.Denied {
-			return false, done, err
+			return nil, done, err
 		}
 	}
 	key := types.NamespacedName{Namespace: w.owner.GetNamespace(), Name: w.to.Secret}
@@ -186,26 +186,28 @@ func (w outputsWriter) write(ctx context.Context, first bool) (hadParts bool, do
 	err = w.c.Get(ctx, key, &secret)
 	if apierrors.IsNotFound(err) {
 		done, err = w.create(ctx)
-		return false, done, err
+		return nil, done, err
 	}
 	if err != nil {
-		return false, Writing{}, mark(err, "Secret", key)
+		return nil, Writing{}, mark(err, "Secret", key)
 	}
 	if _, ours := secret.Annotations[outputsDigest]; !ours && len(secret.Data) > 0 && !metav1.IsControlledBy(&secret, w.owner) {
-		return false, Writing{}, fault.New(fault.Denied, "SecretOwned",
+		return nil, Writing{}, fault.New(fault.Denied, "SecretOwned",
 			fmt.Errorf("writeOutputsToSecret.name: Terrier did not write the data of the Secret %s: delete the Secret, or choose another name", key))
 	}
 	before := secret.DeepCopy()
-	hadParts = before.Annotations[outputsParts] != ""
+	if named := before.Annotations[outputsParts]; named != "" {
+		parts = strings.Split(named, ",")
+	}
 	if err := w.dress(&secret); err != nil {
-		return hadParts, Writing{}, err
+		return parts, Writing{}, err
 	}
 	if maps.EqualFunc(before.Data, secret.Data, bytes.Equal) && maps.Equal(before.Labels, secret.Labels) &&
 		maps.Equal(before.Annotations, secret.Annotations) && metav1.IsControlledBy(before, w.owner) {
-		return hadParts, Writing{Version: before.ResourceVersion}, nil
+		return parts, Writing{Version: before.ResourceVersion}, nil
 	}
 	err = w.c.Update(ctx, &secret, client.FieldOwner(FieldManager))
-	return hadParts, Writing{Changed: true, Version: secret.ResourceVersion}, mark(err, "Secret", key)
+	return parts, Writing{Changed: true, Version: secret.ResourceVersion}, mark(err, "Secret", key)
 }
 
 // create makes the Secret; a Conflict if there is one.

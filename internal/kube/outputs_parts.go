@@ -146,10 +146,15 @@ func repairPart(ctx context.Context, c client.Client, owner client.Object, want 
 	return c.Update(ctx, &have, client.FieldOwner(FieldManager))
 }
 
-// dropParts removes the parts of owner that the first Secret no longer names.
-func dropParts(ctx context.Context, c client.Client, owner client.Object, first string, keep []string) error {
+// dropParts removes the parts of owner that the first Secret no longer names. Without
+// the right to list Secrets, these are the parts that it named before.
+func dropParts(ctx context.Context, c client.Client, owner client.Object, first string, before, keep []string) error {
 	var list corev1.SecretList
-	if err := c.List(ctx, &list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels{outputsOf: labelOf(first)}); err != nil {
+	err := c.List(ctx, &list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels{outputsOf: labelOf(first)})
+	if apierrors.IsForbidden(err) {
+		list.Items, err = existing(ctx, c, owner.GetNamespace(), before)
+	}
+	if err != nil {
 		return mark(err, "Secrets", types.NamespacedName{Namespace: owner.GetNamespace()})
 	}
 	for i := range list.Items {
@@ -162,6 +167,23 @@ func dropParts(ctx context.Context, c client.Client, owner client.Object, first 
 		}
 	}
 	return nil
+}
+
+// existing are the Secrets of these names that exist.
+func existing(ctx context.Context, c client.Client, namespace string, names []string) ([]corev1.Secret, error) {
+	var all []corev1.Secret
+	for _, name := range names {
+		var s corev1.Secret
+		err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &s)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
 // labelOf is a name as the value of a label, which is shorter than a name.

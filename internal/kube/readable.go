@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -73,22 +74,12 @@ func WriteReadablePlan(ctx context.Context, c client.Client, owner client.Object
 func removeReadable(ctx context.Context, c client.Client, owner client.Object, workspace string, keep map[string]client.Object) error {
 	for _, name := range []string{owner.GetName(), owner.GetName() + ".json"} {
 		match := client.MatchingLabels{planNameLabel: labelValue(name), planWorkspace: labelValue(workspace)}
-		var secrets corev1.SecretList
-		if err := c.List(ctx, &secrets, client.InNamespace(owner.GetNamespace()), match); err != nil {
+		old, err := readables(ctx, c, owner, name, match)
+		if apierrors.IsForbidden(err) { // the controller may not list, only use what it knows by name
+			old, err = readablesByName(ctx, c, owner, workspace, name)
+		}
+		if err != nil {
 			return err
-		}
-		var maps corev1.ConfigMapList
-		if err := c.List(ctx, &maps, client.InNamespace(owner.GetNamespace()), match); err != nil {
-			return err
-		}
-		var old []client.Object
-		for i := range secrets.Items {
-			if name != owner.GetName() { // the binary plan belongs to another controller
-				old = append(old, &secrets.Items[i])
-			}
-		}
-		for i := range maps.Items {
-			old = append(old, &maps.Items[i])
 		}
 		for _, o := range old {
 			kind := "Secret/"
@@ -104,6 +95,61 @@ func removeReadable(ctx context.Context, c client.Client, owner client.Object, w
 		}
 	}
 	return nil
+}
+
+// readables lists the objects with readable plans of this name.
+func readables(ctx context.Context, c client.Client, owner client.Object, name string, match client.MatchingLabels) ([]client.Object, error) {
+	var old []client.Object
+	if name != owner.GetName() { // the binary plan belongs to another controller
+		var secrets corev1.SecretList
+		if err := c.List(ctx, &secrets, client.InNamespace(owner.GetNamespace()), match); err != nil {
+			return nil, err
+		}
+		for i := range secrets.Items {
+			old = append(old, &secrets.Items[i])
+		}
+	}
+	var maps corev1.ConfigMapList
+	if err := c.List(ctx, &maps, client.InNamespace(owner.GetNamespace()), match); err != nil {
+		return nil, err
+	}
+	for i := range maps.Items {
+		old = append(old, &maps.Items[i])
+	}
+	return old, nil
+}
+
+// readablesByName finds the same without a list: a plan has one object, or one for each
+// of its chunks, which are numbered.
+func readablesByName(ctx context.Context, c client.Client, owner client.Object, workspace, name string) ([]client.Object, error) {
+	kind := func() client.Object { return &corev1.ConfigMap{} }
+	if name != owner.GetName() {
+		kind = func() client.Object { return &corev1.Secret{} }
+	}
+	var old []client.Object
+	for _, chunked := range []bool{false, true} {
+		for i := 0; i == 0 || chunked; i++ {
+			o := kind()
+			err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: planObject(workspace, name, i, chunked)}, o)
+			if apierrors.IsNotFound(err) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			old = append(old, o)
+		}
+	}
+	return old, nil
+}
+
+// planObject is the name of the object with a chunk of a readable plan.
+func planObject(workspace, name string, i int, chunked bool) string {
+	object := "tfplan-" + workspace + "-" + name
+	if chunked {
+		object += "-" + strconv.Itoa(i)
+	}
+	return object
 }
 
 // RemoveReadablePlans deletes the readable plans of owner.
@@ -153,12 +199,8 @@ func chunks(b []byte, text bool) []chunk {
 
 func planMeta(owner client.Object, p ReadablePlan, name string, i, count int, whole []byte) metav1.ObjectMeta {
 	sum := sha256.Sum256(whole)
-	object := "tfplan-" + p.Workspace + "-" + name
-	if count > 1 {
-		object += "-" + strconv.Itoa(i)
-	}
 	return metav1.ObjectMeta{
-		Name: object, Namespace: owner.GetNamespace(),
+		Name: planObject(p.Workspace, name, i, count > 1), Namespace: owner.GetNamespace(),
 		Labels: map[string]string{planNameLabel: labelValue(name), planWorkspace: labelValue(p.Workspace)},
 		Annotations: map[string]string{
 			planSaved: p.Name, planFullName: name, planFullSpace: p.Workspace, planChunk: strconv.Itoa(i),

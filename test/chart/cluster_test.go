@@ -302,6 +302,75 @@ subjects: [{kind: ServiceAccount, name: terrier, namespace: terrier-system}]
 	}
 }
 
+// With rbac.readAsServiceAccount the controller reads inputs as the ServiceAccount of the
+// stack only, and may list no Secret. A change counts from the next reconcile on.
+func TestInputsAreReadAsTheServiceAccount(t *testing.T) {
+	i := install(t, "--set", "rbac.namespaces={team-a}", "--set", "rbac.readAsServiceAccount=true", "--set", "runs.as=processes")
+	g := testkit.NewGit(t)
+	g.Commit(map[string]string{"main.tf": moduleText})
+	stack := strings.Replace(fmt.Sprintf(stackManifest, "net"), "interval: 1h", "interval: 3s\n  serviceAccountName: net", 1)
+	i.manifest(t, "team-a", g.Manifest("modules")+"---\n"+secretManifest("inputs", "word", "first")+"---\n"+stack)
+	i.await(t, "team-a", "net", "says which right is missing", func(_ *infrav1alpha2.Terraform, c *metav1.Condition) bool {
+		return c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "kubectl -n team-a create role net-inputs --verb=get --resource=secrets,configmaps --resource-name=inputs --resource-name=settings")
+	})
+	i.manifest(t, "team-a", `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: net-inputs}
+rules: [{apiGroups: [""], resources: [secrets, configmaps], resourceNames: [inputs, settings], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: net-inputs}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: net-inputs}
+subjects: [{kind: ServiceAccount, name: net, namespace: team-a}]
+`)
+	i.await(t, "team-a", "net", "becomes ready", isReady)
+	i.manifest(t, "team-a", secretManifest("inputs", "word", "second"))
+	testkit.Eventually(t, testkit.Patience, "the changed Secret is applied", func(ctx context.Context) error {
+		var out corev1.Secret
+		err := i.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "net-outputs"}, &out)
+		if err == nil && string(out.Data["word"]) != "second" {
+			err = fmt.Errorf("the output is %q", out.Data["word"])
+		}
+		return err
+	})
+	o := &infrav1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "net"}}
+	if err := i.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, testkit.Patience, "the stack is gone, and with it its readable plan", func(ctx context.Context) error {
+		if err := i.Get(ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			return errors.Join(errors.New("it is there"), err)
+		}
+		return nil
+	})
+	stop(t, i.command)
+	asAccount := 0
+	for _, r := range i.recorder.all() {
+		switch {
+		case r.resource != "secrets" && r.resource != "configmaps":
+		case r.as != "":
+			if r.as != "system:serviceaccount:team-a:net" {
+				t.Errorf("%+v is of another account", r)
+			}
+			asAccount++
+		case r.name == "inputs" || r.name == "settings":
+			t.Errorf("the controller read an input with its own rights: %+v", r)
+		case r.namespace != "terrier-system" && (r.verb == "list" || r.verb == "watch") && r.status < 400:
+			t.Errorf("the controller may find every Secret: %+v", r)
+		}
+	}
+	if asAccount == 0 {
+		t.Error("nothing was read as the ServiceAccount")
+	}
+	for _, text := range i.recorder.denials() {
+		if !strings.HasPrefix(text, "list secrets.") && !strings.HasPrefix(text, "list configmaps.") {
+			t.Errorf("the controller was denied: %s", text)
+		}
+	}
+}
+
 // A run that is a pod needs what the chart grants, and the pod keeps to the Pod
 // Security Standard "restricted".
 func TestPodsOfRuns(t *testing.T) {

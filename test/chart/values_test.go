@@ -30,6 +30,7 @@ var ownFlags = map[string]string{
 	"metrics-address":            "metrics.enabled",
 	"oidc-client-secret-file":    "oidc.clientSecret.name",
 	"output":                     "extraArgs",
+	"read-as-service-account":    "rbac.readAsServiceAccount",
 	"records":                    "records",
 	"run-ca-file":                "caBundle.configMap",
 	"run-image":                  "runs.image.repository",

@@ -126,6 +126,9 @@ spec:
 {{- if .Values.allowCrossNamespaceRefs }}
 - --allow-cross-namespace-refs
 {{- end }}
+{{- if .Values.rbac.readAsServiceAccount }}
+- --read-as-service-account
+{{- end }}
 {{- if .Values.allowBreakTheGlass }}
 - --allow-break-the-glass
 {{- end }}

@@ -68,7 +68,11 @@ func (s *space) permitted(ctx context.Context, ask func() error) error {
 		}
 		if !s.denied {
 			s.denied = true
-			s.watch.Log.Warn("no right in a namespace with stacks; bind the ClusterRole of the chart there", "namespace", s.name, "kind", s.watch.Kind.Kind, "err", err)
+			if s.watch.Optional {
+				s.watch.Log.Info("changes in this namespace are noticed at the interval of each stack, since this controller may not watch it", "namespace", s.name, "kind", s.watch.Kind.Kind)
+			} else {
+				s.watch.Log.Warn("no right in a namespace with stacks; bind the ClusterRole of the chart there", "namespace", s.name, "kind", s.watch.Kind.Kind, "err", err)
+			}
 			// Its objects may have been listed before the right was revoked.
 			s.dropped = true
 			if err := s.Replace(nil, ""); err != nil {

@@ -27,7 +27,8 @@ type Options struct {
 	Kind     schema.GroupVersionKind
 	Slim     cache.TransformFunc // drops fields that no reader needs
 	Log      *slog.Logger
-	Retry    time.Duration // of a namespace that is forbidden; 15 seconds if zero
+	Retry    time.Duration // of a namespace that is forbidden; 15 seconds if zero, or 5 minutes if it is optional
+	Optional bool          // a namespace need not be granted
 }
 
 // Watch is the source of an informer of one kind: it lists and watches the
@@ -46,7 +47,11 @@ type Watch struct {
 
 // Watch returns the source of the informer of a kind.
 func (n *Namespaces) Watch(o Options) *Watch {
-	if o.Retry == 0 {
+	switch {
+	case o.Retry != 0:
+	case o.Optional:
+		o.Retry = retryOptional
+	default:
 		o.Retry = retryDenied
 	}
 	return &Watch{Options: o, namespaces: n, spaces: map[string]*space{}}
