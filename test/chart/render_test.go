@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,6 +132,9 @@ func TestMistakes(t *testing.T) {
 		"a monitor of metrics that are off":  {[]string{"metrics.serviceMonitor.enabled=true"}, []string{"metrics.enabled"}},
 		"the Secrets of all and of some":     {[]string{"rbac.allNamespaces=true", "watchNamespaces={a}"}, []string{"rbac.allNamespaces", "watchNamespaces"}},
 		"an account that is not named":       {[]string{"serviceAccount.create=false"}, []string{"serviceAccount.name"}},
+		"everybody and a few":                {[]string{"rbac.impersonation.all=true", "rbac.impersonation.users={ann}"}, []string{"rbac.impersonation", "set all to false"}},
+		"the group that may do everything":   {[]string{"rbac.impersonation.groups={system:masters}"}, []string{"rbac.impersonation.groups", "equals cluster-admin", "rbac.impersonation.all"}},
+		"a user without a name":              {[]string{"rbac.impersonation.users[0]="}, []string{"/rbac/impersonation/users"}},
 		"a wildcard among the extras":        {[]string{"rbac.impersonation.extras={*}"}, []string{"/rbac/impersonation/extras"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,18 +203,51 @@ func TestPodsAreRestricted(t *testing.T) {
 // What NOTES.txt tells is right for each set of values.
 func TestNotes(t *testing.T) {
 	for set, want := range map[string]string{
-		"":                                      "create rolebinding terrier-namespace --clusterrole terrier-namespace --serviceaccount terrier-system:terrier",
-		"watchNamespaces={team-a}":              "reconciles the namespaces team-a",
-		"logLevel=info":                         "system:masters included. That equals cluster-admin",
-		"rbac.allNamespaces=true":               "rbac.allNamespaces makes the controller equal to cluster-admin",
-		"networkPolicy.enabled=true":            "  namespace: NAMESPACE",
-		"rbac.impersonation.groups={login:ops}": "act for every user, those of the control plane included",
+		"":                                    "create rolebinding terrier-namespace --clusterrole terrier-namespace --serviceaccount terrier-system:terrier",
+		"watchNamespaces={team-a}":            "reconciles the namespaces team-a",
+		"logLevel=info":                       "only ServiceAccounts can use pages, API and command line",
+		"rbac.allNamespaces=true":             "rbac.allNamespaces makes the controller equal to cluster-admin",
+		"networkPolicy.enabled=true":          "  namespace: NAMESPACE",
+		"rbac.impersonation.all=true":         "system:masters\nincluded. That equals cluster-admin",
+		"rbac.impersonation.groups={a-group}": "only ServiceAccounts can use pages, API and command line",
 	} {
-		text := mustHelm(t, "install", "terrier", chart, "--namespace", "terrier-system", "--dry-run=client", "--set", set)
-		if _, notes, _ := strings.Cut(text, "NOTES:"); !strings.Contains(notes, want) {
+		if notes := notesOf(t, "--set", set); !strings.Contains(notes, want) {
 			t.Errorf("with %q the notes do not say %q:\n%s", set, want, notes)
 		}
 	}
+	if notes := notesOf(t, "--set", "rbac.impersonation.users={ann}"); strings.Contains(notes, "ServiceAccounts can use") || strings.Contains(notes, "cluster-admin") {
+		t.Errorf("with a list of users the notes warn:\n%s", notes)
+	}
+	// A user who had the default before learns what to set.
+	changed := "To have\nit as before, set rbac.impersonation.all to true"
+	if notes := notesOf(t, "--is-upgrade"); !strings.Contains(notes, changed) {
+		t.Errorf("the notes of an upgrade do not say %q:\n%s", changed, notes)
+	}
+	if notes := notesOf(t); strings.Contains(notes, "CHANGED") {
+		t.Errorf("the notes of a new release tell of an old one:\n%s", notes)
+	}
+}
+
+// notesOf are the notes of a release. Helm has them in no rendering, so the chart that is
+// rendered here has them as a template.
+func notesOf(t *testing.T, args ...string) string {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "terrier")
+	if err := os.CopyFS(copied, os.DirFS(chart)); err != nil {
+		t.Fatal(err)
+	}
+	text := "kind: Notes\ntext: |\n{{- define \"notes\" }}" + read(t, chart+"/templates/NOTES.txt") + "{{ end }}\n{{ include \"notes\" . | indent 2 }}\n"
+	if err := os.WriteFile(filepath.Join(copied, "templates", "notes.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := mustHelm(t, append([]string{"template", "terrier", copied, "--namespace", "terrier-system", "--show-only", "templates/notes.yaml"}, args...)...)
+	for _, o := range objects(t, out) {
+		if text, ok := o.Object["text"].(string); ok {
+			return text
+		}
+	}
+	t.Fatalf("there are no notes:\n%s", out)
+	return ""
 }
 
 // The policy that the notes print is the one of the namespaces that the chart knows.

@@ -95,6 +95,9 @@ func TestRights(t *testing.T) {
 				if r.resource == "secrets" && r.where == "everywhere" && name != "everything" {
 					t.Errorf("Secrets of all namespaces: %s", r)
 				}
+				if r.verb == "impersonate" && (r.resource == "users" || r.resource == "groups") && len(r.names) == 0 && name != "everything" {
+					t.Errorf("acting for everybody: %s", r)
+				}
 				if name == "accounts" && (r.resource == "secrets" || r.resource == "configmaps") && slices.Contains([]string{"list", "watch"}, r.verb) {
 					t.Errorf("the controller reads as ServiceAccounts, and may still find every Secret: %s", r)
 				}
