@@ -1,7 +1,8 @@
 // Terrier-runner supervises one run: it reads a job from its standard input,
 // drives the engine through it in a sandbox, and leaves everything about it in the
 // run's directory. It is small because it is started for every run. In a pod it is the
-// agent as well, which gets the job from the controller and starts the supervisor.
+// agent as well, which gets the job from the controller and starts the supervisor. It fills
+// the cache of providers on a volume, too.
 //
 // It is started by terrier and not by people; `terrier-runner version` is for
 // them.
@@ -13,6 +14,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/agent"
+	"github.com/terrier-iac/terrier/internal/runner/filler"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
@@ -23,6 +25,9 @@ func main() {
 	sandbox.Main()
 	if len(os.Args) == 2 && os.Args[1] == agent.Argument {
 		os.Exit(agent.Program(os.Stderr))
+	}
+	if len(os.Args) == 2 && os.Args[1] == filler.Argument {
+		os.Exit(filler.Program(os.Stderr))
 	}
 	if err := runner.Program(os.Args[1:], version); err != nil {
 		fmt.Fprintln(os.Stderr, "terrier-runner:", err)

@@ -2,10 +2,12 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -34,6 +36,9 @@ type PodsConfig struct {
 	Audience      string        `flag:"run-audience" env:"TERRIER_RUN_AUDIENCE" default:"terrier-run" help:"audience of the tokens by which the pods of runs are known"`
 	Engines       []string      `flag:"run-engine-version" env:"TERRIER_RUN_ENGINE_VERSIONS" default:"tofu 1.12.6" help:"engine in the image, as tofu VERSION or terraform VERSION; NAME=tofu VERSION is one that stacks may select with the annotation terrier.dev/engine and have in an image of their own (repeatable)"`
 	NodeTimeout   time.Duration `flag:"run-node-timeout" env:"TERRIER_RUN_NODE_TIMEOUT" default:"1m" help:"time that the pod of a run may wait for a node until it is deleted and the run waits for its turn again; 0 keeps it until --run-start-timeout"`
+	Prepared      int           `flag:"run-prepared-size" env:"TERRIER_RUN_PREPARED_SIZE" default:"16" help:"MiB, packed, that the controller keeps for each stack of what init made beside the providers, so that a drift check in a pod needs no init; 0 keeps nothing"`
+	ProviderCache string        `flag:"run-provider-cache" env:"TERRIER_RUN_PROVIDER_CACHE" help:"volume with a cache of providers, which the pods of runs mount read-only, in JSON as in a Pod: {\"persistentVolumeClaim\": {\"claimName\": \"providers\", \"readOnly\": true}}"`
+	ProviderLock  string        `flag:"run-provider-lock" env:"TERRIER_RUN_PROVIDER_LOCK" help:"dependency lock file with the providers in that cache; a package that neither it nor the lock file of a module names is not used"`
 	StartTimeout  time.Duration `flag:"run-start-timeout" env:"TERRIER_RUN_START_TIMEOUT" default:"10m" help:"time that the pod of a run may take to start before the run fails"`
 }
 
@@ -53,6 +58,9 @@ const (
 	runsAsProcesses = runner.AsProcesses
 	runsAsPods      = runner.AsPods
 )
+
+// maxPrepared is the largest --run-prepared-size, in MiB.
+const maxPrepared = 128
 
 // check reports invalid settings. A pod reaches the HTTP API by the first of hosts.
 func (c PodsConfig) check(address string, hosts []string) error {
@@ -84,6 +92,15 @@ func (c PodsConfig) check(address string, hosts []string) error {
 	if c.NodeTimeout < 0 {
 		return usage("--run-node-timeout: %s is negative", c.NodeTimeout)
 	}
+	if c.Prepared < 0 || c.Prepared > maxPrepared {
+		return usage("--run-prepared-size: %d is not between 0 and %d MiB", c.Prepared, maxPrepared)
+	}
+	if _, err := c.cache(); err != nil {
+		return err
+	}
+	if _, err := c.lock(); err != nil {
+		return err
+	}
 	r, err := c.resources()
 	if err != nil {
 		return err
@@ -99,6 +116,49 @@ func (c PodsConfig) check(address string, hosts []string) error {
 		return usage("--runs-as=pods needs --http-host, the name by which pods reach this controller")
 	}
 	return nil
+}
+
+// cache is the volume with a cache of providers; nil if there is none.
+func (c PodsConfig) cache() (*corev1.VolumeSource, error) {
+	if (c.ProviderCache == "") != (c.ProviderLock == "") {
+		return nil, usage("--run-provider-cache and --run-provider-lock need each other: no package of the cache is used that no lock file names")
+	}
+	if c.ProviderCache == "" {
+		return nil, nil
+	}
+	var volume corev1.VolumeSource
+	in := json.NewDecoder(strings.NewReader(c.ProviderCache))
+	in.DisallowUnknownFields()
+	var kinds map[string]json.RawMessage
+	if err := errors.Join(in.Decode(&volume), json.Unmarshal([]byte(c.ProviderCache), &kinds)); err != nil {
+		return nil, usage("--run-provider-cache is no volume in JSON such as {\"persistentVolumeClaim\": {\"claimName\": \"providers\"}}: %v", err)
+	}
+	if len(kinds) != 1 {
+		return nil, usage("--run-provider-cache names %d kinds of volume, want one", len(kinds))
+	}
+	return &volume, nil
+}
+
+// maxLock bounds the file of --run-provider-lock.
+const maxLock = 1 << 20
+
+// lock is the dependency lock file with the providers in the cache; nil without one. It is read
+// for each run, for it may change.
+func (c PodsConfig) lock() ([]byte, error) {
+	if c.ProviderLock == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(c.ProviderLock)
+	if err != nil {
+		return nil, fault.New(fault.Missing, "ProviderLockMissing", fmt.Errorf("--run-provider-lock: %w", err))
+	}
+	if len(data) > maxLock {
+		return nil, usage("--run-provider-lock: %s has %d bytes, more than %d", c.ProviderLock, len(data), maxLock)
+	}
+	if _, err := engine.ParseLockFile(data); err != nil {
+		return nil, usage("--run-provider-lock: %s: %v: make it with `tofu providers lock`", c.ProviderLock, err)
+	}
+	return data, nil
 }
 
 // resources reads entries of requests.NAME=QUANTITY and limits.NAME=QUANTITY.
@@ -173,10 +233,15 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 	if err != nil {
 		return nil, err
 	}
+	cache, err := c.cache()
+	if err != nil {
+		return nil, err
+	}
 	launcher, err := pods.New(pods.Config{
 		API: p.plane.rest(), Installation: p.keys.ID(), Namespaces: p.watched(), Audience: c.Audience,
 		Settings: pods.Settings{
 			Image: c.Image, PullPolicy: corev1.PullPolicy(c.PullPolicy), PullSecrets: c.PullSecrets, Account: c.Account, PriorityClass: c.PriorityClass, Resources: resources,
+			ProviderCache: cache,
 		},
 		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
 		Now:    p.Now, Log: p.log,
@@ -186,7 +251,7 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 	}
 	r, err := remote.New(ctx, remote.Config{
 		Dir: p.dir("runner"), Launcher: launcher, Identify: launcher.Identify, Contents: p.contents(), Key: p.keys.Runs(),
-		StartLimit: c.StartTimeout, RoomLimit: c.NodeTimeout, Now: p.Now, Log: p.log,
+		Prepared: int64(c.Prepared) << 20, StartLimit: c.StartTimeout, RoomLimit: c.NodeTimeout, Now: p.Now, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, launcher.Close())

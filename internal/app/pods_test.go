@@ -2,6 +2,7 @@ package app
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -27,6 +28,10 @@ func podsConfig(t *testing.T, args ...string) PodsConfig {
 func TestPodsConfigIsChecked(t *testing.T) {
 	const beyond, loopback = "0.0.0.0:8443", "127.0.0.1:0"
 	hosts := []string{"terrier.terrier-system.svc"}
+	lock := filepath.Join(t.TempDir(), "lock.hcl")
+	if err := os.WriteFile(lock, []byte("# It names none.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
 		args    []string
 		address string
@@ -46,6 +51,11 @@ func TestPodsConfigIsChecked(t *testing.T) {
 		"resources of neither":   {[]string{"--run-resources", "cpu=1"}, beyond, hosts, "--run-resources"},
 		"resources without size": {[]string{"--run-resources", "limits.cpu=much"}, beyond, hosts, "--run-resources"},
 		"too little memory":      {[]string{"--run-resources", "limits.memory=128Mi"}, beyond, hosts, "160Mi or more"},
+		"a cache without hashes": {[]string{"--run-provider-cache", `{"hostPath": {"path": "/x"}}`}, beyond, hosts, "--run-provider-lock"},
+		"a cache that is none":   {[]string{"--run-provider-cache", `{"hostPaht": {}}`, "--run-provider-lock", lock}, beyond, hosts, "--run-provider-cache"},
+		"a cache of two kinds":   {[]string{"--run-provider-cache", `{"hostPath": {"path": "/x"}, "emptyDir": {}}`, "--run-provider-lock", lock}, beyond, hosts, "2 kinds"},
+		"a cache with hashes":    {[]string{"--run-provider-cache", `{"hostPath": {"path": "/x"}}`, "--run-provider-lock", lock}, beyond, hosts, ""},
+		"hashes that are none":   {[]string{"--run-provider-cache", `{"hostPath": {"path": "/x"}}`, "--run-provider-lock", "pods_test.go"}, beyond, hosts, "--run-provider-lock"},
 		"an unknown engine":      {[]string{"--run-engine-version", "pulumi 3"}, beyond, hosts, "--run-engine-version"},
 		"no engine of its own":   {[]string{"--run-engine-version", "old=tofu 1.11.2"}, beyond, hosts, "--run-engine-version"},
 	} {

@@ -112,6 +112,11 @@ func (o Options) platform() (runner.Platform, error) {
 	if out.Env, err = o.Config.runEnv(o.Environ); err != nil {
 		return out, err
 	}
+	if c := o.asPods(); c != nil {
+		if out.ProviderLock, err = c.lock(); err != nil {
+			return out, err
+		}
+	}
 	if name := o.Config.RunCA; name != "" {
 		out.Authority, err = authorities(name)
 	}

@@ -46,6 +46,7 @@ const (
 	volumeWork      = reservedVolumes + "work"
 	volumeToken     = reservedVolumes + "token"
 	volumeTmp       = reservedVolumes + "tmp"
+	volumeProviders = reservedVolumes + "providers"
 )
 
 // Where the container of a run has them.
@@ -55,6 +56,8 @@ const (
 	dirToken   = dirTerrier + "/token"
 	fileToken  = "token" // in dirToken
 	dirTmp     = "/tmp"
+
+	dirProviders = dirTerrier + "/providers"
 )
 
 const (
@@ -159,6 +162,11 @@ func (p *Pods) insist(pod *corev1.Pod, l remote.Launch) {
 	}
 	c.VolumeMounts = append(c.VolumeMounts,
 		corev1.VolumeMount{Name: volumeWork, MountPath: dirWork}, corev1.VolumeMount{Name: volumeToken, MountPath: dirToken, ReadOnly: true})
+	if cache := p.config.Settings.ProviderCache; cache != nil {
+		s.Volumes = append(s.Volumes, corev1.Volume{Name: volumeProviders, VolumeSource: *cache.DeepCopy()})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volumeProviders, MountPath: dirProviders, ReadOnly: true})
+		c.Env = append(c.Env, corev1.EnvVar{Name: agent.EnvProviders, Value: dirProviders})
+	}
 	c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	for i := range s.InitContainers {
 		if c := &s.InitContainers[i]; c.SecurityContext == nil {

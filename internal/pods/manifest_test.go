@@ -126,12 +126,14 @@ func TestManifests(t *testing.T) {
 // A template cannot change what a run lives by.
 func TestATemplateCannotTakeARunApart(t *testing.T) {
 	for name, tt := range map[string]struct{ template, want string }{
-		"a volume of ours":           {`{"spec": {"containers": [{"name": "terrier-runner"}], "volumes": [{"name": "terrier-token", "hostPath": {"path": "/"}}]}}`, "volumes[0].name"},
-		"a mount over the run":       {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": "/run"}]}]}}`, "volumeMounts[0].mountPath"},
-		"a mount below it":           {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": "/run/terrier/token"}]}]}}`, "volumeMounts[0].mountPath"},
-		"a mount over everything":    {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": "/"}]}]}}`, "volumeMounts[0].mountPath"},
-		"a container beside the run": {`{"spec": {"containers": [{"name": "terrier-runner"}, {"name": "other"}]}}`, "containers beside"},
-		"no JSON":                    {`{`, "spec.runnerPodTemplate"},
+		"a volume of ours":            {`{"spec": {"containers": [{"name": "terrier-runner"}], "volumes": [{"name": "terrier-token", "hostPath": {"path": "/"}}]}}`, "volumes[0].name"},
+		"a mount over the run":        {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": "/run"}]}]}}`, "volumeMounts[0].mountPath"},
+		"a mount below it":            {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": "/run/terrier/token"}]}]}}`, "volumeMounts[0].mountPath"},
+		"a mount over everything":     {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": "/"}]}]}}`, "volumeMounts[0].mountPath"},
+		"a mount of a volume of ours": {`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "terrier-providers", "mountPath": "/w"}]}]}}`, "containers[0].volumeMounts[0].name"},
+		"one before the run":          {`{"spec": {"containers": [{"name": "terrier-runner"}], "initContainers": [{"name": "a", "volumeMounts": [{"name": "terrier-providers", "mountPath": "/w"}]}]}}`, "initContainers[0].volumeMounts[0].name"},
+		"a container beside the run":  {`{"spec": {"containers": [{"name": "terrier-runner"}, {"name": "other"}]}}`, "containers beside"},
+		"no JSON":                     {`{`, "spec.runnerPodTemplate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := maker(t).manifest(launch(stack.PlanRun, "", tt.template))
@@ -139,6 +141,31 @@ func TestATemplateCannotTakeARunApart(t *testing.T) {
 				t.Errorf("manifest() error = %v, want it Invalid and to name %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// No pod of a run writes the cache of providers.
+func TestTheProviderCacheIsReadOnly(t *testing.T) {
+	p := maker(t)
+	p.config.Settings.ProviderCache = &corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "providers"}}
+	pod, err := p.manifest(launch(stack.CheckRun, "", everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := corev1.VolumeMount{Name: "terrier-providers", MountPath: "/run/terrier/providers", ReadOnly: true}
+	found := 0
+	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+		for _, m := range c.VolumeMounts {
+			if m.Name == want.Name {
+				found++
+				if diff := cmp.Diff(m, want); diff != "" {
+					t.Errorf("the mount of the cache (-got +want):\n%s", diff)
+				}
+			}
+		}
+	}
+	if found != 1 {
+		t.Errorf("the cache is mounted %d times, want once", found)
 	}
 }
 

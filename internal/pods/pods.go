@@ -56,6 +56,7 @@ type Settings struct {
 	Account       string   // ServiceAccount
 	PriorityClass string
 	Resources     corev1.ResourceRequirements
+	ProviderCache *corev1.VolumeSource // a volume with providers, which no pod can write; nil for none
 }
 
 // Pods is a remote.Launcher whose places are pods.

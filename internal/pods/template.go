@@ -57,6 +57,15 @@ func checkTemplate(patch json.RawMessage) error {
 			return fmt.Errorf("%s.spec.volumes[%d].name: %q begins with %s, as the volumes of every run do: choose another name", templateField, i, v.Name, reservedVolumes)
 		}
 	}
+	for kind, containers := range map[string][]corev1.Container{"containers": t.Spec.Containers, "initContainers": t.Spec.InitContainers} {
+		for i, c := range containers {
+			for j, m := range c.VolumeMounts {
+				if strings.HasPrefix(m.Name, reservedVolumes) {
+					return fmt.Errorf("%s.spec.%s[%d].volumeMounts[%d].name: %s is a volume of the run itself, which no template mounts", templateField, kind, i, j, m.Name)
+				}
+			}
+		}
+	}
 	for i, m := range t.Spec.Containers[0].VolumeMounts {
 		if p := path.Clean(m.MountPath); p == dirTerrier || strings.HasPrefix(p, dirTerrier+"/") || strings.HasPrefix(dirTerrier, strings.TrimSuffix(p, "/")+"/") {
 			return fmt.Errorf("%s.spec.volumeMounts[%d].mountPath: %s would hide %s, where the run works: choose another directory", templateField, i, m.MountPath, dirTerrier)

@@ -53,20 +53,34 @@ type Contents interface {
 // Platform is what all runs of a machine have, as its operator decided. It is no
 // input of a stack: another one is no other plan.
 type Platform struct {
-	Mirror     string            `json:"mirror,omitempty"`     // directory of providers, read-only in the sandbox
-	MirrorOnly bool              `json:"mirrorOnly,omitempty"` // no provider comes from elsewhere
-	Readable   []string          `json:"readable,omitempty"`   // files and directories that the run may read, at the same path
-	Writable   []string          `json:"writable,omitempty"`   // directories that the run may write, at the same path
-	Env        map[string]string `json:"env,omitempty"`        // environment; what a stack sets comes before it
-	Authority  []byte            `json:"authority,omitempty"`  // certificates in PEM that runs trust, and no others
-	Settable   []string          `json:"settable,omitempty"`   // reserved names that stacks may set
+	Mirror     string `json:"mirror,omitempty"`     // directory of providers, read-only in the sandbox
+	MirrorOnly bool   `json:"mirrorOnly,omitempty"` // no provider comes from elsewhere
+
+	// ProviderLock is a dependency lock file with the packages that the mirror may have. With it
+	// no package of the mirror is used that neither it nor the lock file of the module names:
+	// the mirror is then a cache, and others may have written it.
+	ProviderLock []byte `json:"providerLock,omitempty"`
+
+	Readable  []string          `json:"readable,omitempty"`  // files and directories that the run may read, at the same path
+	Writable  []string          `json:"writable,omitempty"`  // directories that the run may write, at the same path
+	Env       map[string]string `json:"env,omitempty"`       // environment; what a stack sets comes before it
+	Authority []byte            `json:"authority,omitempty"` // certificates in PEM that runs trust, and no others
+	Settable  []string          `json:"settable,omitempty"`  // reserved names that stacks may set
 }
 
 // Host is where this machine has what a job names.
 type Host struct {
-	Archive string `json:"archive,omitempty"` // path of the .tar.gz
-	Engine  string `json:"engine,omitempty"`  // path of the program
+	Archive  string `json:"archive,omitempty"`  // path of the .tar.gz
+	Engine   string `json:"engine,omitempty"`   // path of the program
+	Prepared string `json:"prepared,omitempty"` // path of what Job.Prepared names; empty if there is nothing
 	Platform
+}
+
+// Preparations are Contents that have what an earlier run prepared, too.
+type Preparations interface {
+	// Prepared returns the path of the verified file that Job.Prepared names. It is
+	// empty if the file is not to be had: the run then initialises its directory.
+	Prepared(ctx context.Context, digest string) (path string, err error)
 }
 
 // Find finds what a job names. Without contents it finds nothing, which is enough for a
@@ -97,6 +111,11 @@ func Find(ctx context.Context, in Contents, job Job) (h Host, err error) {
 			return h, fault.New(fault.Later, ContentMissing, fmt.Errorf("the engine is %s now and no longer %s", got, job.Engine))
 		}
 		h.Engine = e.Path
+	}
+	if p, ok := in.(Preparations); ok && job.Prepared.Digest != "" {
+		if h.Prepared, err = p.Prepared(ctx, job.Prepared.Digest); err != nil {
+			return h, missing("the prepared directory "+job.Prepared.Digest, err)
+		}
 	}
 	return h, nil
 }

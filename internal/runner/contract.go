@@ -130,11 +130,12 @@ type Job struct {
 	Serial    uint64
 	LockFile  Content `json:",omitzero"` // apply: the dependency lock file that the plan was made with; used if the directory is prepared again
 
-	Pod     *Pod `json:",omitempty"` // for runs that are pods; others leave it alone
-	Options Options
-	Limits  Limits
-	Sandbox Sandbox `json:"Box"` // as records of earlier releases name it
-	Checks  []Check // health: the checks to make; no engine runs
+	Pod      *Pod     `json:",omitempty"` // for runs that are pods; others leave it alone
+	Prepared Prepared `json:",omitzero"`  // for runs that begin in an empty directory
+	Options  Options
+	Limits   Limits
+	Sandbox  Sandbox `json:"Box"` // as records of earlier releases name it
+	Checks   []Check // health: the checks to make; no engine runs
 
 	Command []string // break-glass: the command of a user, one of engine.BreakGlassCommands
 
@@ -150,6 +151,13 @@ type Pod struct {
 	Namespace string          // of the object
 	Account   string          `json:",omitempty"` // see stack.Pod
 	Template  json.RawMessage `json:",omitempty"`
+}
+
+// Prepared is about the directory in which an engine was initialised, for runs that
+// begin in an empty one. See FilePrepared.
+type Prepared struct {
+	Digest string `json:",omitempty"` // of what an earlier run of the same InitKey left; empty if there is nothing
+	Keep   int64  `json:",omitempty"` // how many bytes the run may leave for later ones; zero is nothing
 }
 
 // Key is the key of a run beside a stack, or of the stack itself if beside is
@@ -324,8 +332,8 @@ type Step struct {
 	MaxRSS int64         `json:"maxRSS"` // bytes
 }
 
-// The files that a run leaves for Open. All but the plan and the state are
-// redacted.
+// The files that a run leaves for Open. All but the plan, the state and what init
+// made are redacted.
 const (
 	FileLog       = "log.txt"         // for people, each line with its time; ReadLog reads it
 	FileEvents    = "events.jsonl"    // the engine's event stream, one JSON object a line
@@ -338,4 +346,5 @@ const (
 	FileInventory = "inventory.json"  // foreign backend: a plan.Inventory of the state
 	FileRescue    = "errored.tfstate" // a state that the backend refused
 	FileLockHCL   = "lock.hcl"        // the dependency lock file after init
+	FilePrepared  = "prepared.tar.gz" // what init made beside the providers, if Job.Prepared asks for it
 )

@@ -28,15 +28,30 @@ import (
 func (r *preparation) install(ctx context.Context, c command) error {
 	before := len(r.reportFile.content().Diagnostics)
 	r.moved = nil
+	lock, err := r.cache.currentLock()
+	if err != nil {
+		return err
+	}
 	for {
 		res, err := r.engine.execute(ctx, c)
 		unfit := r.unfit(res, err)
+		if err == nil {
+			if unfit, err = r.cache.unnamed(lock); err != nil {
+				return err
+			}
+			if err = r.cache.withdraw(unfit, lock); err != nil {
+				return err
+			}
+		}
 		unfit = slices.DeleteFunc(unfit, func(p string) bool { return slices.Contains(r.moved, p) })
 		if len(unfit) == 0 {
 			return r.explainProviders(res, err)
 		}
 		ok, err2 := r.useRegistries(unfit)
 		if err2 != nil || !ok {
+			if err == nil {
+				err = denied(unfit)
+			}
 			return errors.Join(r.explainProviders(res, err), err2)
 		}
 		r.moved = append(r.moved, unfit...)
@@ -98,7 +113,7 @@ func (r *preparation) mirrorHas(providers []string) string {
 		}
 		has = append(has, p+" "+versions)
 	}
-	return fmt.Sprintf("The mirror %s (--provider-mirror) has %s", r.host.Mirror, strings.Join(has, " and "))
+	return fmt.Sprintf("%s has %s", r.cache.name(), strings.Join(has, " and "))
 }
 
 // explainProviders adds to the failure of an init what the mirror has to do with
@@ -123,9 +138,9 @@ func (r *preparation) explainProviders(res result, err error) error {
 	case len(missing) > 0 && r.host.Mirror == "":
 		why = "This platform has no mirror of providers. An operator can name one with --provider-mirror."
 	case len(missing) > 0:
-		why = fmt.Sprintf("The mirror %s (--provider-mirror) does not have %s either.", r.host.Mirror, strings.Join(missing, " and "))
+		why = fmt.Sprintf("%s does not have %s either.", r.cache.name(), strings.Join(missing, " and "))
 		if r.host.MirrorOnly {
-			why = fmt.Sprintf("The mirror %s (--provider-mirror) does not have %s, and --provider-registries=false keeps init from its registry.", r.host.Mirror, strings.Join(missing, " and "))
+			why = fmt.Sprintf("%s does not have %s, and --provider-registries=false keeps init from its registry.", r.cache.name(), strings.Join(missing, " and "))
 		}
 	default:
 		return err

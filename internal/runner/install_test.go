@@ -1,10 +1,14 @@
 package runner_test
 
 import (
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -130,4 +134,60 @@ func TestAVersionThatTheMirrorLacksComesFromItsRegistry(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of a cache no package is used that neither the operator nor the module names by its hash:
+// init takes it from its registry, or the run is refused. Nothing of it was started by then.
+func TestAPackageOfTheCacheThatNoLockFileNames(t *testing.T) {
+	s, reg, local := behindProxy(t, asksFor("2.0.0"))
+	reg.Publish(mirror(t), "hashicorp/random", "2.0.0")
+	hostile := runnertest.NewMirror(t, mirror(t), "")
+	lockOf := func(hash string) []byte {
+		return []byte("provider \"registry.opentofu.org/hashicorp/random\" {\n  version = \"2.0.0\"\n  hashes = [\n    \"" + hash + "\",\n  ]\n}\n")
+	}
+	good := lockOf(hashOf(t, mirror(t)))
+	local.Host().Provide(func(p *runner.Platform) { p.Mirror, p.ProviderLock = hostile.Dir, good })
+	s.Allow(hostile.Cloud)
+
+	plan := s.Must(stack.PlanRun)
+	if plan.Providers[runner.FromRegistry] == 0 || !runnertest.Has(reg.Hash("hashicorp/random", "2.0.0"), plan.LockFile) {
+		t.Errorf("providers %v with the lock file %s, want the package of the registry\n%s", plan.Providers, plan.LockFile, plan.Log)
+	}
+	if started := hostile.Started(); started != "" {
+		t.Errorf("the providers %q of the cache were started, want none", started)
+	}
+	if !runnertest.Has("The provider cache (--run-provider-cache) has registry.opentofu.org/hashicorp/random 2.0.0. Init takes", plan.Log) {
+		t.Errorf("the log does not say so:\n%s", plan.Log)
+	}
+
+	s.Job.Options.InitKey, s.Job.Sandbox.Network = "offline", "none"
+	refused := s.Finish(s.Start(stack.PlanRun))
+	if refused.Outcome != stack.Failed || refused.Reason != runner.ProviderUnnamed || !strings.Contains(refused.Message, "registry.opentofu.org/hashicorp/random") {
+		t.Errorf("without a registry the plan ended %s (%s): %s; want a refusal that names the provider", refused.Outcome, refused.Reason, refused.Message)
+	}
+	if started := hostile.Started(); started != "" {
+		t.Errorf("the providers %q of the cache were started, want none", started)
+	}
+
+	local.Host().Provide(func(p *runner.Platform) { p.Mirror = mirror(t) })
+	s.Job.Options.InitKey = "named by the operator"
+	if named := s.Must(stack.PlanRun); named.Providers[runner.FromMirror] == 0 {
+		t.Errorf("providers %v, want the one of the cache that the operator names\n%s", named.Providers, named.Log)
+	}
+	local.Host().Provide(func(p *runner.Platform) { p.ProviderLock = []byte("# It names none.\n") })
+	s.Job.Options.InitKey = "named by the module"
+	s.Job.Files = append(s.Job.Files, workdir.File{Path: ".terraform.lock.hcl", Mode: 0o600, Content: good})
+	if named := s.Must(stack.PlanRun); named.Providers[runner.FromMirror] == 0 {
+		t.Errorf("providers %v, want the one of the cache that the module names\n%s", named.Providers, named.Log)
+	}
+}
+
+// hashOf is the hash of a provider of a mirror, as lock files have it.
+func hashOf(t *testing.T, mirror string) string {
+	t.Helper()
+	hash, err := engine.HashPackage(os.DirFS(filepath.Join(mirror, "registry.opentofu.org/hashicorp/random/2.0.0", runtime.GOOS+"_"+runtime.GOARCH)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
 }

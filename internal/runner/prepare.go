@@ -39,6 +39,10 @@ func (r *preparation) prepare(context.Context) error {
 		if err := r.work.rebuild(r.job.Tree, r.host.Archive, r.job.LockFile.Bytes()); err != nil {
 			return err
 		}
+		var err error
+		if lockHash, ready, err = r.handover.use(); err != nil {
+			return err
+		}
 	}
 	r.ready = ready
 	r.reportFile.set(func(rep *Report) {
@@ -168,7 +172,10 @@ func (r *preparation) workspace(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.keepLockFile()
+	if err := r.keepLockFile(); err != nil {
+		return err
+	}
+	return r.handover.leave()
 }
 
 // keepLockFile publishes the dependency lock file and marks the directory as

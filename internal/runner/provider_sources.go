@@ -1,12 +1,20 @@
 package runner
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 // ProviderSource is where the providers of a run came from.
@@ -82,4 +90,99 @@ func bytesIn(pkg fs.FS) int64 {
 		return nil
 	})
 	return n
+}
+
+// providerCache is the part of a run that verifies what init took from a mirror which others
+// may have written. See Platform.ProviderLock.
+type providerCache struct{ *run }
+
+// name is what people know the mirror of the run by.
+func (r *providerCache) name() string {
+	if r.host.ProviderLock != nil {
+		return "The provider cache (--run-provider-cache)"
+	}
+	return fmt.Sprintf("The mirror %s (--provider-mirror)", r.host.Mirror)
+}
+
+// currentLock is what the dependency lock file names now; nil without one, or if it is not
+// as engines write it.
+func (r *providerCache) currentLock() (lock knownLock, err error) {
+	if r.host.ProviderLock == nil {
+		return lock, nil
+	}
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return lock, err
+	}
+	defer tree.Close()
+	if lock.data, _, err = r.work.lockFile(tree); err != nil || lock.data == nil {
+		return lock, err
+	}
+	if locked, err := engine.ParseLockFile(lock.data); err == nil {
+		lock.named = locked
+	}
+	return lock, nil
+}
+
+// knownLock is a dependency lock file.
+type knownLock struct {
+	data  []byte
+	named []engine.Locked
+}
+
+// names reports whether a lock file names a package of the same version with one of the hashes.
+func names(lock []engine.Locked, l engine.Locked) bool {
+	return slices.ContainsFunc(lock, func(o engine.Locked) bool {
+		return o.Address == l.Address && o.Version == l.Version && slices.ContainsFunc(o.Hashes, func(h string) bool { return slices.Contains(l.Hashes, h) })
+	})
+}
+
+// unnamed are the providers that init took from a cache although neither the operator nor the
+// lock file that was there before names their package. No provider was started yet.
+func (r *providerCache) unnamed(before knownLock) (unnamed []string, err error) {
+	if r.host.ProviderLock == nil {
+		return nil, nil
+	}
+	told, err := engine.ParseLockFile(r.host.ProviderLock)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, ProviderUnnamed, fmt.Errorf("--run-provider-lock: %w", err))
+	}
+	now, err := r.currentLock()
+	if err != nil {
+		return nil, err
+	}
+	if now.data != nil && now.named == nil {
+		return nil, fault.New(fault.Denied, ProviderUnnamed, errors.New("the dependency lock file after init is not as engines write it, so the providers of the cache cannot be verified"))
+	}
+	for _, l := range now.named {
+		has := r.mirrored(l.Address) && slices.Contains(workdir.MirrorVersions(os.DirFS(r.host.Mirror), l.Address), l.Version)
+		if has && !slices.Contains(r.directory.moved, l.Address) && !names(told, l) && !names(before.named, l) {
+			unnamed = append(unnamed, l.Address)
+		}
+	}
+	return unnamed, nil
+}
+
+// withdraw takes back an init that took providers which are not to be used.
+func (r *providerCache) withdraw(unnamed []string, before knownLock) error {
+	if len(unnamed) == 0 {
+		return nil
+	}
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	lock := path.Join(r.work.root, lockName)
+	err = errors.Join(tree.RemoveAll(path.Join(r.work.root, dirData)), tree.RemoveAll(lock))
+	if err == nil && before.data != nil {
+		err = errors.Join(disk.WriteFresh(tree, lock, before.data, 0o644), sandbox.ChownWork(r.work.path(dirWork)))
+	}
+	return err
+}
+
+// denied refuses a run whose providers init may not take from their registries.
+func denied(unnamed []string) error {
+	return fault.New(fault.Denied, ProviderUnnamed, fmt.Errorf("the provider cache has another package of %s than --run-provider-lock names, and init may not take it from its registry: tell the operator to fill the cache again",
+		strings.Join(unnamed, " and ")))
 }

@@ -21,6 +21,8 @@ const (
 	OutOfMemory = "OutOfMemory" // the run reached the limit of its memory
 	NoSpace     = disk.NoSpace  // there was no space on a disk, or in a file
 	Stuck       = "Stuck"       // a step reached its deadline; the message says at what
+
+	ProviderUnnamed = "ProviderUnnamed" // the provider cache has a package that no lock file names
 )
 
 // operation is something that an engine has begun and not ended.

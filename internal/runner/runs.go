@@ -56,6 +56,9 @@ func OpenRuns(dir, as string, a Acts) (*Runs, error) {
 	return s, nil
 }
 
+// StackDir is the directory of a key: what is kept from run to run. Remove removes it.
+func (s *Runs) StackDir(key string) string { return s.stack(key) }
+
 // Dir is the directory of a run.
 func (s *Runs) Dir(key, id string) string { return s.run(key, id) }
 
@@ -157,7 +160,7 @@ func (s *Runs) List() ([]Report, error) {
 
 // Files are what a run may leave for Open.
 func Files() []string {
-	return []string{FileLog, FileEvents, FilePlan, FilePlanDoc, FilePlanRaw, FilePlanTxt, FileState, FileOutputs, FileInventory, FileRescue, FileLockHCL}
+	return []string{FileLog, FileEvents, FilePlan, FilePlanDoc, FilePlanRaw, FilePlanTxt, FileState, FileOutputs, FileInventory, FileRescue, FileLockHCL, FilePrepared}
 }
 
 // Open opens a file that a run left; Missing if it left none.

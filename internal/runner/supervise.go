@@ -57,6 +57,8 @@ type run struct {
 	sandbox    *isolation
 	state      *managedState
 	directory  *preparation
+	handover   *handover
+	cache      *providerCache
 	providers  *providerProcesses
 	engine     *engineProcesses
 	plans      *planSteps
@@ -69,6 +71,7 @@ type run struct {
 // values that belong to it; all of them are parts of the same run.
 func (r *run) divide() {
 	r.sandbox, r.state, r.directory = &isolation{run: r}, &managedState{run: r}, &preparation{run: r}
+	r.handover, r.cache = &handover{run: r}, &providerCache{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
 	r.plans, r.blocks, r.checks, r.breakGlass = &planSteps{run: r}, &checkBlocks{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
 }

@@ -26,8 +26,8 @@ import (
 )
 
 // Kubelet runs the pods of one namespace as processes of this machine: a node as far as
-// runs need one. An image is a program on this machine. Volumes are directories; a
-// projected token is one that the API server bound to the pod. It obeys a deletion as
+// runs need one. An image is a program on this machine. Volumes are directories, of which that
+// of a hostPath is the one of this machine; a projected token is one that the API server bound to the pod. It obeys a deletion as
 // a kubelet does: SIGTERM, the grace of the pod, SIGKILL, and then the pod is gone.
 //
 // The node has no labels, so a pod with a node selector finds none.
@@ -290,6 +290,10 @@ func (k *Kubelet) start(ctx context.Context, pod *corev1.Pod) error {
 func (k *Kubelet) mount(ctx context.Context, pod *corev1.Pod, dir string) (map[string]string, error) {
 	at := map[string]string{}
 	for _, v := range pod.Spec.Volumes {
+		if v.HostPath != nil {
+			at[v.Name] = v.HostPath.Path
+			continue
+		}
 		at[v.Name] = filepath.Join(dir, v.Name)
 		if err := os.MkdirAll(at[v.Name], 0o700); err != nil {
 			return nil, err

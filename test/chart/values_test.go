@@ -37,6 +37,8 @@ var ownFlags = map[string]string{
 	"run-image-pull-policy":      "runs.image.pullPolicy",
 	"run-image-pull-secret":      "runs.imagePullSecrets",
 	"run-priority-class":         "runs.priorityClass.name",
+	"run-provider-cache":         "runs.providerCache.volume",
+	"run-provider-lock":          "runs.providerCache.lock",
 	"run-resources":              "runs.resources",
 	"run-service-account":        "runs.serviceAccountName",
 	"runs-as":                    "runs.as",
@@ -128,6 +130,10 @@ var shapes = map[string]map[string]any{
 	"metrics.serviceMonitor.labels": texts(), "metrics.prometheusRule.labels": texts(), "metrics.dashboard.labels": texts(),
 	"networkPolicy.runsEgress": list(free()), "runs.as": oneOf("pods", "processes"), "runs.resources": free(),
 	"runs.image.pullPolicy": oneOf("Always", "IfNotPresent", "Never"), "runs.image.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+	"runs.providerCache.volume": free(), "runs.providerCache.fill.volume": free(), "runs.providerCache.fill.kind": oneOf("none", "DaemonSet", "Deployment"),
+	"runs.providerCache.fill.every": {"type": "string", "pattern": durations}, "runs.providerCache.fill.env": list(map[string]any{"type": "object", "required": []any{"name"}}),
+	"runs.providerCache.fill.resources": free(), "runs.providerCache.fill.podSecurityContext": free(),
+	"runs.providerCache.fill.nodeSelector": texts(), "runs.providerCache.fill.tolerations": list(free()),
 	"runs.quota.namespaces": names(), "runs.quota.pods": least(1),
 }
 

@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -23,11 +28,17 @@ import (
 // and a namespace and a world of the test's own.
 func runsAsPods(t *testing.T) (*testkit.Platform, *testkit.Cluster, *testkit.World, *testkit.Kubelet) {
 	t.Helper()
+	return runsAsPodsOf(t, filepath.Join(testkit.Repository(t), "bin", "terrier-runner"))
+}
+
+// runsAsPodsOf is runsAsPods with another program in the pods, and flags of the controller.
+func runsAsPodsOf(t *testing.T, program string, flags ...string) (*testkit.Platform, *testkit.Cluster, *testkit.World, *testkit.Kubelet) {
+	t.Helper()
 	c := testkit.Kube(t, v1alpha2.AddToScheme, sourcev1.AddToScheme)
-	k := testkit.StartKubelet(t, c, map[string]string{"terrier-runner": filepath.Join(testkit.Repository(t), "bin", "terrier-runner")})
+	k := testkit.StartKubelet(t, c, map[string]string{"terrier-runner": program})
 	p, err := testkit.NewPlatform(testkit.PlatformOptions{
 		Dir: filepath.Join(t.TempDir(), "platform"), Cluster: c,
-		Flags: []string{"--lease=", "--runs-as", "pods", "--run-image", "terrier-runner", "--run-start-timeout", "4m"},
+		Flags: append([]string{"--lease=", "--runs-as", "pods", "--run-image", "terrier-runner", "--run-start-timeout", "4m"}, flags...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -225,4 +236,75 @@ func TestPodWithoutANodeSaysSo(t *testing.T) {
 	if n := k.Started(); n != 0 {
 		t.Errorf("%d pods were started, want none", n)
 	}
+}
+
+// A quiet check in a pod takes one engine process: what init made is kept for it. A new
+// revision is initialised once.
+func TestQuietCheckInAPodRunsNoInit(t *testing.T) {
+	p, c, w, _ := runsAsPods(t)
+	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1s", chain(w, "x", "a")))
+	s := c.AwaitReason(t, "stack", "NoDrift")
+	quiet := func() runner.Report {
+		t.Helper()
+		var report runner.Report
+		testkit.Eventually(t, testkit.Patience, "a check ran no init", func(context.Context) error {
+			if err := json.Unmarshal(p.Record(t, "stacks/"+string(s.UID)+"/runs/check/report.json"), &report); err != nil {
+				return err
+			}
+			if !report.InitSkipped {
+				return fmt.Errorf("the last check took the steps %+v", report.Steps)
+			}
+			return nil
+		})
+		return report
+	}
+	report := quiet()
+	var engines []string
+	for _, step := range report.Steps {
+		if !strings.HasPrefix(step.Name, "provider ") {
+			engines = append(engines, step.Name)
+		}
+	}
+	if !slices.Equal(engines, []string{"plan"}) || report.LockHash == "" {
+		t.Errorf("a quiet check took the engine processes %v with the lock file %q, want one plan with that of the plan", engines, report.LockHash)
+	}
+	before := c.Stack(t, "stack").ResourceVersion
+	quiet()
+	if after := c.Stack(t, "stack").ResourceVersion; after != before {
+		t.Errorf("the object went from version %s to %s while nothing happened", before, after)
+	}
+}
+
+// LQ-20: the pods take their providers from a cache on a volume, and need no network for them.
+// A package of it that the operator does not name is not used.
+func TestProvidersOfACacheOnAVolume(t *testing.T) {
+	bin := filepath.Join(testkit.Repository(t), "bin")
+	image := t.TempDir() // with no mirror beside the program
+	for _, name := range []string{"terrier-runner", "tofu"} {
+		if err := os.Link(filepath.Join(bin, name), filepath.Join(image, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const address = "registry.opentofu.org/terrier-iac/world"
+	hash, err := engine.HashPackage(os.DirFS(filepath.Join(bin, "mirror", address, "0.1.0", runtime.GOOS+"_"+runtime.GOARCH)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(t.TempDir(), "lock.hcl")
+	name := func(hash string) {
+		t.Helper()
+		if err := os.WriteFile(lock, fmt.Appendf(nil, "provider %q {\n  version = \"0.1.0\"\n  hashes = [\n    %q,\n  ]\n}\n", address, hash), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name(hash)
+	_, c, w, _ := runsAsPodsOf(t, filepath.Join(image, "terrier-runner"), "--provider-registries=false",
+		"--run-provider-cache", `{"hostPath": {"path": "`+filepath.Join(bin, "mirror")+`"}}`, "--run-provider-lock", lock)
+	c.Apply(t, inline("stack", slowly, chain(w, "x", "a")))
+	c.AwaitReady(t, "stack")
+	made(t, w, "a")
+	name("h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	c.Apply(t, inline("other", slowly, chain(w, "y", "b")))
+	saysInReady(t, c, "other", "the provider cache has another package of "+address+" than --run-provider-lock names")
+	made(t, w, "a")
 }

@@ -156,6 +156,12 @@ spec:
 {{- with .Values.runs.priorityClass.name }}
 - --run-priority-class={{ . }}
 {{- end }}
+{{- with .Values.runs.providerCache }}
+{{- if .lock }}
+- {{ printf "--run-provider-cache=%s" (toJson .volume) | toJson }}
+- --run-provider-lock=/etc/terrier/providers/lock.hcl
+{{- end }}
+{{- end }}
 {{- end }}
 {{- range $name, $value := .Values.flags }}
 {{- if kindIs "slice" $value }}

@@ -40,7 +40,8 @@ const (
 	fileLock    = "agent.lock"
 	fileProof   = "proof" // what proves to the controller that this is the run's agent
 	fileArchive = "archive.tar.gz"
-	dirRuns     = "runner" // of runner.Processes
+	fileGiven   = "given.tar.gz" // what an earlier run prepared
+	dirRuns     = "runner"       // of runner.Processes
 )
 
 // How long things take, and how often they are tried.
@@ -122,7 +123,7 @@ func (a *agent) begin(stop context.Context) (code int, err error) {
 		return 0, nil
 	}
 	job := a.order.Job
-	if err := errors.Join(useMirror(&job, a.order.Host.Mirror), fitMemory(&job, os.DirFS("/"))); err != nil {
+	if err := errors.Join(a.useMirror(&job), fitMemory(&job, os.DirFS("/"))); err != nil {
 		a.failed = a.failure(err)
 		return 0, nil
 	}

@@ -24,33 +24,64 @@ const dirMirror = "mirror"
 // are; where it gives none, they are beside this program.
 type contents struct{ agent *agent }
 
-var _ runner.Contents = (*contents)(nil)
+var (
+	_ runner.Contents     = (*contents)(nil)
+	_ runner.Preparations = (*contents)(nil)
+)
 
 // Archive gets the archive of the run from the controller.
 func (c *contents) Archive(ctx context.Context, digest string) (path string, err error) {
-	dir := c.agent.options.Dir
-	path = filepath.Join(dir, fileArchive)
+	path = filepath.Join(c.agent.options.Dir, fileArchive)
 	if got, err := disk.Digest(path); err == nil && got == digest {
 		return path, nil
 	}
 	broken := 0
 	return path, c.agent.retry(ctx, "archive not received yet", func(ctx context.Context) (final bool, err error) {
-		resp, done, err := c.agent.client.ask(ctx, request{method: http.MethodGet, path: wire.Archive, limit: moveLimit})
-		if err != nil {
-			return is(err, http.StatusGone) || is(err, http.StatusUnprocessableEntity), err
-		}
-		defer done()
-		in, err := disk.Receive(dir, fileArchive, resp.Body)
-		if err != nil {
-			return disk.IsNoSpace(err), err
-		}
-		defer in.Drop()
-		if in.Digest() != digest {
-			broken++
-			return broken >= orderTries, fmt.Errorf("the archive has the digest %s, and %s is asked for", in.Digest(), digest)
-		}
-		return true, in.Keep()
+		return c.get(ctx, wire.Archive, fileArchive, digest, &broken)
 	})
+}
+
+// preparedTries bounds how often a prepared directory is asked for. Without it the run has
+// to initialise one, and nothing else.
+const preparedTries = 5
+
+// Prepared gets from the controller what an earlier run prepared.
+func (c *contents) Prepared(ctx context.Context, digest string) (path string, err error) {
+	tries := 0
+	err = c.agent.retry(ctx, "prepared directory not received yet", func(ctx context.Context) (final bool, err error) {
+		tries++
+		broken := tries
+		final, err = c.get(ctx, wire.Prepared, fileGiven, digest, &broken)
+		return final || tries >= preparedTries, err
+	})
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	if err != nil {
+		c.agent.log.Warn("prepared directory not received: the run initialises one", "err", err)
+		return "", nil
+	}
+	return filepath.Join(c.agent.options.Dir, fileGiven), nil
+}
+
+// get receives a file of a digest. It is final that the controller does not have it, and
+// that it arrived broken too often.
+func (c *contents) get(ctx context.Context, from, file, digest string, broken *int) (final bool, err error) {
+	resp, done, err := c.agent.client.ask(ctx, request{method: http.MethodGet, path: from, limit: moveLimit})
+	if err != nil {
+		return is(err, http.StatusGone) || is(err, http.StatusUnprocessableEntity), err
+	}
+	defer done()
+	in, err := disk.Receive(c.agent.options.Dir, file, resp.Body)
+	if err != nil {
+		return disk.IsNoSpace(err), err
+	}
+	defer in.Drop()
+	if in.Digest() != digest {
+		*broken++
+		return *broken >= orderTries, fmt.Errorf("%s has the digest %s, and %s is asked for", file, in.Digest(), digest)
+	}
+	return true, in.Keep()
 }
 
 // Engine finds an engine and asks it for its version.
@@ -70,9 +101,10 @@ func (c *contents) Engine(ctx context.Context, asked string) (engine.Engine, err
 func (c *contents) Platform() (runner.Platform, error) {
 	p := c.agent.order.Host.Platform
 	if p.Mirror == "" {
-		if dir := filepath.Join(beside(), dirMirror); isDir(dir) {
-			p.Mirror = dir
-		}
+		p.Mirror = c.agent.mirror()
+	}
+	if p.Mirror != c.agent.options.Providers {
+		p.ProviderLock = nil // it is about the cache alone
 	}
 	if c.agent.options.Surroundings {
 		return surroundings(p, c.agent.options)
@@ -80,12 +112,24 @@ func (c *contents) Platform() (runner.Platform, error) {
 	return p, nil
 }
 
-// useMirror makes a run take providers from the mirror beside this program. The controller
+// mirror is the directory of providers of this place: the cache, if there is one and the order
+// says what may be in it, or the one beside this program; else empty.
+func (a *agent) mirror() string {
+	if dir := a.options.Providers; dir != "" && len(a.order.Host.ProviderLock) > 0 && isDir(dir) {
+		return dir
+	}
+	if dir := filepath.Join(beside(), dirMirror); isDir(dir) {
+		return dir
+	}
+	return ""
+}
+
+// useMirror makes a run take providers from the mirror of this place. The controller
 // does not know what that has, and names none in the configuration of the engine.
-func useMirror(job *runner.Job, given string) error {
-	dir := filepath.Join(beside(), dirMirror)
+func (a *agent) useMirror(job *runner.Job) error {
+	dir := a.mirror()
 	at := slices.IndexFunc(job.Files, func(f workdir.File) bool { return f.Path == runner.CLIConfig })
-	if given != "" || at < 0 || !isDir(dir) {
+	if a.order.Host.Mirror != "" || at < 0 || dir == "" {
 		return nil
 	}
 	providers, err := workdir.MirrorProviders(os.DirFS(dir))

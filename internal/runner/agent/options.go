@@ -21,6 +21,7 @@ const (
 	EnvAuthority    = "TERRIER_RUN_CA"           // certificates in PEM that the controller's is signed with
 	EnvToken        = "TERRIER_RUN_TOKEN"        // the path of the token of this place
 	EnvDir          = "TERRIER_RUN_DIR"          // an empty directory
+	EnvProviders    = "TERRIER_RUN_PROVIDERS"    // a directory with a cache of providers, which may be missing
 	EnvSurroundings = "TERRIER_RUN_SURROUNDINGS" // if not empty, runs have the volumes and the environment of this container
 )
 
@@ -30,6 +31,7 @@ type Options struct {
 	Authority []byte // certificates in PEM that the controller's is signed with; the system's if there are none
 	Token     string // the path of the token of this place, which is read for each request
 	Dir       string // for the run, the archive and the proof; made if it is not there
+	Providers string // a cache of providers, of which only what the order or a lock file names is used; may be empty, or missing
 
 	// Surroundings gives runs what the container of this program was given: volumes
 	// that are mounted, and variables that neither the image nor the cluster needs.
@@ -41,7 +43,7 @@ type Options struct {
 
 // Environ is the environment from which Program makes the same options.
 func (o Options) Environ() []string {
-	env := []string{EnvURL + "=" + o.URL, EnvAuthority + "=" + string(o.Authority), EnvToken + "=" + o.Token, EnvDir + "=" + o.Dir}
+	env := []string{EnvURL + "=" + o.URL, EnvAuthority + "=" + string(o.Authority), EnvToken + "=" + o.Token, EnvDir + "=" + o.Dir, EnvProviders + "=" + o.Providers}
 	if o.Surroundings {
 		env = append(env, EnvSurroundings+"=true")
 	}
@@ -83,7 +85,7 @@ func fromEnvironment(log io.Writer) Options {
 		self = filepath.Clean(os.Args[0])
 	}
 	return Options{
-		URL: os.Getenv(EnvURL), Authority: []byte(os.Getenv(EnvAuthority)), Token: os.Getenv(EnvToken), Dir: os.Getenv(EnvDir),
+		URL: os.Getenv(EnvURL), Authority: []byte(os.Getenv(EnvAuthority)), Token: os.Getenv(EnvToken), Dir: os.Getenv(EnvDir), Providers: os.Getenv(EnvProviders),
 		Surroundings: os.Getenv(EnvSurroundings) != "", Supervisor: self, Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 }

@@ -34,6 +34,7 @@ func (r *server) routes() []route {
 	return []route{
 		{method: http.MethodPost, path: wire.Order, first: true, serve: r.serveOrder},
 		{method: http.MethodGet, path: wire.Archive, serve: r.serveArchive},
+		{method: http.MethodGet, path: wire.Prepared, serve: r.servePrepared},
 		{method: http.MethodPatch, path: wire.File + "{name}", body: wire.MaxAppend, serve: r.appendFile},
 		{method: http.MethodPut, path: wire.File + "{name}", body: maxFile, serve: r.replaceFile},
 		{method: http.MethodPut, path: wire.Report, body: wire.MaxReport, serve: r.takeReport},

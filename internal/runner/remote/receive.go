@@ -39,7 +39,7 @@ const (
 func growing(name string) bool { return name == runner.FileLog || name == runner.FileEvents }
 
 // limit is how large a file of a run may be.
-func (rec *record) limit(name string) int64 {
+func (r *server) limit(rec *record, name string) int64 {
 	log := rec.LogBytes
 	if log <= 0 {
 		log = defLog
@@ -51,6 +51,11 @@ func (rec *record) limit(name string) int64 {
 		return log + moreEvent
 	case runner.FileState, runner.FileRescue:
 		return managed.MaxBytes
+	case runner.FilePrepared:
+		if rec.Prepared == "" {
+			return 0
+		}
+		return r.config.Prepared
 	default:
 		return maxFile
 	}
@@ -93,8 +98,8 @@ func (r *server) appendFile(w http.ResponseWriter, req *http.Request, run *place
 	if offset != size {
 		return &refusal{http.StatusConflict, fmt.Errorf("%s has %d bytes, and the part begins at %d", name, size, offset), wire.Held{name: {Size: size}}}
 	}
-	if size+int64(len(part)) > rec.limit(name) {
-		return refused(http.StatusRequestEntityTooLarge, "%s would have more than %d bytes", name, rec.limit(name))
+	if size+int64(len(part)) > r.limit(&rec, name) {
+		return refused(http.StatusRequestEntityTooLarge, "%s would have more than %d bytes", name, r.limit(&rec, name))
 	}
 	written, err := r.intake.reserve(r.dir(run), name, int64(len(part)))
 	if err != nil {
@@ -147,8 +152,8 @@ func (r *server) replaceFile(w http.ResponseWriter, req *http.Request, run *plac
 	if size < 0 {
 		return refused(http.StatusLengthRequired, "the size of %s is not said", name)
 	}
-	if size > rec.limit(name) {
-		return refused(http.StatusRequestEntityTooLarge, "%s would have more than %d bytes", name, rec.limit(name))
+	if size > r.limit(&rec, name) {
+		return refused(http.StatusRequestEntityTooLarge, "%s would have more than %d bytes", name, r.limit(&rec, name))
 	}
 	if err := r.fits(run, name, size); err != nil {
 		return err
@@ -258,6 +263,9 @@ func (r *server) takeReport(w http.ResponseWriter, req *http.Request, run *place
 	}
 	run.turns[wire.Report], run.taken, run.order, run.why = turn, digest(d.Report), nil, ""
 	if phase == runner.Done {
+		if err := r.prepared.keep(run.key, r.dir(run), rec, report); err != nil {
+			r.config.Log.Warn("prepared directory not kept", "run", run.id, "err", err)
+		}
 		r.announce(run.key)
 	}
 	w.WriteHeader(http.StatusNoContent)

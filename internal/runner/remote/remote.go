@@ -56,6 +56,10 @@ type Config struct {
 	// with none, and has those of the shards that it takes.
 	Shared bool
 
+	// Prepared bounds what is kept of the prepared directory of a stack, in bytes. Without it
+	// nothing is kept, and every run initialises its directory.
+	Prepared int64
+
 	StartLimit time.Duration    // how long a place may take until its agent begins the run; 10 minutes if zero
 	RoomLimit  time.Duration    // how long a place may wait for room until its run ends as runner.NoRoom and may be started again; for StartLimit if zero
 	Now        func() time.Time // nil is the machine's
@@ -70,6 +74,7 @@ type Runner struct {
 	signer   signer
 	removals *removals
 	intake   intake
+	prepared *preparedStore
 	opened   time.Time
 	ctx      context.Context // ends with Close
 	stop     context.CancelFunc
@@ -110,6 +115,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if r.Runs, err = runner.OpenRuns(c.Dir, runner.AsPods, runner.Acts{Begin: r.begin, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
 		return nil, err
 	}
+	r.prepared = &preparedStore{stack: r.StackDir, bytes: c.Prepared, log: c.Log}
 	if r.removals, err = openRemovals(c.Dir, c.Now); err != nil {
 		return nil, err
 	}
@@ -167,9 +173,16 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	if r.removals.blocks(in, job.Key(), name) {
 		return fault.New(fault.Later, runner.StackBusy, errors.New("the place of an earlier run of the stack is still being removed"))
 	}
+	given, err := r.prepared.offer(&job)
+	if err != nil {
+		return err
+	}
 	now := r.config.Now()
-	rec := record{Place: Place{Namespace: in, Name: name}, Made: now,
+	rec := record{Given: job.Prepared.Digest, Place: Place{Namespace: in, Name: name}, Made: now,
 		sealed: sealed{First: runner.NewReport(job, now), Archive: job.Tree.Archive, LogBytes: job.Limits.LogBytes}}
+	if job.Prepared.Keep > 0 {
+		rec.Prepared = job.PreparedKey()
+	}
 	seal, err := r.signer.seal(name, rec.sealed)
 	if err != nil {
 		return err
@@ -177,6 +190,11 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	run := newPlacedRun(job.Key(), job.ID, Place{}, &runner.Order{Version: runner.JobVersion, Job: job, Host: host})
 	if err := r.prepare(run, rec, host.Archive); err != nil {
 		return err
+	}
+	if given != "" {
+		if err := disk.Share(given, filepath.Join(r.dir(run), fileGiven)); err != nil {
+			return err
+		}
 	}
 	defer r.beginMaking(name)()
 	done := failpoint.Act("place.launch", "")

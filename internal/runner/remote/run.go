@@ -16,6 +16,7 @@ import (
 const (
 	fileRecord  = runner.FilePlace // the record
 	fileArchive = "archive.tar.gz" // until the run has unpacked it
+	fileGiven   = "given.tar.gz"   // what an earlier run prepared
 )
 
 // record is what the controller knows of a run beside its report. It holds no secret.
@@ -27,6 +28,7 @@ type record struct {
 	Begun   bool      `json:"begun,omitempty"`   // a report of the agent was taken, or is about to be
 	Cancel  bool      `json:"cancel,omitempty"`  // the run was asked to stop
 	Ended   bool      `json:"ended,omitempty"`   // not its agent but this side ended the run
+	Given   string    `json:"given,omitempty"`   // digest of what an earlier run prepared and this one begins with
 	sealed
 }
 

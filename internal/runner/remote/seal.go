@@ -19,6 +19,7 @@ type sealed struct {
 	First    runner.Report `json:"first"`              // the first report: it names the run, and has its note
 	Archive  string        `json:"archive,omitempty"`  // digest
 	LogBytes int64         `json:"logBytes,omitempty"` // as in the job
+	Prepared string        `json:"prepared,omitempty"` // the PreparedKey of the job, if the run may leave what it prepared
 }
 
 // signer makes and checks what only a controller with the key can make.

@@ -16,6 +16,7 @@ import "encoding/json"
 //
 //	POST  order        the runner.Order as its Write sends it, and the proof in a header; until the first report. HeaderWaits
 //	GET   archive      the archive that the order names
+//	GET   prepared     what an earlier run prepared and the order names; 422 if it is not here any more
 //	PATCH file/{name}  appends to a file at HeaderOffset
 //	PUT   file/{name}  replaces a file; HeaderDigest is that of the body
 //	PUT   report       a Delivery
@@ -23,12 +24,13 @@ import "encoding/json"
 //
 // Every refusal is a Refusal.
 const (
-	Prefix  = "/runs/v1/"
-	Order   = Prefix + "order"
-	Archive = Prefix + "archive"
-	File    = Prefix + "file/" // then the name
-	Report  = Prefix + "report"
-	AskWish = Prefix + "wish"
+	Prefix   = "/runs/v1/"
+	Order    = Prefix + "order"
+	Archive  = Prefix + "archive"
+	Prepared = Prefix + "prepared"
+	File     = Prefix + "file/" // then the name
+	Report   = Prefix + "report"
+	AskWish  = Prefix + "wish"
 )
 
 // The headers of requests beside Authorization.
