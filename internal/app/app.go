@@ -29,6 +29,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube/members"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -104,6 +105,7 @@ type parts struct {
 	figures       *query.Figures
 	records       *query.Blobs
 	queue         *schedule.Queue
+	members       *members.Members // nil unless this controller shares stacks with others
 	alerts        alerts
 	lists         tenantLists
 	webhookSecret string // the end of the path at which we tell an API server of registries; empty if we do not
@@ -126,6 +128,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		if err := o.Cluster.check(); err != nil {
 			return err
 		}
+	}
+	if err := o.checkShare(); err != nil {
+		return err
 	}
 	if o.Pods != nil {
 		if err := o.Pods.check(o.Config.HTTPAddress, o.hosts()); err != nil {
@@ -212,7 +217,7 @@ func (p *parts) open(ctx context.Context) (err error) {
 	p.queue = schedule.New(p.room().Always(), schedule.Clock{
 		Now: p.Now, After: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop },
 	})
-	if p.meters, err = metrics.New(p.Version, p.plane.leads); err != nil {
+	if p.meters, err = metrics.New(p.Version, p.plane.leading); err != nil {
 		return err
 	}
 	p.blobs = fencedBlobs{p.meters.Records(p.opened), p.plane.leads, p.opened.Held} // a refused write is not counted
@@ -224,6 +229,9 @@ func (p *parts) open(ctx context.Context) (err error) {
 		return err
 	}
 	p.modules, p.restored = modules.New(p.dir("scratch")), records.Archives{Dir: p.dir("scratch")}
+	if p.members, err = openMembers(p.plane, p.Now, p.log); err != nil {
+		return err
+	}
 	p.runs, err = p.openRuns(ctx)
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -21,7 +22,7 @@ import (
 // keepBoard has the board follow the controllers' cache, and then
 // read from the records how long drift checks took before this process started.
 func keepBoard(mgr ctrl.Manager, kinds query.Kinds, board *query.Board, records *query.Blobs, log *slog.Logger) error {
-	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+	return mgr.Add(kube.Everywhere(func(ctx context.Context) error {
 		stop, err := feed(ctx, mgr.GetCache(), kinds, board, log)
 		if err != nil {
 			return err

@@ -37,12 +37,13 @@ type cluster struct {
 // joined is a cluster of which this process is the active controller.
 type joined struct {
 	cluster
-	config *rest.Config
-	keys   *installation.Keys
-	lead   *leadership // nil without a Lease
-	lock   *os.File    // of the data directory
-	cert   tls.Certificate
-	ca     []byte
+	config  *rest.Config
+	keys    *installation.Keys
+	lead    *leadership // nil without a Lease, and for a replica
+	replica *replica    // nil unless stacks are shared
+	lock    *os.File    // of the data directory
+	cert    tls.Certificate
+	ca      []byte
 }
 
 // Start implements ControlPlane: it returns once this process is active. First
@@ -63,12 +64,20 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 			return nil, err
 		}
 	}
-	if c.Lease != "" {
-		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, c.now, c.say); err != nil {
+	if c.Lease != "" && !c.Share {
+		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, newIdentity(), c.now, c.say); err != nil {
 			return nil, err
 		}
+		if err := c.alone(ctx, j.config, log); err != nil {
+			return nil, errors.Join(err, j.Wait())
+		}
 	}
-	if j.lock, err = c.lockDir(ctx, dir); err == nil && j.keys == nil {
+	if j.lock, err = c.lockDir(ctx, dir); err == nil && c.Share {
+		if j.replica, err = c.join(ctx, j.config, dir); err == nil {
+			err = j.replica.claim(ctx, j.keys)
+		}
+	}
+	if err == nil && j.keys == nil {
 		err = j.openKeys(ctx, dir)
 	}
 	if err == nil && j.lead != nil {
@@ -192,19 +201,28 @@ func (j *joined) Wait() error {
 	if j.lead != nil {
 		j.lead.release()
 	}
+	if j.replica != nil {
+		j.replica.release()
+	}
 	return errors.Join(errs...)
 }
 
 func (j *joined) Lost() <-chan struct{} {
-	if j.lead == nil {
-		return nil
+	switch {
+	case j.replica != nil:
+		return j.replica.member.lost
+	case j.lead != nil:
+		return j.lead.lost
 	}
-	return j.lead.lost
+	return nil
 }
 
 func (j *joined) Leads() error {
-	if j.lead == nil {
-		return nil
+	switch {
+	case j.replica != nil:
+		return j.replica.check()
+	case j.lead != nil:
+		return j.lead.check()
 	}
-	return j.lead.check()
+	return nil
 }

@@ -19,6 +19,8 @@ type ClusterConfig struct {
 	Health      string        `flag:"health-address" env:"TERRIER_HEALTH_ADDRESS" help:"address that answers /healthz and /readyz to a kubelet, without encryption; off if empty"`
 	Drain       time.Duration `flag:"drain" env:"TERRIER_DRAIN" default:"0" help:"time that runs have to end when this program is stopped, before they are interrupted, and until they have ended; 0 leaves them to their supervisors, which end with a container; runs that are pods go on in any case"`
 	Lease       string        `flag:"lease" env:"TERRIER_LEASE" default:"terrier-controller" help:"name of the Lease that elects the active controller; empty if there is only one controller"`
+	Share       bool          `flag:"share-stacks" env:"TERRIER_SHARE_STACKS" help:"share the stacks with the other controllers of the same --lease, all of which are active; needs --runs-as=pods, --records and --installation-keys=secret"`
+	Address     string        `flag:"replica-address" env:"TERRIER_REPLICA_ADDRESS" help:"host or host:port where the other controllers reach the HTTP API of this one, with --share-stacks"`
 	LeaseTime   time.Duration `flag:"lease-duration" env:"TERRIER_LEASE_DURATION" default:"15s" help:"time without renewal after which another controller may take over"`
 }
 

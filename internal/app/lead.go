@@ -42,8 +42,8 @@ type leadership struct {
 	lost    chan struct{} // closed when the leadership has ended
 }
 
-// takeLead returns once this process holds the Lease.
-func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now func() time.Time, say func(string, ...any)) (*leadership, error) {
+// takeLead returns once this process holds the Lease, under the name me.
+func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, me string, now func() time.Time, say func(string, ...any)) (*leadership, error) {
 	c, err := client.New(config, client.Options{Scheme: newScheme(kinds.All())})
 	if err != nil {
 		return nil, err
@@ -55,8 +55,6 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now fun
 	if err != nil {
 		return nil, err
 	}
-	host, _ := os.Hostname() // the random part tells two apart
-	me := host + "_" + rand.Text()[:8]
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l := &leadership{client: c, name: k.Lease, me: me, stop: stop, lost: make(chan struct{})}
 	l.lease = &datedLease{now: now, Interface: &resourcelock.LeaseLock{
@@ -92,6 +90,12 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, now fun
 		l.release()
 		return nil, ctx.Err()
 	}
+}
+
+// newIdentity names this process in Leases.
+func newIdentity() string {
+	host, _ := os.Hostname() // the random part tells two apart
+	return host + "_" + rand.Text()[:8]
 }
 
 // claim records that the Lease belongs to the installation of keys and its data directory
@@ -161,19 +165,7 @@ func (l *leadership) release() {
 	if !leads {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
-	defer cancel()
-	var lease coordinationv1.Lease
-	if err := l.client.Get(ctx, client.ObjectKey{Namespace: access.ServerNamespace, Name: l.name}, &lease); err != nil {
-		return // it expires
-	}
-	if h := lease.Spec.HolderIdentity; h == nil || *h != l.me {
-		return
-	}
-	none := ""
-	lease.Spec.HolderIdentity = &none
-	// The API server refuses it if another process has written in between.
-	_ = l.client.Update(ctx, &lease, client.FieldOwner(kube.FieldManager))
+	free(l.client, l.name, l.me)
 }
 
 func ensureServerNamespace(ctx context.Context, c client.Client) error {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -29,8 +30,15 @@ func (d *datedLease) Update(ctx context.Context, r resourcelock.LeaderElectionRe
 	return d.write(ctx, r, d.Interface.Update)
 }
 
+var errLapsed = errors.New("the Lease has expired, and another process may have taken over since")
+
+// write refuses to renew a Lease that has expired, also one that no other process has
+// taken: others may have seen that it expired, and counted on it.
 func (d *datedLease) write(ctx context.Context, r resourcelock.LeaderElectionRecord, do func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	asked := d.now()
+	if d.lapsed() {
+		return errLapsed
+	}
 	if err := do(ctx, r); err != nil {
 		return err // if it was written all the same, the Lease is held for longer than this assumes
 	}
@@ -39,6 +47,14 @@ func (d *datedLease) write(ctx context.Context, r resourcelock.LeaderElectionRec
 	// In whole seconds, as other controllers read it.
 	d.until = asked.Add(time.Duration(r.LeaseDurationSeconds) * time.Second)
 	return nil
+}
+
+// lapsed reports whether the Lease was held and has expired.
+func (d *datedLease) lapsed() bool {
+	now := d.now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.until.IsZero() && !now.Before(d.until)
 }
 
 // holds reports whether no other process can hold the Lease.

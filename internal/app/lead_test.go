@@ -35,7 +35,7 @@ func TestACommandThatIsUpKeepsControllersOff(t *testing.T) {
 	if err := errors.Join(reserve(t.Context(), k.Client, name, keysOf(up).ID()), reserve(t.Context(), k.Client, name, keysOf(up).ID())); err != nil {
 		t.Fatal(err)
 	}
-	lead, err := takeLead(t.Context(), k.Config, ClusterConfig{Lease: name, LeaseTime: 15 * time.Second}, time.Now, t.Logf)
+	lead, err := takeLead(t.Context(), k.Config, ClusterConfig{Lease: name, LeaseTime: 15 * time.Second}, newIdentity(), time.Now, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func (p *parts) manager(ctx context.Context) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := ctrl.NewManager(p.plane.rest(), ctrl.Options{
+	options := ctrl.Options{
 		Scheme:                  newScheme(p.kinds),
 		Logger:                  logr.FromSlogHandler(p.log.Handler()),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
@@ -118,7 +118,11 @@ func (p *parts) manager(ctx context.Context) (ctrl.Manager, error) {
 		},
 		Controller: config.Controller{SkipNameValidation: &skip}, // several platforms in one test process
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{}}},
-	})
+	}
+	if r := p.plane.replica(); r != nil {
+		r.elect(&options)
+	}
+	mgr, err := ctrl.NewManager(p.plane.rest(), options)
 	if err != nil {
 		return nil, err
 	}
@@ -185,9 +189,9 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	if err := errors.Join(
 		mgr.Add(pruning(p.cache, p.Now, p.log)),
 		mgr.Add(manager.RunnableFunc(p.auditLog.follow)),
-		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return p.opened.Watch(ctx, p.log) })),
-		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
-		mgr.Add(manager.RunnableFunc(p.bindings.Follow)),
+		mgr.Add(kube.Everywhere(func(ctx context.Context) error { return p.opened.Watch(ctx, p.log) })),
+		mgr.Add(kube.Everywhere(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
+		mgr.Add(kube.Everywhere(p.bindings.Follow)),
 		keepBoard(mgr, p.kinds, p.board, p.records, p.log),
 		mgr.Add(keepFigures(p.figures, p.board, p.blobs, p.log)),
 		p.alerts.run(mgr),
@@ -198,12 +202,15 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		return err
 	}
 	p.lists.cache = mgr.GetCache()
-	return stacks.Setup(mgr, p.runs.Ended(), reconciles)
+	if p.members != nil {
+		stacks.Shared, stacks.Moves, stacks.Leads = true, p.runs.(podRuns), p.plane.leader
+	}
+	return errors.Join(follow(mgr, p.members, stacks), stacks.Setup(mgr, p.runs.Ended(), reconciles))
 }
 
 // pruning drops downloaded archives that were not used for a day. The archives for a
 // destroy are in the records.
-func pruning(c *source.Cache, now func() time.Time, log *slog.Logger) manager.RunnableFunc {
+func pruning(c *source.Cache, now func() time.Time, log *slog.Logger) kube.Everywhere {
 	return func(ctx context.Context) error {
 		tick := time.NewTicker(time.Hour)
 		defer tick.Stop()

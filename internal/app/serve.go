@@ -166,6 +166,11 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
+	if p.members != nil {
+		if err := announce(ctx, p.members, p.Cluster.Address, p.http.listener.Addr()); err != nil {
+			return err
+		}
+	}
 	p.health.ready.Store(&reachable)
 	context.AfterFunc(ctx, func() { p.health.ready.Store(nil) })
 	r := Ready{

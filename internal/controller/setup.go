@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -31,6 +30,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/input"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
@@ -114,7 +114,7 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 		}
 	}
 	listen := func(ctx context.Context) error { c.listen(ctx, ended); return nil }
-	for _, beside := range []manager.RunnableFunc{c.steps.removals.run, c.reviews.Run, listen} {
+	for _, beside := range []kube.Everywhere{c.steps.removals.run, c.reviews.Run, listen} {
 		if err := mgr.Add(beside); err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/schedule"
 )
@@ -129,7 +130,7 @@ func (m *Platform) Serve(mgr ctrl.Manager, address string) (string, error) {
 	all := prometheus.Gatherers{m.Registry, kubemetrics.Registry}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second}))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	serve := manager.RunnableFunc(func(ctx context.Context) error {
+	serve := kube.Everywhere(func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // an interrupted scrape is retried
 		defer stop()
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -159,6 +160,6 @@ func (m *Platform) Measure(mgr ctrl.Manager, from Sources) error {
 	slots := &capacityLog{capacity: func() (query.CapacityInfo, error) { return from.Board.Capacity(from.MaxRuns) }, log: from.Log}
 	return errors.Join(
 		r.Register(stackGauges(from.Board, from.MaxRuns, from.Now)), r.Register(queueGauges(from.Backlog, from.Now)),
-		r.Register(data), mgr.Add(manager.RunnableFunc(data.run)), mgr.Add(manager.RunnableFunc(slots.run)),
+		r.Register(data), mgr.Add(kube.Everywhere(data.run)), mgr.Add(manager.RunnableFunc(slots.run)),
 	)
 }
