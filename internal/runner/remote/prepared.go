@@ -27,9 +27,10 @@ const (
 	endPrepared = ".tar.gz"
 )
 
-// preparedStore keeps what runs prepared, in the directories of their stacks. The lock of a key
-// is held by its callers.
+// preparedStore keeps what runs prepared, in the directories of their stacks. Its callers hold
+// the lock of the key, but for dropAll.
 type preparedStore struct {
+	lock  func(key string) (unlock func())
 	stack func(key string) string // the directory of a stack
 	bytes int64                   // see Config.Prepared
 	log   *slog.Logger
@@ -107,6 +108,24 @@ func (s *preparedStore) put(key, file, name string) error {
 
 func (s *preparedStore) drop(key string) error {
 	return os.RemoveAll(filepath.Join(s.stack(key), dirPrepared))
+}
+
+// dropAll removes what is kept of every stack that is in a set: another Runner has them now, and
+// would not remove it with the stack.
+func (s *preparedStore) dropAll(in func(key string) bool) error {
+	entries, err := os.ReadDir(s.stack(""))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if key := e.Name(); in(key) {
+			unlock := s.lock(key)
+			errs = append(errs, s.drop(key))
+			unlock()
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // servePrepared gives the agent what an earlier run prepared.

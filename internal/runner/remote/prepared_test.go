@@ -237,3 +237,32 @@ func TestPreparedDirectoryOfOthers(t *testing.T) {
 		t.Errorf("%q are kept, want none: they are larger than 64 bytes", files)
 	}
 }
+
+// A controller that gives a stack to another one keeps nothing of it. The next one initialises it
+// once.
+func TestPreparedDirectoryOfAStackThatMoves(t *testing.T) {
+	dir := t.TempDir()
+	site := newSite(t)
+	a := site.open(dir, shared, keeping(16<<20))
+	if err := a.Take(t.Context(), all()); err != nil {
+		t.Fatal(err)
+	}
+	s := preparing(t, a)
+	s.Must(stack.ApplyRun, runnertest.Saved(s.Must(stack.PlanRun)))
+	if files := keptOf(t, dir, s); len(files) != 1 {
+		t.Fatalf("%q are kept after the first plan, want one file", files)
+	}
+	if err := a.Give(t.Context(), all()); err != nil {
+		t.Fatal(err)
+	}
+	if files := keptOf(t, dir, s); len(files) != 0 {
+		t.Errorf("%q are kept of a stack of another controller, want none", files)
+	}
+	b := site.open(t.TempDir(), shared, keeping(16<<20))
+	if err := b.Take(t.Context(), all()); err != nil {
+		t.Fatal(err)
+	}
+	s.Use(b)
+	took(t, s.Must(stack.CheckRun), "init plan")
+	took(t, s.Must(stack.CheckRun), "plan")
+}

@@ -115,7 +115,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if r.Runs, err = runner.OpenRuns(c.Dir, runner.AsPods, runner.Acts{Begin: r.begin, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
 		return nil, err
 	}
-	r.prepared = &preparedStore{stack: r.StackDir, bytes: c.Prepared, log: c.Log}
+	r.prepared = &preparedStore{lock: r.Lock, stack: r.StackDir, bytes: c.Prepared, log: c.Log}
 	if r.removals, err = openRemovals(c.Dir, c.Now); err != nil {
 		return nil, err
 	}

@@ -118,7 +118,7 @@ func (r *Runner) Give(ctx context.Context, shards []int) error {
 			errs = append(errs, r.leave(run))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.prepared.dropAll(in))...)
 }
 
 // leave forgets a run that is another Runner's now.
