@@ -182,6 +182,18 @@ func TestAPackageOfTheCacheThatNoLockFileNames(t *testing.T) {
 	}
 }
 
+// A lock file that names no provider is one that can be verified.
+func TestALockFileWithoutProviders(t *testing.T) {
+	local := open(t, t.TempDir())
+	s := runnertest.NewStack(t, local, tofu(t), builtIn)
+	s.UseMirror(mirror(t))
+	local.Host().Provide(func(p *runner.Platform) { p.ProviderLock = []byte("# It names none.\n") })
+	s.Job.Files = append(s.Job.Files, workdir.File{Path: ".terraform.lock.hcl", Mode: 0o600, Content: []byte("# This file is maintained automatically.\n")})
+	if plan := s.Must(stack.PlanRun); engineSteps(plan) != "init plan show" {
+		t.Errorf("the plan took the steps %q, want one with init", engineSteps(plan))
+	}
+}
+
 // hashOf is the hash of a provider of a mirror, as lock files have it.
 func hashOf(t *testing.T, mirror string) string {
 	t.Helper()

@@ -104,8 +104,7 @@ func (r *providerCache) name() string {
 	return fmt.Sprintf("The mirror %s (--provider-mirror)", r.host.Mirror)
 }
 
-// currentLock is what the dependency lock file names now; nil without one, or if it is not
-// as engines write it.
+// currentLock is what the dependency lock file names now.
 func (r *providerCache) currentLock() (lock knownLock, err error) {
 	if r.host.ProviderLock == nil {
 		return lock, nil
@@ -118,16 +117,15 @@ func (r *providerCache) currentLock() (lock knownLock, err error) {
 	if lock.data, _, err = r.work.lockFile(tree); err != nil || lock.data == nil {
 		return lock, err
 	}
-	if locked, err := engine.ParseLockFile(lock.data); err == nil {
-		lock.named = locked
-	}
+	lock.named, lock.strange = engine.ParseLockFile(lock.data)
 	return lock, nil
 }
 
 // knownLock is a dependency lock file.
 type knownLock struct {
-	data  []byte
-	named []engine.Locked
+	data    []byte // nil if there is none
+	named   []engine.Locked
+	strange error // why it is not as engines write it
 }
 
 // names reports whether a lock file names a package of the same version with one of the hashes.
@@ -151,8 +149,8 @@ func (r *providerCache) unnamed(before knownLock) (unnamed []string, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if now.data != nil && now.named == nil {
-		return nil, fault.New(fault.Denied, ProviderUnnamed, errors.New("the dependency lock file after init is not as engines write it, so the providers of the cache cannot be verified"))
+	if now.strange != nil {
+		return nil, fault.New(fault.Denied, ProviderUnnamed, fmt.Errorf("the providers of the cache cannot be verified: %w", now.strange))
 	}
 	for _, l := range now.named {
 		has := r.mirrored(l.Address) && slices.Contains(workdir.MirrorVersions(os.DirFS(r.host.Mirror), l.Address), l.Version)
