@@ -158,7 +158,7 @@ func (p *Pods) insist(pod *corev1.Pod, l remote.Launch) {
 	c.Args = []string{agent.Argument}
 	c.Env = []corev1.EnvVar{
 		{Name: agent.EnvURL, Value: url}, {Name: agent.EnvAuthority, Value: string(authority)},
-		{Name: agent.EnvToken, Value: dirToken + "/" + fileToken}, {Name: agent.EnvDir, Value: dirWork}, {Name: agent.EnvSurroundings, Value: "true"},
+		{Name: agent.EnvToken, Value: dirToken + "/" + fileToken}, {Name: agent.EnvDir, Value: dirWork}, {Name: agent.EnvStack, Value: l.Key}, {Name: agent.EnvSurroundings, Value: "true"},
 	}
 	c.VolumeMounts = append(c.VolumeMounts,
 		corev1.VolumeMount{Name: volumeWork, MountPath: dirWork}, corev1.VolumeMount{Name: volumeToken, MountPath: dirToken, ReadOnly: true})

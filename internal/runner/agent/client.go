@@ -25,6 +25,7 @@ type client struct {
 	http  *http.Client
 	base  string
 	token string // path
+	stack string
 	proof string
 	now   func() time.Time
 }
@@ -69,7 +70,7 @@ func newClient(o Options) (*client, error) {
 		return nil, err
 	}
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("the controller redirects no request") }
-	return &client{http: h, base: strings.TrimSuffix(o.URL, "/"), token: o.Token, now: time.Now}, nil
+	return &client{http: h, base: strings.TrimSuffix(o.URL, "/"), token: o.Token, stack: o.Stack, now: time.Now}, nil
 }
 
 func isLoopback(host string) bool {
@@ -133,6 +134,9 @@ func (c *client) ask(ctx context.Context, q request) (resp *http.Response, done 
 	}
 	req.Header.Set("Content-Type", contentType)
 	req.Header.Set("Authorization", "Bearer "+token)
+	if c.stack != "" {
+		req.Header.Set(wire.HeaderStack, c.stack)
+	}
 	if c.proof != "" {
 		req.Header.Set(wire.HeaderProof, c.proof)
 	}

@@ -22,6 +22,7 @@ const (
 	EnvToken        = "TERRIER_RUN_TOKEN"        // the path of the token of this place
 	EnvDir          = "TERRIER_RUN_DIR"          // an empty directory
 	EnvProviders    = "TERRIER_RUN_PROVIDERS"    // a directory with a cache of providers, which may be missing
+	EnvStack        = "TERRIER_RUN_STACK"        // the key of the run, by which one of several controllers is found
 	EnvSurroundings = "TERRIER_RUN_SURROUNDINGS" // if not empty, runs have the volumes and the environment of this container
 )
 
@@ -32,6 +33,7 @@ type Options struct {
 	Token     string // the path of the token of this place, which is read for each request
 	Dir       string // for the run, the archive and the proof; made if it is not there
 	Providers string // a cache of providers, of which only what the order or a lock file names is used; may be empty, or missing
+	Stack     string // the key of the run; says which of several controllers answers, and nothing else
 
 	// Surroundings gives runs what the container of this program was given: volumes
 	// that are mounted, and variables that neither the image nor the cluster needs.
@@ -43,7 +45,7 @@ type Options struct {
 
 // Environ is the environment from which Program makes the same options.
 func (o Options) Environ() []string {
-	env := []string{EnvURL + "=" + o.URL, EnvAuthority + "=" + string(o.Authority), EnvToken + "=" + o.Token, EnvDir + "=" + o.Dir, EnvProviders + "=" + o.Providers}
+	env := []string{EnvURL + "=" + o.URL, EnvAuthority + "=" + string(o.Authority), EnvToken + "=" + o.Token, EnvDir + "=" + o.Dir, EnvProviders + "=" + o.Providers, EnvStack + "=" + o.Stack}
 	if o.Surroundings {
 		env = append(env, EnvSurroundings+"=true")
 	}
@@ -86,6 +88,7 @@ func fromEnvironment(log io.Writer) Options {
 	}
 	return Options{
 		URL: os.Getenv(EnvURL), Authority: []byte(os.Getenv(EnvAuthority)), Token: os.Getenv(EnvToken), Dir: os.Getenv(EnvDir), Providers: os.Getenv(EnvProviders),
+		Stack:        os.Getenv(EnvStack),
 		Surroundings: os.Getenv(EnvSurroundings) != "", Supervisor: self, Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 }

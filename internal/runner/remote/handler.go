@@ -118,9 +118,14 @@ func (r *server) admit(req *http.Request, first bool) (*placedRun, error) {
 		return nil, &refusal{status: http.StatusServiceUnavailable, err: fmt.Errorf("the token cannot be checked now: %w", err)}
 	}
 	r.made(req.Context(), p.Name)
+	stack := req.Header.Get(wire.HeaderStack)
+	owned := r.owns(stack) // before the run is looked up: it may be adopted right after that
 	run := r.at(p)
-	if run == nil {
-		return nil, r.unknown(req.Header.Get(wire.HeaderStack))
+	switch {
+	case run == nil && !owned:
+		return nil, errElsewhere()
+	case run == nil:
+		return nil, r.unknown(stack)
 	}
 	run.heard.Store(new(r.config.Now()))
 	if !first && !r.signer.proves(req.Header.Get(wire.HeaderProof), run.place, run.key, run.id) {
@@ -132,7 +137,7 @@ func (r *server) admit(req *http.Request, first bool) (*placedRun, error) {
 // going reads what is known of a run that goes on. The lock of its key is held.
 func (r *server) going(run *placedRun) (rec record, rep runner.Report, err error) {
 	if r.of(run.key, run.id) != run {
-		return rec, rep, r.unknown(run.key)
+		return rec, rep, r.unknownNow(run)
 	}
 	rec, rep, err = r.read(run)
 	if err == nil && rep.Phase == runner.Done {
@@ -242,7 +247,7 @@ func (r *server) serveWish(w http.ResponseWriter, req *http.Request, run *placed
 func (r *server) wish(run *placedRun) (wire.Wish, <-chan struct{}, error) {
 	defer r.Lock(run.key)()
 	if r.of(run.key, run.id) != run {
-		return wire.Wish{}, nil, r.unknown(run.key)
+		return wire.Wish{}, nil, r.unknownNow(run)
 	}
 	rec, rep, err := r.read(run)
 	if err != nil {

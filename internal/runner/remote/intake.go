@@ -140,7 +140,7 @@ func (r *server) readBody(w http.ResponseWriter, req *http.Request, run *placedR
 func (r *server) receiving(run *placedRun, ended bool) (record, error) {
 	defer r.Lock(run.key)()
 	if r.of(run.key, run.id) != run {
-		return record{}, r.unknown(run.key)
+		return record{}, r.unknownNow(run)
 	}
 	rec, rep, err := r.read(run)
 	switch {

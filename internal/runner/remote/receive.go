@@ -226,7 +226,7 @@ func (r *server) takeReport(w http.ResponseWriter, req *http.Request, run *place
 	}
 	defer r.Lock(run.key)()
 	if r.of(run.key, run.id) != run {
-		return r.unknown(run.key)
+		return r.unknownNow(run)
 	}
 	rec, before, err := r.read(run)
 	if err != nil {

@@ -62,6 +62,7 @@ type placedRun struct {
 	bodies  int               // requests that are being received: one, or none
 	changed chan struct{}     // closed, and replaced, when the wish changed
 
+	left  atomic.Bool               // another controller has it, or will
 	heard atomic.Pointer[time.Time] // when this process heard of the agent last; no lock guards it
 }
 

@@ -124,6 +124,7 @@ func (r *Runner) Give(ctx context.Context, shards []int) error {
 // leave forgets a run that is another Runner's now.
 func (k *knownRuns) leave(run *placedRun) error {
 	defer k.Lock(run.key)()
+	run.left.Store(true)
 	k.drop(run)
 	run.wake()
 	return runner.RemoveRun(k.dir(run))
@@ -173,7 +174,21 @@ func setAside(dir, to string) error {
 // Runner's asks again: the answer that its run is not known would end it.
 func (k *ownKeys) unknown(key string) error {
 	if k.shared && (key == "" || !k.owns(key)) {
-		return refused(http.StatusServiceUnavailable, "another controller has the run, or takes it over")
+		return errElsewhere()
 	}
 	return errUnknown()
+}
+
+// unknownNow answers an agent whose run was known when its request came. A run that was
+// given up goes on, even if its key has come back meanwhile.
+func (k *ownKeys) unknownNow(run *placedRun) error {
+	if run.left.Load() {
+		return errElsewhere()
+	}
+	return k.unknown(run.key)
+}
+
+// errElsewhere has an agent ask again.
+func errElsewhere() error {
+	return refused(http.StatusServiceUnavailable, "another controller has the run, or takes it over")
 }

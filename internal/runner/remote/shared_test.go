@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"sync/atomic"
@@ -86,6 +87,34 @@ func TestRunIsMoved(t *testing.T) {
 		left, err := os.ReadDir(s.launcher.Dir)
 		return err == nil && len(left) == 0
 	})
+}
+
+// A run that a controller gave up and gets back at once goes on: no agent that asked in
+// between is told that its run is not known.
+func TestRunComesBack(t *testing.T) {
+	s := newSite(t)
+	a := s.open(t.TempDir(), shared)
+	if err := a.Take(t.Context(), all()); err != nil {
+		t.Fatal(err)
+	}
+	st, g, id := applying(t, a)
+	h, gone := a.Handler(), &atomic.Int32{}
+	var counting http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(statuses{w, http.StatusGone, gone}, r)
+	})
+	s.serve.Store(&counting)
+	for range 20 {
+		if err := errors.Join(a.Give(t.Context(), all()), a.Take(t.Context(), all())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := gone.Load(); n > 0 {
+		t.Errorf("%d requests were told that the run is not known", n)
+	}
+	g.Open(t)
+	if d := st.Finish(id); d.Outcome != stack.Succeeded || d.Resources != 2 {
+		t.Errorf("ended %s with %d resources: %s", d.Outcome, d.Resources, d.Message)
+	}
 }
 
 // A controller that shares runs and starts again has none, even if its directory has.

@@ -152,7 +152,7 @@ func (l *Launcher) Start(p remote.Place) error {
 		return err
 	}
 	defer out.Close()
-	o := agent.Options{URL: l.URL, Authority: l.Authority, Token: filepath.Join(dir, fileToken), Dir: filepath.Join(dir, dirAgent)}
+	o := agent.Options{URL: l.URL, Authority: l.Authority, Token: filepath.Join(dir, fileToken), Dir: filepath.Join(dir, dirAgent), Stack: l.read(p, fileKey)}
 	env := append(o.Environ(), EnvExit+"="+filepath.Join(dir, fileExit))
 	proc, err := sandbox.Start(context.Background(), sandbox.Command{Path: l.Binary, Args: []string{agent.Argument},
 		Env: env, Stdout: out, Stderr: out, Detached: true})
