@@ -160,6 +160,7 @@ func (c *Client) transport(config *tls.Config) *http.Transport {
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	if c.policy.Alive > 0 {
+		t.ResponseHeaderTimeout = 0 // an answer may take long, and a dead server is found by its silence
 		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.policy.Alive, PingTimeout: c.policy.Alive}
 	}
 	if c.policy.Proxy {

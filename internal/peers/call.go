@@ -20,7 +20,7 @@ import (
 const MaxMessage = 8 << 20
 
 // How long a call may take: that of a caller who names no deadline, and the longest of
-// all. An answer has to begin within a minute.
+// all.
 const (
 	callLimit   = 30 * time.Second
 	longestCall = 2 * time.Minute
