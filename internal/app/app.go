@@ -106,6 +106,7 @@ type parts struct {
 	records       *query.Blobs
 	queue         *schedule.Queue
 	members       *members.Members // nil unless this controller shares stacks with others
+	others        others           // what it says to them
 	alerts        alerts
 	lists         tenantLists
 	webhookSecret string // the end of the path at which we tell an API server of registries; empty if we do not

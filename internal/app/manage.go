@@ -192,6 +192,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { return p.opened.Watch(ctx, p.log) })),
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
 		mgr.Add(kube.Everywhere(p.bindings.Follow)),
+		p.others.follow(mgr),
 		keepBoard(mgr, p.kinds, p.board, p.records, p.log),
 		mgr.Add(keepFigures(p.figures, p.board, p.blobs, p.log)),
 		p.alerts.run(mgr),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -30,6 +31,7 @@ func (p *parts) fillAccess(ctx context.Context, o *web.Options, auth web.Auth) e
 	if err != nil {
 		return fmt.Errorf("reading the ended sessions: %w", err)
 	}
+	p.others.share(ended)
 	o.Auth, o.Recent, o.People = auth, recent, people.As
 	if p.bindings, err = access.NewBindings(p.plane.Config(), p.log, p.Now); err != nil {
 		return err
@@ -46,18 +48,48 @@ func (p *parts) fillAccess(ctx context.Context, o *web.Options, auth web.Auth) e
 type signOuts struct {
 	*web.EndedSessions
 	kept blob.Store
+	life time.Duration
+	now  func() time.Time
+	tell func(ctx context.Context, id string, until time.Time) // tells other controllers; nil if there are none
 }
 
 // openSignOuts reads the records, and deletes those that have expired.
 func openSignOuts(ctx context.Context, kept blob.Store, life time.Duration, now func() time.Time) (*signOuts, error) {
-	s := &signOuts{web.NewEndedSessions(now), kept}
-	keys, err := kept.List(ctx, record.SignOuts())
+	s := &signOuts{EndedSessions: web.NewEndedSessions(now), kept: kept, life: life, now: now}
+	return s, s.read(ctx)
+}
+
+// signOutsEvery is how often a controller reads what another one could not tell.
+const signOutsEvery = time.Minute
+
+// follow reads the records of other controllers until ctx ends.
+func (s *signOuts) follow(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(signOutsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := s.read(ctx); err != nil && ctx.Err() == nil {
+				log.Warn("ended sessions not read", "err", err) // they are read again
+			}
+		}
+	}
+}
+
+// read takes in the records, and deletes those that have expired.
+func (s *signOuts) read(ctx context.Context) error {
+	keys, err := s.kept.List(ctx, record.SignOuts())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var errs []error
 	for _, key := range keys {
-		text, err := record.Read(ctx, kept, key)
+		if s.Ended(strings.TrimPrefix(key, record.SignOuts())) {
+			continue
+		}
+		text, err := record.Read(ctx, s.kept, key)
 		if fault.Of(err) == fault.Missing {
 			continue
 		}
@@ -66,16 +98,16 @@ func openSignOuts(ctx context.Context, kept blob.Store, life time.Duration, now 
 			until, err = time.Parse(time.RFC3339, string(text))
 		}
 		if err != nil {
-			until = now().Add(life) // its name says that it has ended
+			until = s.now().Add(s.life) // its name says that it has ended
 		}
-		if now().Before(until) {
+		if s.now().Before(until) {
 			err = s.EndedSessions.End(ctx, strings.TrimPrefix(key, record.SignOuts()), until)
 		} else {
-			err = kept.Delete(ctx, key)
+			err = s.kept.Delete(ctx, key)
 		}
 		errs = append(errs, err)
 	}
-	return s, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // End implements web.SignOuts. The records of sessions that have expired go.
@@ -84,6 +116,9 @@ func (s *signOuts) End(ctx context.Context, id string, until time.Time) error {
 	errs := []error{s.EndedSessions.End(ctx, id, until)}
 	if err := record.Write(ctx, s.kept, record.SignOut(id), []byte(until.UTC().Format(time.RFC3339))); err != nil {
 		errs = append(errs, fmt.Errorf("recording the end of a session: %w", err))
+	}
+	if s.tell != nil {
+		s.tell(ctx, id, until)
 	}
 	for _, old := range expired {
 		errs = append(errs, s.kept.Delete(ctx, record.SignOut(old)))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/agent"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
-	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
 )
 
 // PodsConfig is the additional settings of a controller about how runs are carried out.
@@ -257,26 +255,4 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 		return nil, errors.Join(err, launcher.Close())
 	}
 	return podRuns{r, launcher}, nil
-}
-
-// withAgents serves the agents in pods beside everything else. They are known by their
-// own tokens and name no user, so that none of the rules for users is about them.
-func (p *parts) withAgents(h http.Handler) http.Handler {
-	r, ok := p.runs.(podRuns)
-	if !ok {
-		return h
-	}
-	agents := r.Handler()
-	mux := http.NewServeMux()
-	mux.HandleFunc(wire.Prefix, func(w http.ResponseWriter, req *http.Request) {
-		if err := p.plane.leads(); err != nil {
-			// The next controller answers. An agent that is told that its run is not
-			// known would end it.
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		agents.ServeHTTP(w, req)
-	})
-	mux.Handle("/", h)
-	return mux
 }

@@ -66,7 +66,8 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
 	}
-	err = errors.Join(p.publish(ctx, direct), p.auditLog.begin(ctx, direct, p.Version))
+	p.others, err = openOthers(p)
+	err = errors.Join(err, p.publish(ctx, direct), p.auditLog.begin(ctx, direct, p.Version))
 	if err == nil {
 		p.alerts, err = p.openAlerts(ctx, direct)
 	}
@@ -171,7 +172,8 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 			return err
 		}
 	}
-	p.health.ready.Store(&reachable)
+	answers := p.others.ready(reachable)
+	p.health.ready.Store(&answers)
 	context.AfterFunc(ctx, func() { p.health.ready.Store(nil) })
 	r := Ready{
 		Ready: true, Kubeconfig: p.plane.Kubeconfig(), API: "https://" + p.plane.Address(), HTTP: p.http.url,
@@ -311,6 +313,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err := p.fillPages(&o, kubeClient); err != nil {
 		return nil, err
 	}
+	p.others.serve(&o)
 	return web.New(o)
 }
 
