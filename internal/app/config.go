@@ -52,7 +52,7 @@ type Config struct {
 	RunMemory      int           `flag:"run-memory" env:"TERRIER_RUN_MEMORY" default:"4096" help:"MiB of memory for one run"`
 	RunFile        int           `flag:"run-file-size" env:"TERRIER_RUN_FILE_SIZE" default:"2048" help:"maximum size of one file of a run in MiB"`
 	RunProcesses   int           `flag:"run-processes" env:"TERRIER_RUN_PROCESSES" default:"1024" help:"maximum number of processes and threads of one run"`
-	CrossNamespace bool          `flag:"allow-cross-namespace-refs" env:"TERRIER_ALLOW_CROSS_NAMESPACE_REFS" help:"allow sources and dependencies in other namespaces"`
+	CrossNamespace bool          `flag:"allow-cross-namespace-refs" env:"TERRIER_ALLOW_CROSS_NAMESPACE_REFS" help:"allow sources and dependencies in other namespaces, without a ReferenceGrant there"`
 	ReadAsAccount  bool          `flag:"read-as-service-account" env:"TERRIER_READ_AS_SERVICE_ACCOUNT" help:"read the Secrets and ConfigMaps that a stack names with the rights of its serviceAccountName, or of --run-service-account if it names none; with false with those of this controller"`
 	AllowHosts     []string      `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that sources and webhooks may reach although it is local or private (repeatable)"`
 	PlainHTTP      bool          `flag:"allow-plain-http" env:"TERRIER_ALLOW_PLAIN_HTTP" help:"allow sources and webhooks over unencrypted http"`

@@ -49,7 +49,7 @@ type Accounts interface {
 
 // Config is what an operator sets for all stacks.
 type Config struct {
-	CrossNamespace  bool     // sources and dependencies may be in another namespace
+	CrossNamespace  bool     // sources and dependencies may be in another namespace without a grant
 	ReadAs          string   // ServiceAccount with whose rights inputs of stacks that name none are read; if empty, inputs of all stacks are read with the controller's own rights
 	TenantLabel     string   // whose value is the tenant of a stack; its namespace if empty or not set
 	Pods            bool     // runs are pods
@@ -71,6 +71,7 @@ type Stacks struct {
 	Client    client.Client // reads kinds of stacks and sources from its cache
 	Live      client.Client // reads everything from the server
 	Accounts  Accounts      // nil if Config.ReadAs is empty
+	Grants    Grants
 	Dialects  dialect.Registry
 	Runner    runner.Runner
 	Artifacts Artifacts

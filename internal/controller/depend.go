@@ -19,18 +19,19 @@ const dependencyDepth = 64
 
 // dependencies knows which stacks wait for which.
 type dependencies struct {
-	cache    client.Reader
-	config   Config
-	dialects dialect.Registry
+	cache     client.Reader
+	dialects  dialect.Registry
+	referrals *referrals
 }
 
 // firstNotReady returns the first dependency that is not ready.
 func (dp *dependencies) firstNotReady(ctx context.Context, p *pass) (*stack.Blocked, error) {
 	for _, ref := range p.st.Configuration.DependsOn {
 		d, key := dp.dialectOf(ref, p.dialect), keyOf(ref, p.obj)
-		if key.Namespace != p.obj.GetNamespace() && !dp.config.CrossNamespace {
-			return &stack.Blocked{Kind: fault.Denied, Reason: stack.SourceDenied,
-				Message: fmt.Sprintf("dependsOn: %s is in another namespace, which this platform does not allow", key)}, nil
+		if err := dp.referrals.check(ctx, p.dialect, p.obj, stackReferent(objectRef{d, key})); fault.Of(err) == fault.Denied {
+			return blockedBy(fmt.Errorf("dependsOn: %w", err), stack.SourceDenied), nil
+		} else if err != nil {
+			return nil, err
 		}
 		why, err := dp.dependency(ctx, p, d, key)
 		if err != nil {
@@ -105,11 +106,17 @@ func (dp *dependencies) cycle(ctx context.Context, start, next objectRef) (strin
 	return "", nil
 }
 
-// dependents lists the stacks that depend on obj and go before it.
+// dependents lists the stacks that depend on obj and go before it. One of another
+// namespace counts only if it may refer to obj: it would keep obj from its deletion.
 func (dp *dependencies) dependents(ctx context.Context, of dialect.Dialect, obj client.Object) ([]string, error) {
 	it := objectRef{of, client.ObjectKeyFromObject(obj)}
 	var names []string
 	err := dp.dialects.EachStack(ctx, dp.cache, func(d dialect.Dialect, dependant client.Object) error {
+		if err := dp.referrals.check(ctx, d, dependant, stackReferent(it)); fault.Of(err) == fault.Denied {
+			return nil
+		} else if err != nil {
+			return err
+		}
 		if !obj.GetDeletionTimestamp().IsZero() && !dependant.GetDeletionTimestamp().IsZero() {
 			// Two that wait for each other and are both to go have no order.
 			circle, err := dp.cycle(ctx, objectRef{d, client.ObjectKeyFromObject(dependant)}, it)

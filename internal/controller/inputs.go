@@ -50,6 +50,7 @@ type jobs struct {
 	key       secret.Text
 	live      client.Reader
 	modules   *modules.Reader
+	referrals *referrals
 	reviewers review.Reviewers
 }
 
@@ -62,9 +63,12 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 		return nil
 	}
 	key := keyOf(*ref, p.obj)
-	if key.Namespace != p.obj.GetNamespace() && !jb.config.CrossNamespace {
-		return &stack.Blocked{Kind: fault.Denied, Reason: stack.SourceDenied,
-			Message: fmt.Sprintf("sourceRef: %s %s is in another namespace, which this platform does not allow", ref.Kind, key)}
+	if err := jb.referrals.check(ctx, p.dialect, p.obj, sourceReferent(ref.Kind, key)); err != nil {
+		reason := stack.SourceDenied
+		if fault.Of(err) != fault.Denied {
+			reason = stack.SourceNotReady
+		}
+		return blockedBy(fmt.Errorf("sourceRef: %w", err), reason)
 	}
 	artifact, err := jb.artifact(ctx, ref.Kind, key)
 	if err != nil {
@@ -194,7 +198,7 @@ func (jb *jobs) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 // resolver resolves the inputs of a stack.
 func (jb *jobs) resolver(p *pass) input.Resolver {
 	return input.Resolver{
-		Reader: jb.reader(p), Key: jb.key, CrossNamespace: jb.config.CrossNamespace, Settable: jb.config.Settable, Configuration: p.st.Configuration,
+		Reader: jb.reader(p), Key: jb.key, Refer: jb.referrals.refer(p), Settable: jb.config.Settable, Configuration: p.st.Configuration,
 		Object: input.Object{
 			Name: p.obj.GetName(), Namespace: p.obj.GetNamespace(), UID: string(p.obj.GetUID()),
 			Labels: ownLabels(p.obj.GetLabels()), Annotations: p.obj.GetAnnotations(),

@@ -152,8 +152,10 @@ func (rm *removals) relieve(ctx context.Context, p *pass) error {
 	name := p.obj.GetName()
 	for _, ref := range p.st.Configuration.DependsOn {
 		d, key := rm.dependencies.dialectOf(ref, p.dialect), keyOf(ref, p.obj)
-		if key.Namespace != p.obj.GetNamespace() && !rm.dependencies.config.CrossNamespace {
+		if err := rm.dependencies.referrals.check(ctx, p.dialect, p.obj, stackReferent(objectRef{d, key})); fault.Of(err) == fault.Denied {
 			continue
+		} else if err != nil {
+			return err
 		}
 		dep := d.New()
 		if err := rm.live.Get(ctx, key, dep); apierrors.IsNotFound(err) {

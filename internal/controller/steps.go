@@ -32,12 +32,13 @@ func (c *Stacks) assemble() *steps {
 		Cache: c.Client, Dialects: c.Dialects, Events: c.Events, Store: c.States, Inspector: inspector,
 		Records: kept, Versions: versions, Audit: auditor.recordState,
 	}
+	referrals := &referrals{config: c.Config, grants: c.Grants}
 	jobs := &jobs{
 		accounts: c.Accounts, artifacts: c.Artifacts, cache: c.Client, live: c.Live, config: c.Config, engine: c.Engine, key: c.Key,
-		modules: c.Modules, reviewers: c.Reviewers,
+		modules: c.Modules, referrals: referrals, reviewers: c.Reviewers,
 	}
 	snapshots := &snapshots{blobs: c.Blobs, engine: c.Engine, jobs: jobs, records: kept}
-	dependencies := &dependencies{cache: c.Client, config: c.Config, dialects: c.Dialects}
+	dependencies := &dependencies{cache: c.Client, dialects: c.Dialects, referrals: referrals}
 	settler := &settler{
 		blobs: c.Blobs, live: c.Live, log: c.Log, dialects: c.Dialects, queue: c.Queue, runner: c.Runner, store: c.States, reviewers: c.Reviewers,
 		checks: checks, records: kept, states: keeper, turns: turns,

@@ -80,8 +80,8 @@ func (s *resolution) cliSecret(ctx context.Context, ref stack.Ref) (module.CLI, 
 	ref = within(ref, s.Object.Namespace)
 	ref.Kind = Secret
 	key := ref.Namespace + "/" + ref.Name
-	if ref.Namespace != s.Object.Namespace && !s.CrossNamespace {
-		return module.CLI{}, fault.New(fault.Denied, "", fmt.Errorf("cliConfigSecretRef: Secret %s is in another namespace, which this platform does not allow", key))
+	if err := s.Refer(ctx, ref); err != nil {
+		return module.CLI{}, fmt.Errorf("cliConfigSecretRef: %w", err)
 	}
 	v, err := s.readFrom(ctx, ref)
 	if err != nil {

@@ -24,13 +24,17 @@ import (
 
 // Resolver resolves the inputs of one stack.
 type Resolver struct {
-	Reader         Reader
-	Key            secret.Text // keys digests of inputs
-	CrossNamespace bool        // sources may be in another namespace
-	Settable       []string    // reserved environment variables that stacks may set
-	Object         Object
-	Configuration  stack.Configuration
+	Reader        Reader
+	Key           secret.Text // keys digests of inputs
+	Refer         Refer
+	Settable      []string // reserved environment variables that stacks may set
+	Object        Object
+	Configuration stack.Configuration
 }
+
+// Refer returns an error unless the stack may use a source that it names with a
+// namespace.
+type Refer func(context.Context, stack.Ref) error
 
 // Module is the root module that inputs are for.
 type Module struct {

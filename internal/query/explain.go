@@ -32,7 +32,7 @@ var situations = map[stack.Reason]Situation{
 		"The source does not exist, or has no artifact yet.",
 		"See the status of the source: kubectl describe the object that sourceRef names. Terrier continues when it has an artifact.",
 	},
-	stack.SourceDenied: {"A stack of this namespace may not use the source.", "Move the source into the namespace of the stack, or ask the operator to allow references to other namespaces."},
+	stack.SourceDenied: {"A stack of this namespace may not refer to the source or the dependency.", "Have the owner of the other namespace create a ReferenceGrant there: see References to other namespaces in docs/rbac.md."},
 	stack.SourceFailed: {"Terrier could not fetch the artifact of the source, or its digest does not match.", "See the message. Terrier retries it."},
 	stack.InputsFailed: {"Terrier cannot read a variable: a Secret, a ConfigMap or one of its keys is missing, or its value does not fit.", "Create or correct the object that the message names. Terrier then continues."},
 	stack.ModuleInvalid: {
