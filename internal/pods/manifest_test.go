@@ -241,3 +241,35 @@ func TestAPodHasTheGraceOfItsRun(t *testing.T) {
 		})
 	}
 }
+
+// Only the account called default has its token withheld by the pod: of all others the
+// owner decides. No template changes which account it is.
+func TestAccountsOfPods(t *testing.T) {
+	for name, tt := range map[string]struct {
+		asked, platform, account string
+		withheld                 bool
+	}{
+		"the default":                         {"", "default", "default", true},
+		"the default by name":                 {"default", "runs", "default", true},
+		"the platform's":                      {"", "runs", "runs", false},
+		"the stack's own":                     {"net", "default", "net", false},
+		"the stack's own, not the platform's": {"net", "runs", "net", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := maker(t)
+			p.config.Settings.Account = tt.platform
+			for _, template := range []string{"", `{"spec":{"containers":[{"name":"terrier-runner"}],"nodeSelector":{"a":"b"}}}`} {
+				pod, err := p.manifest(launch(stack.PlanRun, tt.asked, template))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if pod.Spec.ServiceAccountName != tt.account {
+					t.Errorf("the pod runs under %q, want %q", pod.Spec.ServiceAccountName, tt.account)
+				}
+				if got := pod.Spec.AutomountServiceAccountToken; tt.withheld != (got != nil && !*got) {
+					t.Errorf("automountServiceAccountToken is %v, want it withheld: %t", got, tt.withheld)
+				}
+			}
+		})
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	authzv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -391,6 +392,17 @@ func TestPodsOfRuns(t *testing.T) {
 		}
 		return nil
 	})
+	t.Run("under the account default it has no token and no right", func(t *testing.T) {
+		all, err := pods(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%d pods, %v", len(all), err)
+		}
+		if got := all[0].Spec.ServiceAccountName; got != "default" {
+			t.Errorf("the pod runs under %q", got)
+		}
+		onlyOurToken(t, &all[0])
+		i.mayNothing(t, "team-a", "default")
+	})
 	s := &infrav1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "inline"}}
 	if err := i.Delete(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -404,6 +416,104 @@ func TestPodsOfRuns(t *testing.T) {
 	})
 	if text := i.recorder.denials(); len(text) > 0 {
 		t.Errorf("the controller was denied:\n%s", strings.Join(text, "\n"))
+	}
+}
+
+// A stack that names a ServiceAccount has its pod under that, and no other stack has. The
+// account has the rights that were bound to it, and its token is its owner's to withhold.
+func TestPodsOfAnAccount(t *testing.T) {
+	i := install(t, "--set", "rbac.namespaces={team-a}")
+	i.manifest(t, "team-a", `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: net}
+automountServiceAccountToken: false
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: cloud}
+`)
+	for _, account := range []string{"net", "cloud"} {
+		i.manifest(t, "team-a", strings.Replace(inlineStack, "{name: inline}", "{name: "+account+"}", 1)+"  serviceAccountName: "+account+"\n")
+	}
+	found := map[string]corev1.Pod{}
+	testkit.Eventually(t, testkit.Patience, "both runs have their pods", func(ctx context.Context) error {
+		var list corev1.PodList
+		err := i.List(ctx, &list, client.InNamespace("team-a"), client.MatchingLabels{"app.kubernetes.io/name": "terrier-run"})
+		for _, p := range list.Items {
+			found[p.Annotations["terrier.dev/stack"]] = p
+		}
+		if err != nil || len(found) != 2 {
+			return fmt.Errorf("%d pods, %w", len(found), err)
+		}
+		return nil
+	})
+	for _, account := range []string{"net", "cloud"} {
+		pod := found["team-a/"+account]
+		if got := pod.Spec.ServiceAccountName; got != account {
+			t.Errorf("the pod of %s runs under %q", account, got)
+		}
+		if pod.Spec.AutomountServiceAccountToken != nil {
+			t.Errorf("the pod of %s decides about the token of its account: %t", account, *pod.Spec.AutomountServiceAccountToken)
+		}
+		i.mayNothing(t, "team-a", account) // nothing was bound to it
+	}
+	net := found["team-a/net"]
+	onlyOurToken(t, &net)
+}
+
+// onlyOurToken reports tokens in a pod but the one by which the controller knows it, which
+// is of no use to the API server.
+func onlyOurToken(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	tokens := 0
+	for _, v := range pod.Spec.Volumes {
+		if v.Secret != nil {
+			t.Errorf("the volume %s is a Secret", v.Name)
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, s := range v.Projected.Sources {
+			if s.ServiceAccountToken == nil {
+				continue
+			}
+			tokens++
+			if s.ServiceAccountToken.Audience != "terrier-run" {
+				t.Errorf("the volume %s has a token for the audience %q", v.Name, s.ServiceAccountToken.Audience)
+			}
+		}
+	}
+	if tokens != 1 {
+		t.Errorf("the pod has %d tokens, want its own one", tokens)
+	}
+}
+
+// mayNothing asks the API server about what a hostile run would try as an account.
+func (i *installed) mayNothing(t *testing.T, in, account string) {
+	t.Helper()
+	user := "system:serviceaccount:" + in + ":" + account
+	for _, a := range []authzv1.ResourceAttributes{
+		{Verb: "get", Resource: "secrets", Namespace: in}, {Verb: "list", Resource: "secrets", Namespace: in}, {Verb: "list", Resource: "secrets"},
+		{Verb: "get", Resource: "secrets", Namespace: "terrier-system"}, {Verb: "get", Resource: "configmaps", Namespace: in},
+		{Verb: "create", Resource: "pods", Namespace: in}, {Verb: "create", Resource: "pods", Subresource: "exec", Namespace: in},
+		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: in},
+		{Verb: "impersonate", Resource: "serviceaccounts", Namespace: in}, {Verb: "impersonate", Resource: "users"},
+		{Verb: "create", Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Namespace: in},
+		{Verb: "get", Group: "infra.contrib.fluxcd.io", Resource: "terraforms", Namespace: in},
+		{Verb: "patch", Group: "infra.contrib.fluxcd.io", Resource: "terraforms", Namespace: in},
+		{Verb: "get", Group: "infra.contrib.fluxcd.io", Resource: "terraforms", Subresource: "state", Namespace: in},
+		{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: in},
+	} {
+		review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
+			User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + in, "system:authenticated"}, ResourceAttributes: &a,
+		}}
+		if err := i.Create(t.Context(), review); err != nil {
+			t.Fatal(err)
+		}
+		if review.Status.Allowed {
+			t.Errorf("%s may %s %s/%s in %q", user, a.Verb, a.Resource, a.Subresource, a.Namespace)
+		}
 	}
 }
 
