@@ -17,6 +17,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -242,6 +244,38 @@ func TestANamespaceIsGrantedAgain(t *testing.T) {
 	await(t, informer, "no Secret is there")
 	n.grant(t, a)
 	await(t, informer, "the Secrets are there again", a+"/one", a+"/two")
+}
+
+// What is optional has no objects while it is forbidden, holds up no start, and has all
+// objects once it is granted.
+func TestOptional(t *testing.T) {
+	n := newNamespaces(t)
+	a := n.Namespace
+	n.secret(t, a, "one")
+	objects, err := metadata.NewForConfig(n.account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := objects.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(a)
+	source := Optional{Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Retry: 20 * time.Millisecond, Source: &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return secrets.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return secrets.Watch(ctx, o)
+		},
+	}}
+	informer := cache.NewSharedIndexInformer(source, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	t.Cleanup(func() { stop(); <-ended })
+	go func() { defer close(ended); informer.RunWithContext(ctx) }()
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		t.Fatal("the informer does not sync")
+	}
+	await(t, informer, "nothing is there")
+	n.grant(t, a)
+	await(t, informer, "what was there before is there", a+"/one")
+	n.secret(t, a, "two")
+	await(t, informer, "a new Secret is there", a+"/one", a+"/two")
 }
 
 // Only an account that may watch the Secrets of all namespaces may do so everywhere.
