@@ -22,6 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
 	"github.com/terrier-iac/terrier/internal/app/store"
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
@@ -185,7 +186,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Cluster != nil && o.asPods() == nil { // pods outlive this process
 		defer drain(p.runs, o.Cluster.Drain, o)
 	}
-	if p.auditLog, err = openAuditLog(p.dir("audit"), p.Now, p.log); err != nil {
+	auditing := audit.Options{Now: p.Now}
+	if p.Config.Records != "" {
+		auditing.Copy = copies{p.blobs, p.plane.leading}
+	}
+	if p.auditLog, err = openAuditLog(ctx, p.dir("audit"), auditing, p.members != nil, p.log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.auditLog.Close()) }()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,8 +13,10 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/record"
 )
 
 // anchorEvery is how often the head of the audit log is stored outside of it, if
@@ -28,15 +32,77 @@ type auditLog struct {
 	log    *slog.Logger
 }
 
-func openAuditLog(dir string, now func() time.Time, log *slog.Logger) (*auditLog, error) {
-	entries, err := audit.Open(dir, audit.Options{Now: now})
-	return &auditLog{Log: entries, dir: dir, log: log}, err
+// openAuditLog opens the audit log of a controller that is the only active one. That of
+// several is opened by their leader, once it is one.
+func openAuditLog(ctx context.Context, dir string, o audit.Options, shared bool, log *slog.Logger) (*auditLog, error) {
+	j := &auditLog{Log: audit.Unopened(dir, o), dir: dir, log: log}
+	if shared {
+		return j, nil
+	}
+	return j, j.Open(ctx)
+}
+
+// copies are the segments of the audit log in the records, which outlive the data directory.
+type copies struct {
+	store   blob.Store
+	leading func() error // nil while this process is the one that writes the audit log
+}
+
+// Segments implements audit.Copy.
+func (c copies) Segments(ctx context.Context) ([]string, error) {
+	keys, err := c.store.List(ctx, record.AuditLog())
+	var names []string
+	for _, key := range keys {
+		names = append(names, strings.TrimPrefix(key, record.AuditLog()))
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// Load implements audit.Copy.
+func (c copies) Load(ctx context.Context, name string) ([]byte, error) {
+	return record.Read(ctx, c.store, record.AuditSegment(name))
+}
+
+// Save implements audit.Copy.
+func (c copies) Save(ctx context.Context, name string, content []byte) error {
+	if err := c.leading(); err != nil {
+		return err
+	}
+	return record.Write(ctx, c.store, record.AuditSegment(name), content)
+}
+
+// retryAudit is how long a leader waits before it tries again to open the audit log.
+const retryAudit = 5 * time.Second
+
+// lead opens the audit log as the leader of several controllers. Nothing is applied
+// before it is open.
+func (j *auditLog) lead(ctx context.Context, direct client.Client, version string) {
+	for {
+		err := j.Open(ctx)
+		if err == nil {
+			err = j.begin(ctx, direct, version)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		j.log.Error("the audit log cannot be opened: nothing is applied until it can", "err", err)
+		select {
+		case <-time.After(retryAudit):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// anchored says where the head of the audit log is stored outside of it.
+func (j *auditLog) anchored(direct client.Client) {
+	j.anchor = kube.Anchor{Client: direct, Key: types.NamespacedName{Namespace: access.ServerNamespace, Name: query.AuditConfigMap}}
 }
 
 // begin compares the audit log with the head that is stored outside of it,
 // and records that this program starts to write.
 func (j *auditLog) begin(ctx context.Context, direct client.Client, version string) error {
-	j.anchor = kube.Anchor{Client: direct, Key: types.NamespacedName{Namespace: access.ServerNamespace, Name: query.AuditConfigMap}}
 	var head audit.Head
 	if _, err := j.anchor.Load(ctx, query.AuditHeadKey, &head); err != nil {
 		return err

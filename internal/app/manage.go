@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
@@ -188,7 +187,12 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	}
 	if err := errors.Join(
 		mgr.Add(pruning(p.cache, p.Now, p.log)),
-		mgr.Add(manager.RunnableFunc(p.auditLog.follow)),
+		mgr.Add(leaderOnly(func(ctx context.Context) error {
+			if p.members != nil {
+				p.auditLog.lead(ctx, live, p.Version)
+			}
+			return p.auditLog.follow(ctx)
+		})),
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { return p.opened.Watch(ctx, p.log) })),
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
 		mgr.Add(kube.Everywhere(p.bindings.Follow)),

@@ -66,8 +66,12 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
 	}
+	p.auditLog.anchored(direct)
 	p.others, err = openOthers(p)
-	err = errors.Join(err, p.publish(ctx, direct), p.auditLog.begin(ctx, direct, p.Version))
+	err = errors.Join(err, p.publish(ctx, direct))
+	if p.members == nil {
+		err = errors.Join(err, p.auditLog.begin(ctx, direct, p.Version))
+	}
 	if err == nil {
 		p.alerts, err = p.openAlerts(ctx, direct)
 	}

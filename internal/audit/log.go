@@ -21,7 +21,8 @@ const segmentBytes = 8 << 20
 // Options configure a Log.
 type Options struct {
 	Now          func() time.Time
-	SegmentBytes int64 // after which a new segment is begun; 8 MiB if 0
+	SegmentBytes int64 // after which a new segment is begun; 8 MiB if 0, or less with a Copy
+	Copy         Copy  // nil without one; an entry is recorded once it is there, too
 }
 
 // Log is an open audit log: a directory of segments, of which the last one grows.
@@ -34,6 +35,7 @@ type Log struct {
 	dir   string
 	now   func() time.Time
 	limit int64
+	copy  Copy
 	lock  *os.File
 
 	mu      sync.Mutex // guards waiting and tail
@@ -65,25 +67,46 @@ type pendingEntry struct {
 // a crash interrupted, and records that; it also records that older lines were
 // changed.
 func Open(dir string, o Options) (*Log, error) {
-	if o.SegmentBytes <= 0 {
+	j := Unopened(dir, o)
+	return j, j.Open(context.Background())
+}
+
+// Unopened is a log that is opened later, or never: until then Record is an error.
+func Unopened(dir string, o Options) *Log {
+	switch {
+	case o.SegmentBytes > 0:
+	case o.Copy != nil:
+		o.SegmentBytes = copiedSegmentBytes
+	default:
 		o.SegmentBytes = segmentBytes
 	}
-	j := &Log{dir: dir, now: o.Now, limit: o.SegmentBytes, ids: newRecent()}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("opening the audit log: %w", err)
+	return &Log{dir: dir, now: o.Now, limit: o.SegmentBytes, copy: o.Copy, ids: newRecent()}
+}
+
+// Open opens a log that is not open. After an error it can be called again.
+func (j *Log) Open(ctx context.Context) (err error) {
+	if err := os.MkdirAll(j.dir, 0o700); err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
 	}
-	var err error
-	if j.lock, err = lockDir(dir); err != nil {
-		return nil, err
+	j.writing.Lock()
+	if j.lock == nil {
+		j.lock, err = lockDir(j.dir)
 	}
-	notes, err := j.recover()
+	if err == nil {
+		err = j.meet(ctx)
+	}
+	var notes []Entry
+	if err == nil {
+		notes, err = j.recover()
+	}
+	j.writing.Unlock()
 	for i := 0; err == nil && i < len(notes); i++ {
-		err = j.Record(context.Background(), notes[i])
+		err = j.Record(ctx, notes[i])
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the audit log in %s: %w", dir, err), j.Close())
+		return errors.Join(fmt.Errorf("opening the audit log in %s: %w", j.dir, err), j.Close())
 	}
-	return j, nil
+	return nil
 }
 
 // lockDir keeps a second writer out.
@@ -162,7 +185,7 @@ func (j *Log) Record(ctx context.Context, e Entry) error {
 // write writes a batch to the disk, all of it or nothing.
 func (j *Log) write(batch []*pendingEntry) error {
 	if j.file == nil {
-		return fault.New(fault.Broken, "AuditLogClosed", errors.New("the audit log is closed"))
+		return fault.New(fault.Later, "AuditLogClosed", errors.New("the audit log is not open"))
 	}
 	if err := j.ready(); err != nil {
 		return unwritten(err)
@@ -191,7 +214,14 @@ func (j *Log) write(batch []*pendingEntry) error {
 	if len(text) == 0 {
 		return nil
 	}
-	if err := j.append(text, end.size); err != nil {
+	err := j.append(text, end.size)
+	if err == nil {
+		end = j.end()
+		if err = j.save(end, text); err != nil {
+			err = errors.Join(err, j.truncate())
+		}
+	}
+	if err != nil {
 		return unwritten(err)
 	}
 	for id := range ids {

@@ -175,6 +175,12 @@ func AllDeliveries() string { return deliveries.key() }
 // Deliveries is the key of the deliveries of a namespace.
 func Deliveries(namespace string) string { return deliveries.key(namespace) }
 
+// AuditLog is what the keys of all parts of the audit log begin with.
+func AuditLog() string { return auditSegment.key() }
+
+// AuditSegment is the key of a part of the audit log.
+func AuditSegment(name string) string { return auditSegment.key(name) }
+
 // AllFigures is what the keys of all figures of runs begin with.
 func AllFigures() string { return figures.key() }
 

@@ -46,6 +46,7 @@ var (
 	deliveries    = Kind{"notices/history/<namespace>", "the newest 200 deliveries of a namespace", "notify", "the newest of them is 30 days old"}
 	figures       = Kind{"figures/<period>/<start>", "counts and durations of runs by kind and namespace, of one hour, six hours or a day", "app", "the period (a day, a week or a month) is over"}
 	marker        = Kind{"installation.json", "the UID of the cluster and the Lease of the controller whose records these are", "app", "never"}
+	auditSegment  = Kind{"audit/<segment>", "a part of the audit log, of a controller with --records", "app", "never"}
 	witness       = Kind{"keys/<id>", "the name of a key from a Secret that encrypts records, encrypted with this key: a start notices if the key is lost", "app", "never"}
 	signOut       = Kind{"sessions/ended/<id>", "the end of a session before its time", "app", "the session would have expired"}
 )
@@ -54,7 +55,7 @@ var (
 func Kinds() []Kind {
 	return []Kind{
 		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, checked,
-		retained, tree, outgrown, outboxMessage, deliveries, figures, signOut, marker, witness,
+		retained, tree, outgrown, outboxMessage, deliveries, figures, signOut, auditSegment, marker, witness,
 	}
 }
 
