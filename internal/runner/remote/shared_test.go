@@ -118,7 +118,7 @@ func TestRunComesBack(t *testing.T) {
 }
 
 // A controller that shares runs and starts again has none, even if its directory has.
-func TestSharedRunsBeginAnew(t *testing.T) {
+func TestSharedRunsBeginAgain(t *testing.T) {
 	s, dir := newSite(t), t.TempDir()
 	a := s.open(dir, shared)
 	if err := a.Take(t.Context(), all()); err != nil {
