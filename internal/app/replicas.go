@@ -206,7 +206,7 @@ func openMembers(p plane, now func() time.Time, log *slog.Logger) (*members.Memb
 		return nil, err
 	}
 	return members.New(members.Config{
-		API: set, Namespace: access.ServerNamespace, Group: r.group, ID: r.member.me, Lease: r.member.name, Now: now, Log: log,
+		API: set, Namespace: access.ServerNamespace, Group: r.group, ID: r.member.me, Lease: r.member.name, Every: r.lasts / 6, Now: now, Log: log,
 	}), nil
 }
 

@@ -53,10 +53,10 @@ func ConfigMap(group string) string { return group + "-shards" }
 type Config struct {
 	API       kubernetes.Interface // whose writes are refused once the Lease of this member has expired
 	Namespace string
-	Group     string // the name of the Lease that elects the leader
-	ID        string // of this member; the holder of its Lease
-	Lease     string // the name of the Lease of this member
-	Every     time.Duration
+	Group     string        // the name of the Lease that elects the leader
+	ID        string        // of this member; the holder of its Lease
+	Lease     string        // the name of the Lease of this member
+	Every     time.Duration // at which the Map and the Leases are read, in case a change was missed; a second if zero
 	Now       func() time.Time
 	Log       *slog.Logger
 }
