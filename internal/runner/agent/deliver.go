@@ -93,11 +93,7 @@ func (d *delivery) files(ctx context.Context, all bool) error {
 		if d.full[name] || !all && !first(name) && name != runner.FileLog {
 			continue
 		}
-		deliver := d.replace
-		if name == runner.FileEvents || name == runner.FileLog {
-			deliver = d.append
-		}
-		err := deliver(ctx, name)
+		err := d.file(ctx, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -119,8 +115,8 @@ func dispensable(err error) bool {
 	return is(err, http.StatusUnprocessableEntity) || is(err, http.StatusInsufficientStorage)
 }
 
-// append delivers what was added to a file.
-func (d *delivery) append(ctx context.Context, name string) error {
+// file delivers what is new in one file.
+func (d *delivery) file(ctx context.Context, name string) error {
 	f, err := os.Open(filepath.Join(d.dir, name))
 	if err != nil {
 		return err
@@ -130,6 +126,14 @@ func (d *delivery) append(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if name == runner.FileEvents || name == runner.FileLog {
+		return d.append(ctx, name, f, info)
+	}
+	return d.replace(ctx, name, f, info)
+}
+
+// append delivers what was added to a file.
+func (d *delivery) append(ctx context.Context, name string, f io.ReaderAt, info fs.FileInfo) error {
 	_, there := d.held[name]
 	for conflicts := 0; d.held[name].Size < info.Size() || !there; {
 		offset := d.held[name].Size
@@ -156,16 +160,7 @@ func (d *delivery) append(ctx context.Context, name string) error {
 }
 
 // replace delivers a whole file, if it is another one than the one that was sent.
-func (d *delivery) replace(ctx context.Context, name string) error {
-	f, err := os.Open(filepath.Join(d.dir, name))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
+func (d *delivery) replace(ctx context.Context, name string, f *os.File, info fs.FileInfo) (err error) {
 	now := version{modified: info.ModTime(), size: info.Size()}
 	if was := d.sent[name]; was.digest != "" && was.modified.Equal(now.modified) && was.size == now.size {
 		return nil
