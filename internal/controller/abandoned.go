@@ -144,7 +144,7 @@ func (rm *removals) salvage(ctx context.Context, e *entry, report *runner.Report
 		return err
 	}
 	if len(run.Untracked) > 0 {
-		r.Untracked = &stack.Untracked{Run: report.ID, At: report.Finished, Objects: run.Untracked, Apart: run.Apart, Rescued: run.Rescued}
+		r.Untracked = &stack.Untracked{Run: report.ID, At: report.Finished, Objects: run.Untracked, Lost: run.Lost, Apart: run.Apart, Rescued: run.Rescued}
 	}
 	if err := rm.settler.keepForgotten(ctx, p, report, n); err != nil {
 		return err

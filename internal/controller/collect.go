@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/blob"
@@ -35,10 +37,7 @@ func (se *settler) findUntracked(ctx context.Context, p *pass, r *runner.Report,
 	if err != nil {
 		return err
 	}
-	events, err := se.runner.Open(p.id, r.ID, runner.FileEvents)
-	if fault.Of(err) == fault.Missing {
-		return nil
-	}
+	events, err := se.events(p, r)
 	if err != nil {
 		return err
 	}
@@ -50,7 +49,49 @@ func (se *settler) findUntracked(ctx context.Context, p *pass, r *runner.Report,
 		return err
 	}
 	run.Untracked, err = plan.Unrecorded(events, state)
+	if err != nil || !r.Lost {
+		return err
+	}
+	unseen, err := se.unseen(ctx, p, r, n, state)
+	run.Lost = len(unseen) > 0
+	run.Untracked = append(run.Untracked, unseen...)
 	return err
+}
+
+// events are those that a run left, none if it left no file of them.
+func (se *settler) events(p *pass, r *runner.Report) (io.ReadCloser, error) {
+	f, err := se.runner.Open(p.id, r.ID, runner.FileEvents)
+	if fault.Of(err) == fault.Missing {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	return f, err
+}
+
+// unseen lists what an apply that was lost with its machine may have created beyond what
+// its events tell: what its plan creates. Another apply would create it a second time.
+func (se *settler) unseen(ctx context.Context, p *pass, r *runner.Report, n note, state []byte) ([]stack.UntrackedResource, error) {
+	made := n.Cause.Plan
+	if made == nil {
+		return nil, nil
+	}
+	text, err := se.records.Get(ctx, record.Plan(p.id, made.Digest, string(review.Masked)))
+	if fault.Of(err) == fault.Missing {
+		se.log.Error("what a lost run may have created is not listed: its plan is missing", "stack", r.Name, "run", r.ID, "plan", made.Name)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	doc, err := plan.ParseDocument(text)
+	if err != nil {
+		return nil, err
+	}
+	events, err := se.events(p, r)
+	if err != nil {
+		return nil, err
+	}
+	defer events.Close()
+	return doc.Unseen(events, state)
 }
 
 // followUntracked finds out which untracked resources of an earlier run are in the

@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -63,6 +64,38 @@ func TestUntrackedSaysWhetherItWasCompared(t *testing.T) {
 			}
 			if listed := len(run.Untracked) == 1 && run.Untracked[0].ID == "i-1"; listed != tt.listed || run.Apart != tt.apart || run.Rescued != tt.refused {
 				t.Errorf("the gap is %+v, apart %v, rescued %v; want it listed %v, apart %v, rescued %v", run.Untracked, run.Apart, run.Rescued, tt.listed, tt.apart, tt.refused)
+			}
+		})
+	}
+}
+
+// F11: a run that is lost with its machine may have created what its plan creates, whatever
+// its events tell: another apply would create it a second time.
+func TestALostRunMayHaveCreatedWhatItsPlanCreates(t *testing.T) {
+	const doc = `{"format_version":"1.2","resource_changes":[
+		{"address":"x.a","mode":"managed","type":"x","name":"a","change":{"actions":["create"]}},
+		{"address":"x.b","mode":"managed","type":"x","name":"b","change":{"actions":["create"]}}]}`
+	made := &stack.Plan{Name: "plan-1", Digest: "sha256:d"}
+	for name, tt := range map[string]struct {
+		lost bool
+		want []stack.UntrackedResource
+	}{
+		"it is lost":   {true, []stack.UntrackedResource{{Address: "x.a", ID: "i-1", Finished: true}, {Address: "x.b"}}},
+		"it is killed": {false, []stack.UntrackedResource{{Address: "x.a", ID: "i-1", Finished: true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := takeApart(&Stacks{Runner: printed{}, Blobs: openRecords(t)})
+			if err := c.records.Put(t.Context(), record.Plan("uid", made.Digest, string(review.Masked)), []byte(doc)); err != nil {
+				t.Fatal(err)
+			}
+			var run stack.Run
+			report := &runner.Report{ID: "apply-1", Kind: stack.ApplyRun, Outcome: stack.Killed, Lost: tt.lost}
+			n := note{State: &kube.StateRef{}, Cause: stack.Cause{Plan: made}}
+			if err := c.findUntracked(t.Context(), &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}}, report, n, &run); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(run.Untracked, tt.want) || run.Lost != tt.lost {
+				t.Errorf("untracked are %+v, lost %v; want %+v", run.Untracked, run.Lost, tt.want)
 			}
 		})
 	}

@@ -299,6 +299,7 @@ type Report struct {
 	Lock        *Lock             `json:"lock,omitempty"`        // the foreign lock that stopped it
 	State       StateID           `json:"state,omitzero"`        // the newest state acknowledged, or the one planned against
 	Resources   int               `json:"resources,omitempty"`   // managed resource instances in that state
+	Lost        bool              `json:"lost,omitempty"`        // it ended with its machine: what it did last may not be in its files
 	Rescued     *StateID          `json:"rescued,omitempty"`     // a state that could not be stored and is kept as FileRescue
 	Health      []Health          `json:"health,omitempty"`      // how each check of the job went
 

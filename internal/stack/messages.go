@@ -254,6 +254,9 @@ func waitOrCheck(o Observation) Action {
 func incomplete(o Observation) Decision {
 	u := o.Status.Untracked
 	var b strings.Builder
+	if u.Lost {
+		fmt.Fprintf(&b, "The machine of run %s was lost, with what the run had not sent yet. All that its plan creates may exist. ", u.Run)
+	}
 	if u.Apart {
 		fmt.Fprintf(&b, "Run %s was interrupted. Its state is in a backend of your own, which Terrier does not read, so the state may or may not track what the run created:", u.Run)
 	} else {

@@ -108,6 +108,7 @@ type Untracked struct {
 	At      time.Time           `json:"at"`
 	Source  string              `json:"source"` // digest of the module; another one may import what is missing
 	Objects []UntrackedResource `json:"objects"`
+	Lost    bool                `json:"lost,omitempty"`    // the run was lost with its machine, and may have created more than its events tell: what its plan creates
 	Apart   bool                `json:"apart,omitempty"`   // the state is kept elsewhere: what it holds was not compared, and it may hold all of these
 	Rescued bool                `json:"rescued,omitempty"` // the newest state could not be stored there, and is kept
 }
@@ -181,6 +182,7 @@ type Run struct {
 	Lock       *Lock
 	Changes    Changes             // of a destroy: what it destroyed and forgot
 	Untracked  []UntrackedResource // what it created that the state does not have
+	Lost       bool                // it was lost with its machine, and may have created what Untracked has without an ID
 	Apart      bool                // its state is kept elsewhere, and was not compared with Untracked
 	Rescued    bool                // its state could not be stored, and is kept
 	State      string              // digest of the newest state that was acknowledged, or planned against
@@ -409,7 +411,7 @@ func (m Status) fail(r Run) Status {
 	m.FailedStep, m.FailedWith, m.FailedWhy, m.Permanent = r.Step, r.Message, r.Why, r.Permanent
 	m.Lock = r.Lock
 	if len(r.Untracked) > 0 {
-		m.Untracked = &Untracked{Run: r.ID, At: r.At, Source: r.Cause.PlanInputs.Source, Objects: r.Untracked, Apart: r.Apart, Rescued: r.Rescued}
+		m.Untracked = &Untracked{Run: r.ID, At: r.At, Source: r.Cause.PlanInputs.Source, Objects: r.Untracked, Lost: r.Lost, Apart: r.Apart, Rescued: r.Rescued}
 	}
 	if r.Kind.Writes() {
 		// A failed apply may have created something, and its plan is spent.

@@ -320,9 +320,11 @@ func TestUntrackedOfAStateElsewhereSaysWhatIsKnown(t *testing.T) {
 		"a state that we keep":         {false, false, []string{"the state does not track"}, []string{"backend", "state list", "--rescued"}},
 		"a state elsewhere":            {true, false, []string{"may or may not track", "state list", "If it tracks all that exist", "ignore-untracked=a1"}, []string{"does not track", "--rescued"}},
 		"one that the backend refused": {true, true, []string{"may or may not track", "state pull --rescued a1", "state push"}, []string{"does not track"}},
+		"one of a lost machine":        {false, false, []string{"The machine of run a1 was lost", "does not track", "ignore-untracked=a1"}, []string{"backend", "--rescued"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := calmly(Spec{Mode: Auto}, Status{}.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Killed, Cause: Cause{PlanInputs: calmBasis}, Untracked: objects, Apart: tt.apart, Rescued: tt.rescued, At: calm}))
+			lost := name == "one of a lost machine"
+			o := calmly(Spec{Mode: Auto}, Status{}.Record(Run{ID: "a1", Kind: ApplyRun, Done: true, Outcome: Killed, Cause: Cause{PlanInputs: calmBasis}, Untracked: objects, Lost: lost, Apart: tt.apart, Rescued: tt.rescued, At: calm}))
 			d := Decide(o)
 			if d.Reason != StateIncomplete || d.Ready != Stalled {
 				t.Fatalf("Decide() = %+v, want it to wait for a person", d)

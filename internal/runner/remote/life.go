@@ -297,6 +297,7 @@ func (r *Runner) end(run *placedRun, rep runner.Report, o stack.Outcome, reason,
 	}
 	_, err = runner.Complete(r.dir(run), rep, r.config.Now(), func(rep *runner.Report) {
 		rep.Outcome, rep.Message = o, fault.Shorten(message, maxMessage)
+		rep.Lost = o == stack.Killed
 		if reason != "" {
 			rep.Fault, rep.Reason = fault.Broken, reason
 			if reason == runner.NoRoom {

@@ -245,8 +245,8 @@ func TestPlaceIsLost(t *testing.T) {
 			}
 			s.launcher.Tell(p)
 			d := st.Finish(id)
-			if d.Outcome != stack.Killed || d.Reason == "" || !strings.Contains(d.Message, "while the run was Applying") {
-				t.Errorf("ended %s for %q: %s", d.Outcome, d.Reason, d.Message)
+			if d.Outcome != stack.Killed || !d.Lost || d.Reason == "" || !strings.Contains(d.Message, "while the run was Applying") {
+				t.Errorf("ended %s for %q, lost %v: %s", d.Outcome, d.Reason, d.Lost, d.Message)
 			}
 			if !runnertest.Has(`"type":"apply_complete"`, d.Events) {
 				t.Errorf("the events %s do not tell what was finished", d.Events)
