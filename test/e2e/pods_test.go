@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +28,7 @@ import (
 
 // runsAsPods gives the test a controller whose runs are pods, a kubelet that runs them,
 // and a namespace and a world of the test's own.
-func runsAsPods(t *testing.T) (*testkit.Platform, *testkit.Cluster, *testkit.World, *testkit.Kubelet) {
+func runsAsPods(t *testing.T, flags ...string) (*testkit.Platform, *testkit.Cluster, *testkit.World, *testkit.Kubelet) {
 	t.Helper()
 	return runsAsPodsOf(t, filepath.Join(testkit.Repository(t), "bin", "terrier-runner"))
 }
@@ -55,8 +57,8 @@ func runsAsPodsOf(t *testing.T, program string, flags ...string) (*testkit.Platf
 	return p, c, p.World(t), k
 }
 
-// nothingLeft waits until no pod is there, and compares the Secrets with those that a
-// stack has wherever it runs.
+// nothingLeft waits until no pod is there, and no Secret but those that a stack has
+// wherever it runs.
 func nothingLeft(t *testing.T, c *testkit.Cluster, k *testkit.Kubelet, secrets ...string) {
 	t.Helper()
 	here := client.InNamespace(c.Namespace)
@@ -70,18 +72,21 @@ func nothingLeft(t *testing.T, c *testkit.Cluster, k *testkit.Kubelet, secrets .
 		}
 		return nil
 	})
-	var all corev1.SecretList
-	if err := c.Client.List(t.Context(), &all, here); err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, s := range all.Items {
-		names = append(names, s.Name)
-	}
-	slices.Sort(names)
-	if !slices.Equal(names, secrets) {
-		t.Errorf("the Secrets are %q, want %q", names, secrets)
-	}
+	testkit.Eventually(t, testkit.Patience, "no other Secret is left", func(ctx context.Context) error {
+		var all corev1.SecretList
+		if err := c.Client.List(ctx, &all, here); err != nil {
+			return err
+		}
+		var names []string
+		for _, s := range all.Items {
+			names = append(names, s.Name)
+		}
+		slices.Sort(names)
+		if !slices.Equal(names, secrets) {
+			return fmt.Errorf("the Secrets are %q, want %q", names, secrets) // one of a deleted stack is collected later
+		}
+		return nil
+	})
 }
 
 // onlyPod is the name of the one pod that runs.
@@ -186,8 +191,60 @@ func TestNodeLostWhileApplying(t *testing.T) {
 	}
 	k.Forget(t, pod)
 	saysInReady(t, c, "stack", "world_thing.b")
+	saysInReady(t, c, "stack", "was lost, with what the run had not sent yet")
 	if n := k.Started(); n != 2 {
 		t.Errorf("%d pods were started, want none after an apply that left something untracked", n)
+	}
+}
+
+// An apply in a pod that a user cancels is interrupted once: what it created is in the
+// state, the rest is not begun, and its pod is gone.
+func TestCancelledApplyOfAPod(t *testing.T) {
+	_, c, w, k := runsAsPods(t)
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hang", Times: 1})
+	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h\nretryInterval: 1s", chain(w, "x", "a", "b", "c")))
+	w.Await(t.Context(), begun("create", "b"))
+	run := ""
+	c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if s.Status.Terrier == nil || s.Status.Terrier.Run == nil || s.Status.Terrier.Run.Kind != "apply" {
+			return errNot("the run in the status")
+		}
+		run = s.Status.Terrier.Run.ID
+		return nil
+	})
+	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/cancel":"`+run+`"}}}`)
+	c.AwaitReason(t, "stack", "RunCancelled")
+	nothingLeft(t, c, k, "tfstate-default-stack")
+	if a, b, c := began(w, "create", "a"), began(w, "create", "b"), began(w, "create", "c"); a != 1 || b != 1 || c != 0 {
+		t.Errorf("a, b and c were begun %d, %d and %d times, want once, once and never", a, b, c)
+	}
+}
+
+// F35: no pod can be created in a namespace that is being deleted, so a stack in it is not
+// destroyed there. It says so and stays, its namespace, too, until a user lets it go: then
+// its resources are retained and recorded.
+func TestDeletedNamespaceOfPods(t *testing.T) {
+	_, c, w, k := runsAsPods(t)
+	c.Apply(t, inline("stack", kept, things(w, "x", "a")))
+	c.AwaitReady(t, "stack")
+	started := k.Started()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}
+	if err := c.Client.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	saysInReady(t, c, "stack", "is being deleted, and the API server creates no pod in it: to let the stack go and retain its resources, annotate it with terrier.dev/deletion=retain")
+	made(t, w, "a")
+	c.Patch(t, "stack", `{"metadata":{"annotations":{"terrier.dev/deletion":"retain"}}}`)
+	testkit.Eventually(t, testkit.Patience, "the namespace is gone", func(ctx context.Context) error {
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errNot("gone"))
+	})
+	made(t, w, "a")
+	if n := k.Started(); n != started {
+		t.Errorf("%d pods were started after the deletion, want none", n-started)
 	}
 }
 
@@ -222,6 +279,27 @@ func TestQuotaIsAWait(t *testing.T) {
 	c.AwaitReady(t, "stack")
 	made(t, w, "a")
 	nothingLeft(t, c, k, "out", "tfstate-default-stack")
+}
+
+// LQ-03: a pod that no node has room for gives its turn to another stack. Its stack says
+// what is missing, has no failure, and is applied once a user makes room.
+func TestPodWithoutANodeGivesItsTurnBack(t *testing.T) {
+	_, c, w, _ := runsAsPods(t, "--max-runs", "1", "--run-node-timeout", "1s")
+	const auto = "approvePlan: auto\ninterval: 1h\nretryInterval: 1s"
+	c.Apply(t, inline("far", auto+"\nrunnerPodTemplate: {spec: {nodeSelector: {disk: fast}}}", chain(w, "x", "a")))
+	saysInReady(t, c, "far", "waits for a node: 0/1 nodes are available")
+	c.Apply(t, inline("near", auto, chain(w, "y", "b")))
+	c.AwaitReady(t, "near")
+	saysInReady(t, c, "far", "didn't match Pod's node affinity/selector. Other runs have its turn until it is tried again")
+	if s := c.Stack(t, "far"); s.Status.ReconciliationFailures != 0 {
+		t.Errorf("%d failures are counted, want none", s.Status.ReconciliationFailures)
+	}
+	c.Patch(t, "far", `{"spec":{"runnerPodTemplate":null}}`)
+	c.AwaitReady(t, "far")
+	made(t, w, "a", "b")
+	if n := began(w, "create", "a"); n != 1 {
+		t.Errorf("a was created %d times, want once", n)
+	}
 }
 
 // A pod that finds no node is no silent wait, and its run can be cancelled.
