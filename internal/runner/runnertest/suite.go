@@ -24,6 +24,8 @@ type Fixture struct {
 	Mirror string            // of providers, as `make build` makes it; empty leaves out the tests that need some
 	Adapt  func(*runner.Job) // what all jobs have beside; may be nil
 	Fresh  bool              // every run begins in an empty directory, so none finds what an earlier one prepared
+
+	Parallel bool // the cases run side by side
 }
 
 func (f Fixture) stack(t *testing.T, r Runner, module string) *Stack {
@@ -66,7 +68,12 @@ func Run(t *testing.T, f Fixture) {
 		"a broken module hides no state from a user":         breakGlassWithABrokenModule,
 		"names that are no path components are refused":      names,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, f) })
+		t.Run(name, func(t *testing.T) {
+			if f.Parallel {
+				t.Parallel()
+			}
+			test(t, f)
+		})
 	}
 }
 
