@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	authzv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -303,76 +302,6 @@ subjects: [{kind: ServiceAccount, name: terrier, namespace: terrier-system}]
 	}
 }
 
-// With rbac.readAsServiceAccount the controller reads inputs as the ServiceAccount of the
-// stack only, and may list no Secret. A change counts from the next reconcile on.
-func TestInputsAreReadAsTheServiceAccount(t *testing.T) {
-	i := install(t, "--set", "rbac.namespaces={team-a}", "--set", "rbac.readAsServiceAccount=true", "--set", "runs.as=processes")
-	g := testkit.NewGit(t)
-	g.Commit(map[string]string{"main.tf": moduleText})
-	stack := strings.Replace(fmt.Sprintf(stackManifest, "net"), "interval: 1h", "interval: 3s\n  serviceAccountName: net", 1)
-	i.manifest(t, "team-a", g.Manifest("modules")+"---\n"+secretManifest("inputs", "word", "first")+"---\n"+stack)
-	i.await(t, "team-a", "net", "says which right is missing", func(_ *infrav1alpha2.Terraform, c *metav1.Condition) bool {
-		return c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "kubectl -n team-a create role net-inputs --verb=get --resource=secrets,configmaps --resource-name=inputs --resource-name=settings")
-	})
-	i.manifest(t, "team-a", `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: net-inputs}
-rules: [{apiGroups: [""], resources: [secrets, configmaps], resourceNames: [inputs, settings], verbs: [get]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: net-inputs}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: net-inputs}
-subjects: [{kind: ServiceAccount, name: net, namespace: team-a}]
-`)
-	i.await(t, "team-a", "net", "becomes ready", isReady)
-	i.manifest(t, "team-a", secretManifest("inputs", "word", "second"))
-	testkit.Eventually(t, testkit.Patience, "the changed Secret is applied", func(ctx context.Context) error {
-		var out corev1.Secret
-		err := i.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "net-outputs"}, &out)
-		if err == nil && string(out.Data["word"]) != "second" {
-			err = fmt.Errorf("the output is %q", out.Data["word"])
-		}
-		return err
-	})
-	o := &infrav1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "net"}}
-	if err := i.Delete(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, testkit.Patience, "the stack is gone, and with it its readable plan", func(ctx context.Context) error {
-		if err := i.Get(ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-			return errors.Join(errors.New("it is there"), err)
-		}
-		return nil
-	})
-	stop(t, i.command)
-	asAccount := 0
-	for _, r := range i.recorder.all() {
-		switch {
-		case r.resource != "secrets" && r.resource != "configmaps":
-		case r.as != "":
-			if r.as != "system:serviceaccount:team-a:net" {
-				t.Errorf("%+v is of another account", r)
-			}
-			asAccount++
-		case r.name == "inputs" || r.name == "settings":
-			t.Errorf("the controller read an input with its own rights: %+v", r)
-		case r.namespace != "terrier-system" && (r.verb == "list" || r.verb == "watch") && r.status < 400:
-			t.Errorf("the controller may find every Secret: %+v", r)
-		}
-	}
-	if asAccount == 0 {
-		t.Error("nothing was read as the ServiceAccount")
-	}
-	for _, text := range i.recorder.denials() {
-		verb, of, _ := strings.Cut(text, " ")
-		if tries := verb == "list" || verb == "watch"; !tries || !strings.HasPrefix(of, "secrets.") && !strings.HasPrefix(of, "configmaps.") {
-			t.Errorf("the controller was denied: %s", text)
-		}
-	}
-}
-
 // A run that is a pod needs what the chart grants, and the pod keeps to the Pod
 // Security Standard "restricted".
 func TestPodsOfRuns(t *testing.T) {
@@ -416,104 +345,6 @@ func TestPodsOfRuns(t *testing.T) {
 	})
 	if text := i.recorder.denials(); len(text) > 0 {
 		t.Errorf("the controller was denied:\n%s", strings.Join(text, "\n"))
-	}
-}
-
-// A stack that names a ServiceAccount has its pod under that, and no other stack has. The
-// account has the rights that were bound to it, and its token is its owner's to withhold.
-func TestPodsOfAnAccount(t *testing.T) {
-	i := install(t, "--set", "rbac.namespaces={team-a}")
-	i.manifest(t, "team-a", `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: net}
-automountServiceAccountToken: false
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: cloud}
-`)
-	for _, account := range []string{"net", "cloud"} {
-		i.manifest(t, "team-a", strings.Replace(inlineStack, "{name: inline}", "{name: "+account+"}", 1)+"  serviceAccountName: "+account+"\n")
-	}
-	found := map[string]corev1.Pod{}
-	testkit.Eventually(t, testkit.Patience, "both runs have their pods", func(ctx context.Context) error {
-		var list corev1.PodList
-		err := i.List(ctx, &list, client.InNamespace("team-a"), client.MatchingLabels{"app.kubernetes.io/name": "terrier-run"})
-		for _, p := range list.Items {
-			found[p.Annotations["terrier.dev/stack"]] = p
-		}
-		if err != nil || len(found) != 2 {
-			return fmt.Errorf("%d pods, %w", len(found), err)
-		}
-		return nil
-	})
-	for _, account := range []string{"net", "cloud"} {
-		pod := found["team-a/"+account]
-		if got := pod.Spec.ServiceAccountName; got != account {
-			t.Errorf("the pod of %s runs under %q", account, got)
-		}
-		if pod.Spec.AutomountServiceAccountToken != nil {
-			t.Errorf("the pod of %s decides about the token of its account: %t", account, *pod.Spec.AutomountServiceAccountToken)
-		}
-		i.mayNothing(t, "team-a", account) // nothing was bound to it
-	}
-	net := found["team-a/net"]
-	onlyOurToken(t, &net)
-}
-
-// onlyOurToken reports tokens in a pod but the one by which the controller knows it, which
-// is of no use to the API server.
-func onlyOurToken(t *testing.T, pod *corev1.Pod) {
-	t.Helper()
-	tokens := 0
-	for _, v := range pod.Spec.Volumes {
-		if v.Secret != nil {
-			t.Errorf("the volume %s is a Secret", v.Name)
-		}
-		if v.Projected == nil {
-			continue
-		}
-		for _, s := range v.Projected.Sources {
-			if s.ServiceAccountToken == nil {
-				continue
-			}
-			tokens++
-			if s.ServiceAccountToken.Audience != "terrier-run" {
-				t.Errorf("the volume %s has a token for the audience %q", v.Name, s.ServiceAccountToken.Audience)
-			}
-		}
-	}
-	if tokens != 1 {
-		t.Errorf("the pod has %d tokens, want its own one", tokens)
-	}
-}
-
-// mayNothing asks the API server about what a hostile run would try as an account.
-func (i *installed) mayNothing(t *testing.T, in, account string) {
-	t.Helper()
-	user := "system:serviceaccount:" + in + ":" + account
-	for _, a := range []authzv1.ResourceAttributes{
-		{Verb: "get", Resource: "secrets", Namespace: in}, {Verb: "list", Resource: "secrets", Namespace: in}, {Verb: "list", Resource: "secrets"},
-		{Verb: "get", Resource: "secrets", Namespace: "terrier-system"}, {Verb: "get", Resource: "configmaps", Namespace: in},
-		{Verb: "create", Resource: "pods", Namespace: in}, {Verb: "create", Resource: "pods", Subresource: "exec", Namespace: in},
-		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: in},
-		{Verb: "impersonate", Resource: "serviceaccounts", Namespace: in}, {Verb: "impersonate", Resource: "users"},
-		{Verb: "create", Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Namespace: in},
-		{Verb: "get", Group: "infra.contrib.fluxcd.io", Resource: "terraforms", Namespace: in},
-		{Verb: "patch", Group: "infra.contrib.fluxcd.io", Resource: "terraforms", Namespace: in},
-		{Verb: "get", Group: "infra.contrib.fluxcd.io", Resource: "terraforms", Subresource: "state", Namespace: in},
-		{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: in},
-	} {
-		review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
-			User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + in, "system:authenticated"}, ResourceAttributes: &a,
-		}}
-		if err := i.Create(t.Context(), review); err != nil {
-			t.Fatal(err)
-		}
-		if review.Status.Allowed {
-			t.Errorf("%s may %s %s/%s in %q", user, a.Verb, a.Resource, a.Subresource, a.Namespace)
-		}
 	}
 }
 

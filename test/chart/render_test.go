@@ -208,6 +208,7 @@ func TestNotes(t *testing.T) {
 		"logLevel=info":                       "only ServiceAccounts can use pages, API and command line",
 		"rbac.allNamespaces=true":             "rbac.allNamespaces makes the controller equal to cluster-admin",
 		"networkPolicy.enabled=true":          "  namespace: NAMESPACE",
+		"rbac.readAsServiceAccount=true":      "create rolebinding terrier-watch --clusterrole terrier-watch --serviceaccount terrier-system:terrier",
 		"rbac.impersonation.all=true":         "system:masters\nincluded. That equals cluster-admin",
 		"rbac.impersonation.groups={a-group}": "only ServiceAccounts can use pages, API and command line",
 	} {
