@@ -126,7 +126,11 @@ func TestMistakes(t *testing.T) {
 		"a flag whose value is a list":       {[]string{"flags.run-env=HTTPS_PROXY"}, []string{"/flags/run-env", "array"}},
 		"a level of logs":                    {[]string{"logLevel=trace"}, []string{"/logLevel", "debug"}},
 		"a port that needs root":             {[]string{"http.port=443"}, []string{"/http/port", "minimum"}},
-		"several controllers":                {[]string{"replicaCount=2", "persistence.accessModes={ReadWriteMany}"}, []string{"replicaCount", "never Ready", "Set it to 1"}},
+		"several without shared records":     {[]string{"replicaCount=2"}, []string{"replicaCount: 2", "records", "s3://"}},
+		"several, and runs as processes":     {[]string{"replicaCount=2", "records=s3://a", "runs.as=processes"}, []string{"replicaCount: 2", "runs.as: pods"}},
+		"several with keys of their own":     {[]string{"replicaCount=2", "records=s3://a", "installationKeys=file"}, []string{"replicaCount: 2", "installationKeys: secret"}},
+		"several with keys of records apart": {[]string{"replicaCount=2", "records=s3://a", "flags.records-key=file"}, []string{"replicaCount: 2", "flags.records-key"}},
+		"several with one claim":             {[]string{"replicaCount=2", "records=s3://a", "persistence.existingClaim=data"}, []string{"persistence.existingClaim", "data directory of its own"}},
 		"no volume":                          {[]string{"persistence.enabled=false"}, []string{"persistence.enabled", "persistence.existingClaim"}},
 		"no volume, and runs as processes":   {[]string{"persistence.enabled=false", "runs.as=processes"}, []string{"persistence.enabled"}},
 		"a monitor of metrics that are off":  {[]string{"metrics.serviceMonitor.enabled=true"}, []string{"metrics.enabled"}},
@@ -156,6 +160,21 @@ func TestMistakes(t *testing.T) {
 	text, err := helm(t, "template", "terrier", chart, "--namespace", "flux-system")
 	if err == nil || !strings.Contains(text, "--namespace terrier-system") {
 		t.Errorf("another namespace: %v: %s", err, text)
+	}
+}
+
+// Several controllers have data directories of their own, are spread and replaced one
+// after another, and reach one another.
+func TestReplicas(t *testing.T) {
+	text, err := template(t, "--values", matrix(t)["replicas"])
+	if err != nil {
+		t.Fatal(text)
+	}
+	generated(t, "testdata/replicas.yaml", text)
+	for _, o := range objects(t, text) {
+		if o.GetKind() == "PersistentVolumeClaim" {
+			t.Errorf("there is a claim: %s", o.GetName())
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ func rights(t *testing.T, all []*unstructured.Unstructured) []right {
 // What the controller may do is reviewed as a file, for each set of values. Nothing
 // in it is a wildcard, and Secrets are granted by namespace.
 func TestRights(t *testing.T) {
-	for _, name := range []string{"default", "namespaces", "accounts", "everything"} {
+	for _, name := range []string{"default", "namespaces", "accounts", "replicas", "everything"} {
 		t.Run(name, func(t *testing.T) {
 			text, err := template(t, "--values", matrix(t)[name])
 			if err != nil {

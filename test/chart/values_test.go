@@ -32,6 +32,7 @@ var ownFlags = map[string]string{
 	"output":                     "extraArgs",
 	"read-as-service-account":    "rbac.readAsServiceAccount",
 	"records":                    "records",
+	"replica-address":            "replicaCount",
 	"run-ca-file":                "caBundle.configMap",
 	"run-image":                  "runs.image.repository",
 	"run-image-pull-policy":      "runs.image.pullPolicy",
@@ -42,6 +43,7 @@ var ownFlags = map[string]string{
 	"run-resources":              "runs.resources",
 	"run-service-account":        "runs.serviceAccountName",
 	"runs-as":                    "runs.as",
+	"share-stacks":               "replicaCount",
 	"watch-namespace":            "watchNamespaces",
 }
 

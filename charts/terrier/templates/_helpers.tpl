@@ -24,6 +24,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{- /* Whether several controllers share the stacks: a text, or none. */ -}}
+{{- define "terrier.shared" -}}
+{{- if gt (int .Values.replicaCount) 1 }}true{{ end -}}
+{{- end }}
+
 {{- define "terrier.serviceAccount" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "terrier.fullname" .) .Values.serviceAccount.name }}
@@ -103,6 +108,10 @@ spec:
 {{- end }}
 - --http-host=$(POD_IP)
 - --installation-keys={{ .Values.installationKeys }}
+{{- if include "terrier.shared" . }}
+- --share-stacks
+- --replica-address=$(POD_IP)
+{{- end }}
 - --health-address=:8081
 - --log-level={{ .Values.logLevel }}
 {{- range .Values.watchNamespaces }}
