@@ -42,7 +42,18 @@ type Clock struct {
 // call back into the queue, and may be nil.
 type Listener struct {
 	Wake    func(Key)                               // the turn of an object has come
+	Called  func(id string)                         // the same, by its ID
 	Started func(class Class, waited time.Duration) // a run starts
+}
+
+// turn says that the turn of an object has come.
+func (l Listener) turn(e *entry) {
+	if l.Wake != nil {
+		l.Wake(e.Key)
+	}
+	if l.Called != nil {
+		l.Called(e.id)
+	}
 }
 
 // slotReservation is how long a slot is reserved for an object that does not
@@ -88,7 +99,7 @@ func (q *Queue) Admit(id string, r Candidate) (why string) {
 	}
 	switch e := s.waiting[id]; {
 	case e == nil:
-		s.enqueue(id, r, q.clock.Now())
+		s.enqueue(id, r, q.since(r))
 	case e.Class != r.Class || e.Tenant != r.Tenant:
 		s.dequeue(e)
 		s.enqueue(id, r, e.asked).passed = e.passed
@@ -101,6 +112,14 @@ func (q *Queue) Admit(id string, r Candidate) (why string) {
 		return ""
 	}
 	return s.why(s.waiting[id])
+}
+
+// since is when a candidate began to wait.
+func (q *Queue) since(r Candidate) time.Time {
+	if r.Asked.IsZero() {
+		return q.clock.Now()
+	}
+	return r.Asked
 }
 
 // Running counts a run that is already running, beyond the limits if need be.
@@ -130,7 +149,7 @@ func (q *Queue) count(id string, r Candidate) *slot {
 		slot = nil
 	}
 	if slot == nil {
-		slot = s.hold(id, r, q.clock.Now())
+		slot = s.hold(id, r, q.since(r))
 	}
 	q.take(slot, r)
 	return slot
@@ -216,8 +235,8 @@ func (q *Queue) reserve(asking string) {
 		q.scheduler.dequeue(e)
 		slot := q.scheduler.hold(e.id, e.Candidate, e.asked)
 		slot.expiry = q.clock.After(slotReservation, func() { q.expire(slot) })
-		if wake := q.listeners[e.Key.Kind].Wake; wake != nil && e.id != asking {
-			wake(e.Key)
+		if e.id != asking {
+			q.listeners[e.Key.Kind].turn(e)
 		}
 	}
 }

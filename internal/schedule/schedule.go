@@ -53,4 +53,5 @@ type Candidate struct {
 	Memory int64     // bytes that the run is charged
 	Began  time.Time // when the run began, of one that was found running
 	Ending bool      // the run has ended, and its place, a pod, has not
+	Asked  time.Time // since when it waits, of one that asked before; else now
 }
