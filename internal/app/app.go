@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/app/installation"
+	"github.com/terrier-iac/terrier/internal/app/leader"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/audit"
@@ -97,6 +98,7 @@ type parts struct {
 	keys          *installation.Keys
 	key           secret.Text // of digests, sessions and pulls
 	auditLog      *auditLog
+	audits        controller.AuditLog // where entries are recorded: auditLog, or that of the leader
 	plane         plane
 	meters        *metrics.Platform
 	scraped       string // where metrics are served; empty if nowhere
@@ -105,14 +107,21 @@ type parts struct {
 	board         *query.Board
 	figures       *query.Figures
 	records       *query.Blobs
-	queue         *schedule.Queue
+	queue         runQueue
 	members       *members.Members // nil unless this controller shares stacks with others
 	others        others           // what it says to them
 	alerts        alerts
+	leader        *leader.Leader // of the controllers that share stacks; nil if this one is alone
 	lists         tenantLists
 	webhookSecret string // the end of the path at which we tell an API server of registries; empty if we do not
 	bindings      *access.Bindings
 	health        health
+}
+
+// runQueue is the queue of runs: of this controller alone, or of several.
+type runQueue interface {
+	controller.Queue
+	query.Queue
 }
 
 // Run starts everything and blocks until ctx ends. Applies that are active then
@@ -194,6 +203,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.auditLog.Close()) }()
+	if p.audits == nil {
+		p.audits = p.auditLog.Log
+	}
 	defer sayRunsAtEnd(ctx, p.runs, p.Options)()
 	err = p.serve(ctx)
 	if cause := context.Cause(ctx); errors.Is(cause, errNotLeading) {

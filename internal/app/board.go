@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -93,23 +94,30 @@ func drop(board *query.Board, kind string, o any) {
 	}
 }
 
-// timedRuns passes the duration of runs to the board, and all of them to the figures.
+// timedRuns tells of the runs that ended.
 type timedRuns struct {
 	fencedRuns
-	board   *query.Board
-	figures *query.Figures
+	ended func(runner.Report)
 }
 
 // Forget implements runner.Runner. It is called once for each run that
 // ended, after everything else about it was recorded.
 func (t timedRuns) Forget(id, run string) error {
 	if r, err := t.Current(id); err == nil && r != nil && r.ID == run {
-		t.figures.Ran(*r)
-		if r.Outcome == stack.Succeeded {
-			t.board.Ran(id, r.Kind, r.Finished.Sub(r.Started))
-		}
+		t.ended(*r)
 	}
 	return t.fencedRuns.Forget(id, run)
+}
+
+// counting counts a run that ended: in the figures, and for how long the runs of its stack
+// take.
+func counting(board *query.Board, figures *query.Figures) func(runner.Report) {
+	return func(r runner.Report) {
+		figures.Ran(r)
+		if r.Outcome == stack.Succeeded {
+			board.Ran(r.Stack, r.Kind, r.Finished.Sub(r.Started))
+		}
+	}
 }
 
 // figuresEvery is how often the figures of runs are saved: a crash loses no more.

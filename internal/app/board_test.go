@@ -164,7 +164,7 @@ func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
 	}
 	defer processes.Close()
 	figures := query.NewFigures(board, time.Now)
-	runs := timedRuns{fencedRuns{processes, func() error { return nil }}, board, figures}
+	runs := timedRuns{fencedRuns{processes, func() error { return nil }}, counting(board, figures)}
 	for range 2 { // a pass that was cut short is made again
 		if err := runs.Forget("uid-1", "check-1"); err != nil {
 			t.Fatal(err)

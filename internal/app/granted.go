@@ -20,9 +20,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube/granted"
 )
 
-// shared are the kinds of which other programs have most objects. Their metadata
+// crowded are the kinds of which other programs have most objects. Their metadata
 // is watched.
-var shared = map[schema.GroupVersionKind]string{
+var crowded = map[schema.GroupVersionKind]string{
 	{Version: "v1", Kind: "Secret"}:    "secrets",
 	{Version: "v1", Kind: "ConfigMap"}: "configmaps",
 }
@@ -51,7 +51,7 @@ func (p *parts) openGrants(ctx context.Context) (*grants, error) {
 	if err != nil {
 		return nil, err
 	}
-	for gvk, resource := range shared {
+	for gvk, resource := range crowded {
 		of := gvk.GroupVersion().WithResource(resource)
 		everywhere, err := granted.Everywhere(ctx, reviews.SelfSubjectAccessReviews(), of)
 		if err != nil {
@@ -70,7 +70,7 @@ func (g *grants) informer(from toolscache.ListerWatcher, of runtime.Object, ever
 		gvk := m.GroupVersionKind()
 		if w := g.sources[gvk]; w != nil {
 			from = w
-		} else if _, ok := shared[gvk]; ok && g.named && g.optional {
+		} else if _, ok := crowded[gvk]; ok && g.named && g.optional {
 			from = granted.Optional{Source: toolscache.ToListerWatcherWithContext(from), Kind: gvk}
 		}
 	}

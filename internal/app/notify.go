@@ -23,6 +23,7 @@ const noticesGroup = "notification.toolkit.fluxcd.io"
 // alerts are the notifications that this process sends.
 type alerts struct {
 	dispatcher *notify.Dispatcher
+	notifier   notifier   // the dispatcher, or that of the leader
 	directory  *directory // nil if another controller delivers for the alerts of the cluster
 	upstream   bool       // events are sent to Flux
 }
@@ -58,6 +59,10 @@ func (p *parts) openAlerts(ctx context.Context, direct client.Client) (alerts, e
 	}
 	o.Send = notify.Sender{Out: out}.Send
 	a.dispatcher = notify.New(o)
+	a.notifier = a.dispatcher
+	if p.leader != nil {
+		a.notifier = p.leader
+	}
 	return a, nil
 }
 

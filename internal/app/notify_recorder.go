@@ -23,12 +23,15 @@ const messageBytes = 8 << 10
 // recorder writes events to Kubernetes and sends them as notifications.
 type recorder struct {
 	kube.Events
-	scheme     *runtime.Scheme
-	dispatcher *notify.Dispatcher
-	component  string
-	instance   string
-	now        func() time.Time
+	scheme    *runtime.Scheme
+	notifier  notifier
+	component string
+	instance  string
+	now       func() time.Time
 }
+
+// notifier has notifications sent. It never waits.
+type notifier interface{ Notify(notify.Event) }
 
 // recorder makes the recorder of one controller. It writes core/v1 events, which the
 // API's users and their tools read.
@@ -36,7 +39,7 @@ func (a alerts) recorder(mgr ctrl.Manager, component string, now func() time.Tim
 	host, _ := os.Hostname() // only for finding the process
 	//lint:ignore SA1019 the newer recorder writes events.k8s.io, which kubectl shows without counts
 	events := kube.Events{Recorder: mgr.GetEventRecorderFor(component)}
-	return recorder{events, mgr.GetScheme(), a.dispatcher, component, host, now}
+	return recorder{events, mgr.GetScheme(), a.notifier, component, host, now}
 }
 
 // Event implements Events of the controllers.
@@ -88,5 +91,5 @@ func (r recorder) Notify(obj client.Object, kind, reason, message string, facts 
 		}
 		e.Metadata[key] = value
 	}
-	r.dispatcher.Notify(e)
+	r.notifier.Notify(e)
 }

@@ -137,7 +137,7 @@ func TestTellerTellsFlux(t *testing.T) {
 	go func() { ended <- dispatcher.Run(ctx) }()
 	fake := record.NewFakeRecorder(4)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
-	tell := recorder{Events: kube.Events{Recorder: fake}, scheme: newScheme(kinds.All()), dispatcher: dispatcher, component: "terrier", now: func() time.Time { return at }}
+	tell := recorder{Events: kube.Events{Recorder: fake}, scheme: newScheme(kinds.All()), notifier: dispatcher, component: "terrier", now: func() time.Time { return at }}
 	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "net", UID: "u-1", Annotations: map[string]string{"event.toolkit.fluxcd.io/ticket": "7", "other": "x"}}}
 	tell.EventWith(obj, corev1.EventTypeWarning, "DriftDetected", "Drift", map[string]string{"add": "1", "event.toolkit.fluxcd.io/commit": "sha1:b8"})
 	tell.Record(obj, corev1.EventTypeWarning, "DriftDetected", "again")

@@ -10,10 +10,13 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/terrier-iac/terrier/internal/app/leader"
 	"github.com/terrier-iac/terrier/internal/app/replicas"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/notify"
 	"github.com/terrier-iac/terrier/internal/peers"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
 	"github.com/terrier-iac/terrier/internal/web"
 )
@@ -47,6 +50,11 @@ func openOthers(p *parts) (o others, err error) {
 		Members: p.members, Peers: o.peers, Log: p.log,
 		UID: func(key query.Key) (string, bool) { return uidOf(p.board, key) },
 	})
+	p.leader = leader.New(leader.Config{
+		Me: p.members.Me().ID, Current: p.members.Leader, Calls: o.peers, Now: p.Now, Log: p.log,
+		Record: p.auditLog.Record, Notify: func(e notify.Event) { p.alerts.dispatcher.Notify(e) }, Ran: func(r runner.Report) { counting(p.board, p.figures)(r) },
+	})
+	p.queue, p.audits = p.leader.Queue, p.leader
 	return o, nil
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
-// leader is a control plane that only one of several processes may use.
-type leader interface {
+// exclusive is a control plane that only one of several processes may use.
+type exclusive interface {
 	Leads() error          // nil while this process is active
 	Lost() <-chan struct{} // closed when it is no longer active
 }
@@ -40,7 +40,7 @@ type plane struct{ Running }
 // whileLeading ends ctx, with the reason as its cause, when it is lost.
 func (p plane) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	l, ok := p.Running.(leader)
+	l, ok := p.Running.(exclusive)
 	if !ok {
 		return ctx, func() { cancel(nil) }
 	}
@@ -57,7 +57,7 @@ func (p plane) whileLeading(ctx context.Context) (context.Context, context.Cance
 
 // leads is nil while this process is active.
 func (p plane) leads() error {
-	if l, ok := p.Running.(leader); ok {
+	if l, ok := p.Running.(exclusive); ok {
 		return l.Leads()
 	}
 	return nil
@@ -68,7 +68,7 @@ func (p plane) rest() *rest.Config {
 	c := p.Config()
 	bound(c, requestTime)
 	kube.CountWrites(c)
-	if l, ok := p.Running.(leader); ok {
+	if l, ok := p.Running.(exclusive); ok {
 		fence(c, l.Leads) // around the counter: a refused write is not counted
 	}
 	return c

@@ -22,6 +22,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/app/installation"
+	"github.com/terrier-iac/terrier/internal/app/leader"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/kube/members"
@@ -219,6 +220,14 @@ func follow(mgr ctrl.Manager, m *members.Members, stacks members.Worker) error {
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { return m.Follow(ctx, stacks) })),
 		mgr.Add(leaderOnly(m.Lead)),
 	)
+}
+
+// askLeader talks to the leader of several controllers while a manager runs.
+func askLeader(mgr ctrl.Manager, l *leader.Leader) error {
+	if l == nil {
+		return nil
+	}
+	return mgr.Add(kube.Everywhere(l.Run))
 }
 
 // leaderOnly is work of a manager that only the leader of several controllers does.

@@ -308,7 +308,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Graphs: query.NewWholeGraph(p.board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.Following,
 		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient, p.kinds),
-		Audit:    p.auditLog.Log, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),
+		Audit:    p.audits, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
 	}
 	if err := p.fillAccess(ctx, &o, p.pulls(auth)); err != nil {

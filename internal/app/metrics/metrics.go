@@ -147,8 +147,8 @@ func (m *Platform) Serve(mgr ctrl.Manager, address string) (string, error) {
 // Sources are what the gauges are computed from.
 type Sources struct {
 	Board   *query.Board
-	Backlog func() schedule.Backlog
-	Dir     func(...string) string // a path below the data directory
+	Backlog func() (schedule.Backlog, bool) // false at a replica that does not have the queue
+	Dir     func(...string) string          // a path below the data directory
 	MaxRuns int
 	Now     func() time.Time
 	Log     *slog.Logger

@@ -160,7 +160,9 @@ func TestSeriesOfGaugesAreBounded(t *testing.T) {
 	}
 	r := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
-		stackGauges(board, 4, time.Now), queueGauges(func() schedule.Backlog { return schedule.Backlog{Classes: make([]schedule.ClassBacklog, 1)} }, time.Now), newDataGauges(filepath.Join),
+		stackGauges(board, 4, time.Now), queueGauges(func() (schedule.Backlog, bool) {
+			return schedule.Backlog{Classes: make([]schedule.ClassBacklog, 1)}, true
+		}, time.Now), newDataGauges(filepath.Join),
 	} {
 		if err := r.Register(c); err != nil {
 			t.Fatal(err)
@@ -194,7 +196,7 @@ func TestGaugesSayHowFullTheQueueIs(t *testing.T) {
 		Running: 3, MaxRuns: 4, Memory: 1 << 30, MaxMemory: 4 << 30,
 		Classes: []schedule.ClassBacklog{{Class: "apply", Waiting: 2, OldestSince: noon.Add(-time.Minute)}, {Class: "drift"}},
 	}
-	gauges := queueGauges(func() schedule.Backlog { return backlog }, func() time.Time { return noon })
+	gauges := queueGauges(func() (schedule.Backlog, bool) { return backlog, true }, func() time.Time { return noon })
 	scraped(t, gauges).has(t, scrape{
 		`terrier_queue_waiting{class="apply"}`:        2,
 		`terrier_queue_oldest_seconds{class="apply"}`: 60,

@@ -9,7 +9,7 @@ import (
 )
 
 // queueGauges are the metrics of the queue of runs.
-func queueGauges(backlog func() schedule.Backlog, now func() time.Time) prometheus.Collector {
+func queueGauges(backlog func() (schedule.Backlog, bool), now func() time.Time) prometheus.Collector {
 	s := newSheet()
 	s.gauge("terrier_queue_waiting", "Queued runs by class: apply, person, spec, upstream or drift.", "class")
 	s.gauge("terrier_queue_oldest_seconds", "How long the oldest run of a class has been queued; 0 if none is queued.", "class")
@@ -19,7 +19,11 @@ func queueGauges(backlog func() schedule.Backlog, now func() time.Time) promethe
 	s.gauge("terrier_runs_memory_charged_bytes", "Estimated memory of the active runs.")
 	s.gauge("terrier_runs_memory_max_bytes", "Memory for all active runs together; 0 is no limit.")
 	s.fill = func(set func(string, float64, ...string)) {
-		b, at := backlog(), now()
+		b, ok := backlog()
+		if !ok {
+			return // the leader has it, and counts all of it
+		}
+		at := now()
 		for _, c := range b.Classes {
 			set("terrier_queue_waiting", float64(c.Waiting), c.Class)
 			oldest := 0.0
