@@ -47,7 +47,7 @@ func openOthers(p *parts) (o others, err error) {
 		return o, fmt.Errorf("opening the calls between controllers: %w", err)
 	}
 	o.http = replicas.New(replicas.Config{
-		Members: p.members, Peers: o.peers, Log: p.log,
+		Members: p.members, Peers: o.peers, Now: p.Now, Log: p.log,
 		UID: func(key query.Key) (string, bool) { return uidOf(p.board, key) },
 	})
 	p.leader = leader.New(leader.Config{

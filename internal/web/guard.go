@@ -65,8 +65,13 @@ func hardened(c *gin.Context) {
 }
 
 // called refuses other host names, with which pages of other sites
-// reach servers on this machine.
+// reach servers on this machine. Another replica, whose address is a name of its own,
+// has done that for the requests that it forwards.
 func (g *guard) called(c *gin.Context) {
+	if g.replicas != nil && g.replicas.Forwarded(c.Request.Context()) {
+		c.Next()
+		return
+	}
 	host := c.Request.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

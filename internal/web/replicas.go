@@ -25,7 +25,8 @@ type Replicas interface {
 	Forwarded(context.Context) bool
 }
 
-// Replica is another replica. It answers a request, or calls refuse.
+// Replica is another replica. It answers a request, or calls refuse before it has written
+// anything.
 type Replica interface {
 	Answer(w http.ResponseWriter, r *http.Request, refuse func(error))
 }
@@ -144,8 +145,18 @@ func (g *guard) elsewhere(r route) gin.HandlerFunc {
 			c.Set(keyMoving, by == ownerOrHere)
 			c.Next()
 		case known:
-			other.Answer(c.Writer, c.Request, func(err error) { g.replies.refuse(c, err) })
-			c.Abort()
+			var failed error
+			other.Answer(c.Writer, c.Request, func(err error) { failed = err })
+			switch reads := c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead; {
+			case failed == nil:
+				c.Abort()
+			case here && reads:
+				// The other one has ended, and that is not known yet.
+				c.Set(keyMoving, by == ownerOrHere)
+				c.Next()
+			default:
+				g.replies.refuse(c, failed)
+			}
 		case by == ownerOnly:
 			g.replies.refuse(c, errNoOwner)
 		default:

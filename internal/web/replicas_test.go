@@ -130,6 +130,9 @@ func TestRequestsReachTheirReplica(t *testing.T) {
 		"no owner, and its run may be anywhere":        {three{noOwner: true}, run, 503, "moving to another replica"},
 		"no owner, and nothing here is no proof":       {three{noOwner: true}, strings.Replace(stack, "net", "web", 1), 503, "moving to another replica"},
 		"the leader does not answer":                   {three{leader: &other{down: true}}, queue, 503, "does not answer"},
+		"it does not, and the board is the same":       {three{leader: &other{down: true}}, board, 200, `"items":`},
+		"the owner does not answer":                    {three{owner: &other{down: true}}, run, 503, "does not answer"},
+		"it does not, and the cluster has the stack":   {three{owner: &other{down: true}}, stack, 200, `"name":"net"`},
 		"it was sent here, and the board is the same":  {three{leader: a, forwarded: true}, board, 200, `"items":`},
 		"a stack of another kind":                      {three{owner: b}, "/api/v1/namespaces/apps/stacks/Terraform.infra.contrib.fluxcd.io~net", 200, "b answers"},
 		"an address without a route is answered here":  {three{leader: a, owner: b}, "/nothing", 404, "no page or API"},
@@ -147,6 +150,19 @@ func TestRequestsReachTheirReplica(t *testing.T) {
 				t.Error("it does not say when to come again")
 			}
 		})
+	}
+}
+
+// A request that another replica forwarded may have a name that only that one has.
+func TestForwardedHostIsTrusted(t *testing.T) {
+	for forwarded, want := range map[bool]int{true: http.StatusOK, false: http.StatusForbidden} {
+		o := options(newRoles())
+		o.Replicas = &three{forwarded: forwarded}
+		u, c := serve(t, o)
+		resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/queue", func(r *http.Request) { bearer(r); r.Host = "10.0.0.7:8443" })
+		if resp.StatusCode != want {
+			t.Errorf("forwarded %v: %s %s, want %d", forwarded, resp.Status, body, want)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -41,11 +42,15 @@ type Config struct {
 	// UID finds a stack by its name, empty if there is none; false while this replica
 	// does not know all stacks yet.
 	UID func(query.Key) (uid string, ready bool)
+	Now func() time.Time
 	Log *slog.Logger
 }
 
 // Replicas are the replicas of Terrier, as one of them serves users and agents.
-type Replicas struct{ Config }
+type Replicas struct {
+	Config
+	reached atomic.Pointer[time.Time] // when the leader answered last; nil if it never did
+}
 
 var _ web.Replicas = (*Replicas)(nil)
 
@@ -58,7 +63,7 @@ const (
 
 // New returns the replicas that this one serves with.
 func New(c Config) *Replicas {
-	r := &Replicas{c}
+	r := &Replicas{Config: c}
 	c.Peers.Handle(callPing, func(context.Context, json.RawMessage) (any, error) { return nil, nil })
 	return r
 }
@@ -152,7 +157,8 @@ const reachLimit = 2 * time.Second
 
 // Ready is nil if this replica can answer: it is the leader, or reaches it. While no
 // replica leads none answers better: during a failover, and until the controller of a
-// release that shared nothing has ended.
+// release that shared nothing has ended. A leader that has just ended is still the one that
+// is known, so a replica that reached it stays ready for a while.
 func (r *Replicas) Ready(ctx context.Context) error {
 	leader, known := r.Members.Leader()
 	if !known || leader.ID == r.Members.Me().ID {
@@ -160,8 +166,20 @@ func (r *Replicas) Ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
-	if err := r.Peers.Call(ctx, leader, callPing, nil, nil); err != nil {
+	if err := r.Peers.Call(ctx, leader, callPing, nil, nil); err != nil && !r.recently() {
 		return fmt.Errorf("reaching the leader: %w", err)
+	} else if err == nil {
+		r.reached.Store(new(r.Now()))
 	}
 	return nil
+}
+
+// withoutLeader is how long a replica that reached the leader is ready without it. A
+// failover takes less.
+const withoutLeader = time.Minute
+
+// recently reports whether the leader was reached a short while ago.
+func (r *Replicas) recently() bool {
+	at := r.reached.Load()
+	return at != nil && r.Now().Sub(*at) < withoutLeader
 }

@@ -30,6 +30,7 @@ type group struct {
 	all    []*member
 	leader *member           // nil while there is none
 	owners map[string]string // the IDs of owners by stack
+	now    time.Time
 }
 
 type member struct {
@@ -81,7 +82,7 @@ func newGroup(t *testing.T, names ...string) *group {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Replicas = New(Config{Members: m, Peers: p, Log: slog.New(slog.DiscardHandler), UID: func(k query.Key) (string, bool) { return k.Name, k.Namespace != "early" }})
+		m.Replicas = New(Config{Members: m, Peers: p, Now: func() time.Time { return g.now }, Log: slog.New(slog.DiscardHandler), UID: func(k query.Key) (string, bool) { return k.Name, k.Namespace != "early" }})
 		says := func(what string) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, what, " of ", id) })
 		}
@@ -181,6 +182,10 @@ func TestReady(t *testing.T) {
 		}
 	}
 	g.all[0].server.Close()
+	if err := g.all[1].Ready(t.Context()); err != nil {
+		t.Errorf("while the next leader is found: %v", err)
+	}
+	g.now = g.now.Add(withoutLeader)
 	if err := g.all[1].Ready(t.Context()); err == nil {
 		t.Error("a replica that does not reach the leader is ready")
 	}
