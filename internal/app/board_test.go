@@ -170,7 +170,7 @@ func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := board.Capacity(1); err != nil || got.Measured != 1 || got.RunSeconds != 6 {
+	if got, err := board.Capacity(query.Slots{Runs: 1}); err != nil || got.Measured != 1 || got.RunSeconds != 6 {
 		t.Errorf("Capacity() = %+v, %v, want one look of six seconds", got, err)
 	}
 	if left, err := processes.Current("uid-1"); err != nil || left != nil {

@@ -34,6 +34,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/review"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
@@ -179,13 +180,14 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	if err != nil {
 		return err
 	}
+	lingering, _ := p.runs.(runner.Lingering) // processes leave nothing
 	ended, backlog := counting(p.board, p.figures), func() (schedule.Backlog, bool) { return p.queue.Backlog(), true }
 	if p.leader != nil {
 		ended, backlog = p.leader.Ran, p.leader.Queue.Measured
 	}
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds,
-		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
+		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
@@ -210,7 +212,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	); err != nil {
 		return err
 	}
-	if err := p.meters.Measure(mgr, metrics.Sources{Board: p.board, Backlog: backlog, Dir: p.dir, MaxRuns: p.Config.MaxRuns, Now: p.Now, Log: p.log}); err != nil {
+	if err := p.meters.Measure(mgr, metrics.Sources{Board: p.board, Backlog: backlog, Dir: p.dir, Slots: slotsOf(p.room()), Now: p.Now, Log: p.log}); err != nil {
 		return err
 	}
 	p.lists.cache = mgr.GetCache()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/machine"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/schedule"
@@ -85,6 +86,11 @@ func (o Options) room() schedule.Limits {
 		l.Memory = int64(float64(machine.Memory(os.DirFS("/"))) * runsShare)
 	}
 	return l
+}
+
+// slotsOf are the slots of the limits that drift checks may take.
+func slotsOf(l schedule.Limits) query.Slots {
+	return query.Slots{Runs: l.Runs, Checks: l.PerClass[schedule.Drift], PerTenant: l.PerTenant}
 }
 
 // mirror is the directory of providers that runs can read; empty without one.

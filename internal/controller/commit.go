@@ -87,6 +87,9 @@ func (tn *turns) leaveQueue(_ context.Context, p *pass) error {
 	case p.unreadable != nil:
 		tn.queue.Withdraw(p.id) // it may run
 	case p.o.Queued == "" && p.o.Run == nil:
+		if p.left != nil {
+			tn.lingering.keep(tn.queue, p.id, *p.left, p.o.Now)
+		}
 		tn.queue.Leave(p.id)
 	}
 	return nil

@@ -74,6 +74,7 @@ type Stacks struct {
 	Grants    Grants
 	Dialects  dialect.Registry
 	Runner    runner.Runner
+	Lingering runner.Lingering // the Runner, if its runs leave places behind; else nil
 	Artifacts Artifacts
 	Modules   *modules.Reader
 	Archives  records.Archives
@@ -119,10 +120,11 @@ type pass struct {
 	job    *runner.Job // as far as it is known before the kind of run is
 	note   note
 	in     inputs
-	ended  *stack.Run         // a run that ended and was folded into the status
-	report *runner.Report     // of that run
-	masked bool               // it is not known which values came from Secrets, and so every value is masked
-	listed *dialect.Inventory // what that run left of a state that is kept elsewhere
+	ended  *stack.Run          // a run that ended and was folded into the status
+	report *runner.Report      // of that run
+	left   *schedule.Candidate // that run as the queue knows it; its place may be there still
+	masked bool                // it is not known which values came from Secrets, and so every value is masked
+	listed *dialect.Inventory  // what that run left of a state that is kept elsewhere
 
 	isolation        string // of the newest run
 	unreadable       error  // why the status in the object cannot be read

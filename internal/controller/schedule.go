@@ -65,9 +65,10 @@ func (c *Stacks) listenToSchedule() {
 
 // turns asks the schedule for runs.
 type turns struct {
-	config Config
-	queue  Queue
-	checks *driftRecords
+	config    Config
+	queue     Queue
+	checks    *driftRecords
+	lingering lingering
 }
 
 // candidate is what the schedule is asked with for a run of a stack.

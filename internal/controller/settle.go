@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -89,6 +90,9 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 		se.goesOn(ctx, p, report, n, &run)
 		return nil
 	}
+	left := se.turns.candidate(ctx, p, run.Kind, run.Cause)
+	left.Class, left.Tenant = n.class(run.Kind), cmp.Or(n.Tenant, left.Tenant)
+	p.left = &left
 	if report.ID != p.o.Status.LastRun {
 		was := p.o.Status
 		for _, step := range se.settlement(p, report, n, &run) {

@@ -114,7 +114,8 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 		}
 	}
 	listen := func(ctx context.Context) error { c.listen(ctx, ended); return nil }
-	for _, beside := range []kube.Everywhere{c.steps.removals.run, c.reviews.Run, listen} {
+	vacated := func(ctx context.Context) error { c.steps.turns.lingering.listen(ctx, c.Queue); return nil }
+	for _, beside := range []kube.Everywhere{c.steps.removals.run, c.reviews.Run, listen, vacated} {
 		if err := mgr.Add(beside); err != nil {
 			return err
 		}

@@ -162,7 +162,7 @@ func (c *Stacks) runsOf(ctx context.Context, in func(key string) bool) (map[stri
 	if err != nil {
 		return nil, fmt.Errorf("finding the runs that are running: %w", err)
 	}
-	running := map[string]schedule.Candidate{}
+	running := c.steps.turns.lingering.found(in, c.Now)
 	for _, r := range reports {
 		if r.Phase == runner.Done || r.Beside != "" || !in(r.Stack) {
 			continue

@@ -24,7 +24,7 @@ type steps struct {
 func (c *Stacks) assemble() *steps {
 	kept := &records.Store{Blobs: c.Blobs, Runs: c.Runner, Archives: c.Archives}
 	checks := &driftRecords{blobs: c.Blobs, config: c.Config, log: c.Log}
-	turns := &turns{config: c.Config, queue: c.Queue, checks: checks}
+	turns := &turns{config: c.Config, queue: c.Queue, checks: checks, lingering: lingering{c.Lingering}}
 	auditor := &auditor{blobs: c.Blobs, dialects: c.Dialects, auditLog: c.Audit, live: c.Live, log: c.Log}
 	versions := &states.Versions{Log: c.Log, Records: kept}
 	inspector := &states.Inspector{Live: c.Live, Dialects: c.Dialects, Store: c.States, KindOf: c.index.kindOf, Records: kept, Versions: versions}

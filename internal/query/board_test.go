@@ -39,7 +39,7 @@ func TestBoardAnswersNothingBeforeItIsFull(t *testing.T) {
 	_, page := b.Page(access.Everything, BoardQuery{})
 	_, news := b.Changes(access.Everything, "")
 	_, graph := b.Graph(access.Everything, Key{Namespace: "a", Name: "one"}, 0)
-	_, capacity := b.Capacity(1)
+	_, capacity := b.Capacity(Slots{Runs: 1})
 	_, tally := b.Tally(access.Everything, "team", []string{"a"})
 	for what, err := range map[string]error{"Page": page, "Tally": tally, "Changes": news, "Graph": graph, "Capacity": capacity} {
 		if fault.Of(err) != fault.Later || fault.Reason(err, "") != "NotReady" {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -22,12 +25,43 @@ type CapacityInfo struct {
 	Cycle       time.Duration `json:"cycle"`       // how long one check of each takes with all slots; nanoseconds
 	CycleMet    bool          `json:"cycleMet"`
 	Warning     string        `json:"warning,omitempty"` // what to do if it is not
+
+	Tenants map[string]float64 `json:"-"` // what each tenant needs of SlotsNeeded; a caller may not see all of them
+	tight   int                // tenants that need more than one tenant may have
+	most    float64            // what the one of these needs that needs most
+}
+
+// Slots bound the drift checks that go on at once.
+type Slots struct {
+	Runs      int // --max-runs
+	Checks    int // of them those that drift checks may take; 0 is all
+	PerTenant int // 0 is no limit
+}
+
+// SlotsOf are those of a queue.
+func SlotsOf(b schedule.Backlog) Slots {
+	s := Slots{Runs: b.MaxRuns, PerTenant: b.MaxPerTenant}
+	for _, c := range b.Classes {
+		if c.Class == schedule.Drift.String() {
+			s.Checks = c.MaxRuns
+		}
+	}
+	return s
+}
+
+// forChecks is how many drift checks may go on at once, and by which flag.
+func (s Slots) forChecks() (int, string) {
+	if s.Checks > 0 && (s.Runs == 0 || s.Checks < s.Runs) {
+		return s.Checks, "--max-runs-per-class drift"
+	}
+	return s.Runs, "--max-runs"
 }
 
 // Checked is a stack with drift checks.
 type Checked struct {
-	Every time.Duration // between two checks
-	Took  time.Duration // of one check; 0 if unknown
+	Tenant string
+	Every  time.Duration // between two checks
+	Took   time.Duration // of one check; 0 if unknown
 }
 
 // headroom is the part of the slots that checks may take without a warning: runs
@@ -39,8 +73,9 @@ const headroom = 0.8
 const longest = 10 * 365 * 24 * time.Hour
 
 // Capacity says whether slots are enough for the drift checks of stacks.
-func Capacity(stacks []Checked, slots int) CapacityInfo {
-	c := CapacityInfo{Slots: slots, CycleMet: true}
+func Capacity(stacks []Checked, limits Slots) CapacityInfo {
+	slots, _ := limits.forChecks()
+	c := CapacityInfo{Slots: slots, CycleMet: true, Tenants: map[string]float64{}}
 	var took time.Duration
 	var rate float64 // checks per second
 	for _, s := range stacks {
@@ -71,26 +106,49 @@ func Capacity(stacks []Checked, slots int) CapacityInfo {
 		}
 		all += one
 		c.SlotsNeeded += one.Seconds() / s.Every.Seconds()
+		c.Tenants[s.Tenant] += one.Seconds() / s.Every.Seconds()
 	}
+	for _, needed := range c.Tenants {
+		if limits.PerTenant > 0 && needed > float64(limits.PerTenant) {
+			c.tight++
+			c.most = max(c.most, needed)
+		}
+	}
+	c.CycleMet = (slots == 0 || c.SlotsNeeded <= float64(slots)) && c.tight == 0
 	if slots > 0 {
 		c.Cycle = all / time.Duration(slots)
-		c.CycleMet = c.SlotsNeeded <= float64(slots)
-		c.Warning = c.warn()
 	}
+	c.Warning = strings.Join(slices.DeleteFunc([]string{c.warn(limits), c.warnOfTenants(limits)}, func(s string) bool { return s == "" }), " ")
 	return c
 }
 
-func (c CapacityInfo) warn() string {
-	if c.SlotsNeeded <= headroom*float64(c.Slots) {
+// warn says what all stacks need that is not there.
+func (c CapacityInfo) warn(limits Slots) string {
+	if c.Slots == 0 || c.SlotsNeeded <= headroom*float64(c.Slots) {
 		return ""
 	}
+	_, flag := limits.forChecks()
 	enough := int(math.Ceil(c.SlotsNeeded / headroom))
-	asks := fmt.Sprintf("Drift checks of %s every %s need %.1f runs at once, and --max-runs is %d", Count(c.Stacks, "stack"), roughly(c.Interval), c.SlotsNeeded, c.Slots)
-	if c.CycleMet {
-		return fmt.Sprintf("%s: applies may have to wait. Set --max-runs to %d.", asks, enough)
+	asks := fmt.Sprintf("Drift checks of %s every %s need %.1f runs at once, and %s is %d", Count(c.Stacks, "stack"), roughly(c.Interval), c.SlotsNeeded, flag, c.Slots)
+	switch {
+	case c.SlotsNeeded > float64(c.Slots):
+		longer := time.Duration(float64(c.Interval) * c.SlotsNeeded / headroom / float64(c.Slots))
+		return fmt.Sprintf("%s: checks start later than their interval. Set %s to %d, or the intervals of the stacks to %s.", asks, flag, enough, roughly(longer))
+	case c.Slots < limits.Runs:
+		return "" // applies have slots that checks do not take
+	default:
+		return fmt.Sprintf("%s: applies may have to wait. Set %s to %d.", asks, flag, enough)
 	}
-	longer := time.Duration(float64(c.Interval) * c.SlotsNeeded / headroom / float64(c.Slots))
-	return fmt.Sprintf("%s: checks start later than their interval. Set --max-runs to %d, or the intervals of the stacks to %s.", asks, enough, roughly(longer))
+}
+
+// warnOfTenants says what single tenants need that one tenant may not have. It names
+// none: not every reader may know of each.
+func (c CapacityInfo) warnOfTenants(limits Slots) string {
+	if c.tight == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Drift checks of %s need more than --max-runs-per-tenant allows, which is %d, and start later than their interval. The largest needs %.1f runs at once. Set --max-runs-per-tenant to %d, or longer intervals.",
+		Count(c.tight, "tenant"), limits.PerTenant, c.most, int(math.Ceil(c.most/headroom)))
 }
 
 // roughly is d, rounded up, for people.
@@ -107,7 +165,7 @@ func roughly(d time.Duration) string {
 
 // Capacity says whether slots are enough for the drift checks of all stacks, by how
 // long their last checks took.
-func (b *Board) Capacity(slots int) (CapacityInfo, error) {
+func (b *Board) Capacity(slots Slots) (CapacityInfo, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if !b.synced {
@@ -115,7 +173,7 @@ func (b *Board) Capacity(slots int) (CapacityInfo, error) {
 	}
 	checked := make([]Checked, 0, len(b.order))
 	for _, e := range b.order {
-		checked = append(checked, Checked{Every: e.every, Took: e.took})
+		checked = append(checked, Checked{Tenant: e.row.Tenant, Every: e.every, Took: e.took})
 	}
 	return Capacity(checked, slots), nil
 }

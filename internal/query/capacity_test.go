@@ -40,7 +40,7 @@ func TestCapacity(t *testing.T) {
 		"of two intervals the shorter costs more":      {append(many(60, time.Minute, 10*time.Second), many(60, time.Hour, 10*time.Second)...), 20, 10 + 1.0/6, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Capacity(c.stacks, c.slots)
+			got := Capacity(c.stacks, Slots{Runs: c.slots})
 			if math.Abs(got.SlotsNeeded-c.needed) > 1e-9 || got.CycleMet != c.met || (got.Warning != "") != (c.says != nil) {
 				t.Errorf("Capacity() = %+v, want %v slots, met %t", got, c.needed, c.met)
 			}
@@ -48,6 +48,39 @@ func TestCapacity(t *testing.T) {
 				if !strings.Contains(got.Warning, word) {
 					t.Errorf("%q does not say %q", got.Warning, word)
 				}
+			}
+		})
+	}
+}
+
+// The limits of a tenant and of the class of drift checks bound the cycle, too.
+func TestCapacityWithinLimits(t *testing.T) {
+	var stacks []Checked
+	for i := range 100 {
+		tenant := "large"
+		if i < 20 {
+			tenant = "small"
+		}
+		stacks = append(stacks, Checked{Tenant: tenant, Every: 100 * time.Second, Took: 5 * time.Second})
+	}
+	for name, c := range map[string]struct {
+		slots Slots
+		met   bool
+		says  string
+	}{
+		"enough of all":                      {Slots{Runs: 10, Checks: 8, PerTenant: 5}, true, ""},
+		"too few for a tenant":               {Slots{Runs: 10, PerTenant: 3}, false, "Drift checks of 1 tenant need more than --max-runs-per-tenant allows, which is 3, and start later than their interval. The largest needs 4.0 runs at once. Set --max-runs-per-tenant to 5, or longer intervals."},
+		"too few for the class":              {Slots{Runs: 10, Checks: 4}, false, "Drift checks of 100 stacks every 2m need 5.0 runs at once, and --max-runs-per-class drift is 4: checks start later than their interval. Set --max-runs-per-class drift to 7, or the intervals of the stacks to 3m."},
+		"just enough, beside slots of their": {Slots{Runs: 10, Checks: 5}, true, ""},
+		"no slot is bounded but a tenant's":  {Slots{PerTenant: 3}, false, "--max-runs-per-tenant"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Capacity(stacks, c.slots)
+			if got.CycleMet != c.met || !strings.Contains(got.Warning, c.says) || c.says == "" && got.Warning != "" {
+				t.Errorf("Capacity() = %+v, want met %t and %q", got, c.met, c.says)
+			}
+			if math.Abs(got.Tenants["large"]-4) > 1e-9 || math.Abs(got.Tenants["small"]-1) > 1e-9 {
+				t.Errorf("tenants need %v, want 4 and 1 slots", got.Tenants)
 			}
 		})
 	}
@@ -63,7 +96,7 @@ func TestBoardLearnsHowLongChecksTake(t *testing.T) {
 	b.Ran("of-nobody", stack.CheckRun, time.Hour)
 	b.Ran(uid, stack.CheckRun, 4*time.Second)
 	b.Ran(uid, stack.CheckRun, 8*time.Second)
-	got, err := b.Capacity(2)
+	got, err := b.Capacity(Slots{Runs: 2})
 	if err != nil || got.Stacks != 1 || got.Measured != 1 || got.RunSeconds != 5 || got.SlotsNeeded != 0.5 {
 		t.Errorf("Capacity() = %+v, %v, want one stack that takes half a slot", got, err)
 	}
@@ -98,7 +131,7 @@ func TestBoardLearnsFromRecords(t *testing.T) {
 	if err := b.Measure(t.Context(), NewBlobs(kept, kept, time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.Capacity(1); err != nil || got.Measured != 2 || got.RunSeconds != 4 {
+	if got, err := b.Capacity(Slots{Runs: 1}); err != nil || got.Measured != 2 || got.RunSeconds != 4 {
 		t.Errorf("Capacity() = %+v, %v, want two looks of four seconds on average", got, err)
 	}
 }

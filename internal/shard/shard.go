@@ -22,8 +22,10 @@ import (
 // the shares of up to 25 controllers differ by at most a tenth.
 const Count = 256
 
-// Of is the shard of a stack, by its UID.
+// Of is the shard of a stack, by its UID. What belongs to the stack may be named behind
+// a slash.
 func Of(stack string) int {
+	stack, _, _ = strings.Cut(stack, "/")
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(stack)) // never fails
 	return int(h.Sum32() % Count)

@@ -21,11 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/runner/agent"
 )
 
-// Kubelet runs the pods of one namespace as processes of this machine: a node as far as
+// Kubelet runs the pods of one namespace, or of all, as processes of this machine: a node as far as
 // runs need one. An image is a program on this machine. Volumes are directories, of which that
 // of a hostPath is the one of this machine; a projected token is one that the API server bound to the pod. It obeys a deletion as
 // a kubelet does: SIGTERM, the grace of the pod, SIGKILL, and then the pod is gone.
@@ -35,12 +36,11 @@ import (
 // A container has no namespaces here, so its directories are elsewhere: the kubelet
 // replaces them in the environment. Resources bound nothing.
 type Kubelet struct {
-	cluster *Cluster
-	pods    typed.PodInterface
-	set     kubernetes.Interface
-	dir     string
-	stop    context.CancelFunc
-	work    sync.WaitGroup
+	namespace string // empty for all
+	set       kubernetes.Interface
+	dir       string
+	stop      context.CancelFunc
+	work      sync.WaitGroup
 
 	mu       sync.Mutex
 	live     map[types.UID]*kubeletPod
@@ -66,32 +66,42 @@ const NodeName = "node-of-the-test"
 // programs of this machine by the name that a manifest has.
 func StartKubelet(tb testing.TB, c *Cluster, images map[string]string) *Kubelet {
 	tb.Helper()
-	set, err := kubernetes.NewForConfig(c.Config)
+	k, err := NewKubelet(c.Config, c.Namespace, tb.TempDir(), images)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	k := &Kubelet{
-		cluster: c, set: set, pods: set.CoreV1().Pods(c.Namespace), dir: tb.TempDir(), stop: stop,
-		live: map[types.UID]*kubeletPod{}, programs: images,
+	tb.Cleanup(k.Close)
+	return k
+}
+
+// NewKubelet runs the pods of a namespace until Close, and those of all if it has no
+// name. What they need on the disk is below dir.
+func NewKubelet(config *rest.Config, namespace, dir string, images map[string]string) (*Kubelet, error) {
+	set, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	k := &Kubelet{namespace: namespace, set: set, dir: dir, stop: stop, live: map[types.UID]*kubeletPod{}, programs: images}
 	ready := make(chan error, 1)
 	k.work.Go(func() { k.follow(ctx, ready) })
 	if err := <-ready; err != nil {
 		stop()
-		tb.Fatalf("watching the pods of %s: %v", c.Namespace, err)
+		return nil, fmt.Errorf("watching the pods of %q: %w", namespace, err)
 	}
-	tb.Cleanup(func() {
-		stop()
-		k.mu.Lock()
-		for _, p := range k.live {
-			p.lost = true
-			p.kill()
-		}
-		k.mu.Unlock()
-		k.work.Wait()
-	})
-	return k
+	return k, nil
+}
+
+// Close kills the pods that run, and waits for their end.
+func (k *Kubelet) Close() {
+	k.stop()
+	k.mu.Lock()
+	for _, p := range k.live {
+		p.lost = true
+		p.kill()
+	}
+	k.mu.Unlock()
+	k.work.Wait()
 }
 
 // Fill keeps new pods from finding a node, with the words of a scheduler; empty lets
@@ -101,6 +111,9 @@ func (k *Kubelet) Fill(why string) {
 	defer k.mu.Unlock()
 	k.full = why
 }
+
+// in are the pods of a namespace.
+func (k *Kubelet) in(namespace string) typed.PodInterface { return k.set.CoreV1().Pods(namespace) }
 
 // Started is how many pods were ever started.
 func (k *Kubelet) Started() int {
@@ -137,7 +150,7 @@ func (k *Kubelet) Log() string {
 // Evict takes a pod from its node as a drain does: by the API, with its grace.
 func (k *Kubelet) Evict(tb testing.TB, name string) {
 	tb.Helper()
-	if err := k.pods.Delete(tb.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := k.in(k.namespace).Delete(tb.Context(), name, metav1.DeleteOptions{}); err != nil {
 		tb.Fatalf("evicting the pod %s: %v", name, err)
 	}
 }
@@ -156,7 +169,7 @@ func (k *Kubelet) LoseNode(tb testing.TB, name string) {
 	k.end(tb, name, func(p *kubeletPod) { p.lost = true })
 	// The control plane marks the pods of a node that does not answer, with no reason.
 	mark := `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
-	if _, err := k.pods.Patch(tb.Context(), name, types.StrategicMergePatchType, []byte(mark), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := k.in(k.namespace).Patch(tb.Context(), name, types.StrategicMergePatchType, []byte(mark), metav1.PatchOptions{}, "status"); err != nil {
 		tb.Fatalf("marking the pod %s: %v", name, err)
 	}
 }
@@ -165,7 +178,7 @@ func (k *Kubelet) LoseNode(tb testing.TB, name string) {
 // the node was removed.
 func (k *Kubelet) Forget(tb testing.TB, name string) {
 	tb.Helper()
-	if err := k.pods.Delete(tb.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+	if err := k.in(k.namespace).Delete(tb.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		tb.Fatalf("removing the pod %s: %v", name, err)
 	}
 }
@@ -187,7 +200,7 @@ func (k *Kubelet) end(tb testing.TB, name string, how func(*kubeletPod)) {
 // follow starts and ends pods as the API server tells of them.
 func (k *Kubelet) follow(ctx context.Context, ready chan<- error) {
 	for ctx.Err() == nil {
-		w, err := k.pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.Everything().String()})
+		w, err := k.in(k.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: fields.Everything().String()})
 		select {
 		case ready <- err:
 		default:
@@ -235,7 +248,7 @@ func (k *Kubelet) start(ctx context.Context, pod *corev1.Pod) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: NodeName},
 	}
-	if err := k.pods.Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
+	if err := k.in(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	c := pod.Spec.Containers[0]
@@ -379,19 +392,19 @@ func (k *Kubelet) reap(ctx context.Context, p *kubeletPod) {
 		s.ContainerStatuses = []corev1.ContainerStatus{{Name: p.pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: end}}}
 	})
 	if deleted {
-		_ = k.pods.Delete(ctx, p.pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.pod.UID}})
+		_ = k.in(p.pod.Namespace).Delete(ctx, p.pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.pod.UID}})
 	}
 }
 
 // update changes the status of a pod, and reports whether the pod is being deleted.
 func (k *Kubelet) update(ctx context.Context, pod *corev1.Pod, change func(*corev1.PodStatus)) (deleted bool) {
 	for ctx.Err() == nil {
-		now, err := k.pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		now, err := k.in(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil || now.UID != pod.UID {
 			return false
 		}
 		change(&now.Status)
-		if _, err := k.pods.UpdateStatus(ctx, now, metav1.UpdateOptions{}); err == nil {
+		if _, err := k.in(pod.Namespace).UpdateStatus(ctx, now, metav1.UpdateOptions{}); err == nil {
 			return !now.DeletionTimestamp.IsZero()
 		}
 	}

@@ -79,7 +79,7 @@ func (a platformAPI) listQueue(c call) (queueView, error) {
 	if scope.All {
 		v.Backlog = &backlog
 	}
-	v.Capacity, err = a.board.Capacity(backlog.MaxRuns)
+	v.Capacity, err = a.board.Capacity(query.SlotsOf(backlog))
 	return v, err
 }
 

@@ -47,6 +47,7 @@ type estate struct {
 	controller *exec.Cmd
 	kubeconfig string
 	client     client.Client
+	metrics    string // where the controller serves them; empty if it does not
 }
 
 // estate starts an empty one. The caller closes it, even if it did not start.
@@ -80,8 +81,16 @@ func (e *estate) open(ctx context.Context) error {
 func (e *estate) start(ctx context.Context) error {
 	e.controller = exec.Command(e.b.bin("terrier"), append([]string{"controller",
 		"--kubeconfig", e.kubeconfig, "--data-dir", e.data(), "-o", "json"}, e.flags...)...)
-	_, err := begin(ctx, e.controller, filepath.Join(e.dir, "controller.log"))
-	return err
+	line, err := begin(ctx, e.controller, filepath.Join(e.dir, "controller.log"))
+	if err != nil {
+		return err
+	}
+	var ready struct{ Metrics string }
+	if err := json.Unmarshal(line, &ready); err != nil {
+		return fmt.Errorf("reading %q: %w", line, err)
+	}
+	e.metrics = ready.Metrics
+	return nil
 }
 
 // data is what the controller keeps, below parts of a path.

@@ -45,14 +45,21 @@ func measure(do func() error) (sample, error) {
 func cpu() time.Duration {
 	var total time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(who, &u); err != nil {
-			panic("bench: asking for the usage: " + err.Error()) // only of an unknown who
-		}
-		total += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		total += cpuBy(who)
 	}
 	return total
 }
+
+func cpuBy(who int) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(who, &u); err != nil {
+		panic("bench: asking for the usage: " + err.Error()) // only of an unknown who
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// cpuOwn is what this process itself has used.
+func cpuOwn() time.Duration { return cpuBy(syscall.RUSAGE_SELF) }
 
 // table prints as it goes, so that the user sees something while waiting.
 type table struct {

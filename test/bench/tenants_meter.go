@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
 )
 
 // meter is what was used up to a moment.
@@ -32,8 +34,13 @@ type used struct {
 // request is a kind of request to the API server.
 type request struct{ verb, resource string }
 
+// writes reports whether the request changes what is stored.
+func (r request) writes() bool {
+	return slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE"}, r.verb) && !strings.HasSuffix(r.resource, "reviews") && r.resource != "serviceaccounts/token"
+}
+
 func (s *shop) meter(ctx context.Context) (*meter, error) {
-	m := &meter{at: time.Now(), api: map[request]int{}}
+	m := &meter{at: time.Now()}
 	var err error
 	if m.reads, err = s.rows.reads(); err != nil {
 		return nil, err
@@ -46,38 +53,47 @@ func (s *shop) meter(ctx context.Context) (*meter, error) {
 			return nil, err
 		}
 	}
-	text, err := s.raw.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	m.api, err = requestsTo(ctx, s.raw)
+	return m, err
+}
+
+// requestsTo counts what an API server was asked, by all clients.
+func requestsTo(ctx context.Context, api *kubernetes.Clientset) (map[request]int, error) {
+	text, err := api.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "apiserver_request_total{"); ok {
-			if err := m.count(rest); err != nil {
-				return nil, fmt.Errorf("reading the metric %q: %w", line, err)
-			}
+	all := map[request]int{}
+	err = series(string(text), "apiserver_request_total", func(of map[string]string, n float64) {
+		name := of["resource"]
+		if of["subresource"] != "" {
+			name += "/" + of["subresource"]
 		}
-	}
-	return m, nil
+		all[request{of["verb"], cmp.Or(name, "none")}] += int(n)
+	})
+	return all, err
 }
 
 var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
 
-// count adds one series of the API server.
-func (m *meter) count(series string) error {
-	labels, value, _ := strings.Cut(series, "} ")
-	of := map[string]string{}
-	for _, pair := range label.FindAllStringSubmatch(labels, -1) {
-		of[pair[1]] = pair[2]
+// series calls each for every series of one metric with labels.
+func series(text, metric string, each func(labels map[string]string, value float64)) error {
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(line, metric+"{")
+		if !ok {
+			continue
+		}
+		labels, value, _ := strings.Cut(rest, "} ")
+		of := map[string]string{}
+		for _, pair := range label.FindAllStringSubmatch(labels, -1) {
+			of[pair[1]] = pair[2]
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil {
+			return fmt.Errorf("reading the metric %q: %w", line, err)
+		}
+		each(of, n)
 	}
-	n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	if err != nil {
-		return err
-	}
-	name := of["resource"]
-	if of["subresource"] != "" {
-		name += "/" + of["subresource"]
-	}
-	m.api[request{of["verb"], cmp.Or(name, "none")}] += int(n)
 	return nil
 }
 
@@ -117,7 +133,7 @@ func usedBy(pid int) (used, error) {
 // servers say that they live.
 func (m *meter) writes(from *meter) (n int) {
 	for r, count := range m.api {
-		if slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE"}, r.verb) && r.resource != "leases" && !strings.HasSuffix(r.resource, "reviews") {
+		if r.writes() && r.resource != "leases" {
 			n += count - from.api[r]
 		}
 	}

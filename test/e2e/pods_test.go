@@ -30,7 +30,7 @@ import (
 // and a namespace and a world of the test's own.
 func runsAsPods(t *testing.T, flags ...string) (*testkit.Platform, *testkit.Cluster, *testkit.World, *testkit.Kubelet) {
 	t.Helper()
-	return runsAsPodsOf(t, filepath.Join(testkit.Repository(t), "bin", "terrier-runner"))
+	return runsAsPodsOf(t, filepath.Join(testkit.Repository(t), "bin", "terrier-runner"), flags...)
 }
 
 // runsAsPodsOf is runsAsPods with another program in the pods, and flags of the controller.

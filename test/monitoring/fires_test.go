@@ -51,9 +51,9 @@ var situations = map[string][]situation{
 		{"the line moves", `terrier_queue_oldest_seconds{class="person"} 600x60`, 0},
 	},
 	"TerrierCycleNotMet": {
-		{"there are too many stacks", "terrier_slots_needed 5.5x120\n terrier_runs_max 4x120", 60 * minute},
-		{"there are slots enough", "terrier_slots_needed 3.5x120\n terrier_runs_max 4x120", 0},
-		{"there was a rush", "terrier_slots_needed 5.5x30 3.5x120\n terrier_runs_max 4x150", 0},
+		{"there are too many stacks", "terrier_slots_needed 5.5x120\n terrier_check_intervals_met 0x120", 60 * minute},
+		{"there are slots enough", "terrier_slots_needed 3.5x120\n terrier_check_intervals_met 1x120", 0},
+		{"there was a rush", "terrier_slots_needed 5.5x30 3.5x120\n terrier_check_intervals_met 0x30 1x120", 0},
 	},
 	"TerrierNoRunSucceeds": {
 		{"every run fails", `terrier_runs_total{kind="plan",outcome="Succeeded"} 7x120

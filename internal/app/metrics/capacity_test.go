@@ -19,7 +19,7 @@ func TestTooFewSlotsAreLogged(t *testing.T) {
 	}
 	slots := 10
 	var said bytes.Buffer
-	c := capacityLog{capacity: func() (query.CapacityInfo, error) { return query.Capacity(stacks, slots), nil }, log: slog.New(slog.NewTextHandler(&said, nil))}
+	c := capacityLog{capacity: func() (query.CapacityInfo, error) { return query.Capacity(stacks, query.Slots{Runs: slots}), nil }, log: slog.New(slog.NewTextHandler(&said, nil))}
 	for _, step := range []struct{ slots, lines int }{{10, 1}, {10, 1}, {60, 1}, {10, 2}} {
 		slots = step.slots
 		c.compare()

@@ -149,7 +149,7 @@ type Sources struct {
 	Board   *query.Board
 	Backlog func() (schedule.Backlog, bool) // false at a replica that does not have the queue
 	Dir     func(...string) string          // a path below the data directory
-	MaxRuns int
+	Slots   query.Slots
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -157,9 +157,9 @@ type Sources struct {
 // Measure registers the metrics that are computed for each scrape.
 func (m *Platform) Measure(mgr ctrl.Manager, from Sources) error {
 	data, r := newDataGauges(from.Dir), m.Registry
-	slots := &capacityLog{capacity: func() (query.CapacityInfo, error) { return from.Board.Capacity(from.MaxRuns) }, log: from.Log}
+	slots := &capacityLog{capacity: func() (query.CapacityInfo, error) { return from.Board.Capacity(from.Slots) }, log: from.Log}
 	return errors.Join(
-		r.Register(stackGauges(from.Board, from.MaxRuns, from.Now)), r.Register(queueGauges(from.Backlog, from.Now)),
+		r.Register(stackGauges(from.Board, from.Slots, from.Now)), r.Register(queueGauges(from.Backlog, from.Now)),
 		r.Register(data), mgr.Add(kube.Everywhere(data.run)), mgr.Add(manager.RunnableFunc(slots.run)),
 	)
 }

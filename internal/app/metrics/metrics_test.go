@@ -73,8 +73,8 @@ type fixed struct {
 
 func (f *fixed) All() ([]*query.Row, bool) { return f.rows, f.ready }
 
-func (f *fixed) Capacity(slots int) (query.CapacityInfo, error) {
-	return query.CapacityInfo{Slots: slots, SlotsNeeded: 2.5}, nil
+func (f *fixed) Capacity(slots query.Slots) (query.CapacityInfo, error) {
+	return query.CapacityInfo{Slots: slots.Runs, SlotsNeeded: 2.5, CycleMet: true, Tenants: map[string]float64{"a": 1.5, "d": 1}}, nil
 }
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -107,7 +107,7 @@ func TestGaugesSayHowStacksStand(t *testing.T) {
 		rowAt("d", query.StatusFailed, func(r *query.Row) { r.Failures, r.Untracked = 2, &stack.Untracked{} }),
 	}}
 	now := noon
-	gauges := stackGauges(board, 4, func() time.Time { return now })
+	gauges := stackGauges(board, four, func() time.Time { return now })
 	scraped(t, gauges).has(t, scrape{
 		`terrier_stacks{status="pending"}`:               2,
 		`terrier_stacks{status="suspended"}`:             0,
@@ -127,6 +127,10 @@ func TestGaugesSayHowStacksStand(t *testing.T) {
 		`terrier_tenant_pending_plans{tenant="red"}`:     1,
 		`terrier_tenant_stacks_failing{tenant="d"}`:      1,
 		`terrier_slots_needed`:                           2.5,
+		`terrier_check_intervals_met`:                    1,
+		`terrier_tenant_slots_needed{tenant="a"}`:        1.5,
+		`terrier_tenant_slots_needed{tenant="d"}`:        1,
+		`terrier_tenant_slots_needed{tenant="b"}`:        0,
 	})
 	now = now.Add(40 * time.Minute)
 	scraped(t, gauges).has(t, scrape{`terrier_stacks_failing_oldest_seconds`: 40 * 60})
@@ -142,7 +146,7 @@ func TestGaugesSayHowStacksStand(t *testing.T) {
 // No number is better than a wrong one: an alert must not end because a
 // controller was started again.
 func TestGaugesAreSilentUntilStacksAreKnown(t *testing.T) {
-	if got := scraped(t, stackGauges(&fixed{}, 4, time.Now)); len(got) != 0 {
+	if got := scraped(t, stackGauges(&fixed{}, four, time.Now)); len(got) != 0 {
 		t.Errorf("before anything was read, the gauges say %v", got)
 	}
 }
@@ -160,7 +164,7 @@ func TestSeriesOfGaugesAreBounded(t *testing.T) {
 	}
 	r := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
-		stackGauges(board, 4, time.Now), queueGauges(func() (schedule.Backlog, bool) {
+		stackGauges(board, four, time.Now), queueGauges(func() (schedule.Backlog, bool) {
 			return schedule.Backlog{Classes: make([]schedule.ClassBacklog, 1)}, true
 		}, time.Now), newDataGauges(filepath.Join),
 	} {
@@ -306,3 +310,6 @@ func TestPlatformsCountByThemselves(t *testing.T) {
 
 // leading is a process that is active.
 func leading() error { return nil }
+
+// four are the slots of these tests.
+var four = query.Slots{Runs: 4}

@@ -14,7 +14,7 @@ import (
 // stackBoard is where stacks are looked up for metrics.
 type stackBoard interface {
 	All() (rows []*query.Row, ready bool)
-	Capacity(slots int) (query.CapacityInfo, error)
+	Capacity(slots query.Slots) (query.CapacityInfo, error)
 }
 
 // mostTenants have series of their own, those with the most stacks; the others
@@ -144,7 +144,7 @@ func largest(all map[string]tally, most int) map[string]tally {
 }
 
 // stackGauges are the metrics of the stacks of a board.
-func stackGauges(board stackBoard, slots int, now func() time.Time) prometheus.Collector {
+func stackGauges(board stackBoard, slots query.Slots, now func() time.Time) prometheus.Collector {
 	s := newSheet()
 	s.gauge("terrier_stacks", "Stacks by status, as in the list of stacks.", "status")
 	s.gauge("terrier_stacks_phase", "Stacks by phase, from status.terrier.phase.", "phase")
@@ -165,15 +165,18 @@ func stackGauges(board stackBoard, slots int, now func() time.Time) prometheus.C
 	s.gauge("terrier_tenant_pending_plans", "Pending plans by tenant.", "tenant")
 	s.gauge("terrier_tenant_stacks_drifted", "Drifted stacks by tenant.", "tenant")
 	s.gauge("terrier_slots_needed", "Number of slots that are needed to meet the check intervals of all stacks.")
+	s.gauge("terrier_tenant_slots_needed", "Number of slots that are needed to meet the check intervals of the stacks of a tenant.", "tenant")
+	s.gauge("terrier_check_intervals_met", "1 if --max-runs, --max-runs-per-tenant and --max-runs-per-class leave enough slots to meet the check intervals of all stacks, 0 if not.")
 	failing := &failures{}
 	s.fill = func(set func(string, float64, ...string)) {
 		rows, ready := board.All()
 		if !ready {
 			return // the stacks are still being read: no number is better than a wrong one
 		}
-		failing.summarize(rows, now()).write(set)
+		all := failing.summarize(rows, now())
+		all.write(set)
 		if c, err := board.Capacity(slots); err == nil {
-			set("terrier_slots_needed", c.SlotsNeeded)
+			writeCapacity(c, all.tenants, set)
 		}
 	}
 	return s
@@ -206,5 +209,25 @@ func (s summary) write(set func(name string, value float64, labels ...string)) {
 		set("terrier_tenant_stacks_failing", float64(t.failing), tenant)
 		set("terrier_tenant_pending_plans", float64(t.pending), tenant)
 		set("terrier_tenant_stacks_drifted", float64(t.drifted), tenant)
+	}
+}
+
+// writeCapacity writes what slots are needed, by the tenants that have series of their own.
+func writeCapacity(c query.CapacityInfo, tenants map[string]tally, set func(name string, value float64, labels ...string)) {
+	met := 0.0
+	if c.CycleMet {
+		met = 1
+	}
+	set("terrier_slots_needed", c.SlotsNeeded)
+	set("terrier_check_intervals_met", met)
+	others := c.SlotsNeeded
+	for tenant := range tenants {
+		if tenant != otherTenants {
+			set("terrier_tenant_slots_needed", c.Tenants[tenant], tenant)
+			others -= c.Tenants[tenant]
+		}
+	}
+	if _, ok := tenants[otherTenants]; ok {
+		set("terrier_tenant_slots_needed", max(0, others), otherTenants)
 	}
 }

@@ -57,7 +57,7 @@ func (r *Runner) resumeRun(ctx context.Context, key, id string) error {
 	if rec.Place.UID == "" || rep.ID == "" {
 		// Start did not come to its end, so there is no run. Its place may be there.
 		if rec.Place.Name != "" {
-			if err := r.removals.add(rec.Place, idleGrace, ""); err != nil {
+			if err := r.removals.add(rec.Place, idleGrace, key, ""); err != nil {
 				return err
 			}
 		}
@@ -103,7 +103,7 @@ func (r *Runner) adopt(ctx context.Context, p Place) error {
 	what, err := r.signer.open(p)
 	if err != nil {
 		r.config.Log.Warn("place of another installation key is removed", "place", p.Namespace+"/"+p.Name, "err", err)
-		if err := r.removals.add(p, runner.DefaultGrace, p.Key); err != nil {
+		if err := r.removals.add(p, runner.DefaultGrace, "", p.Key); err != nil {
 			r.config.Log.Warn("place of another installation key is removed, but that is not written down", "place", p.Namespace+"/"+p.Name, "err", err)
 		}
 		return nil
@@ -117,7 +117,7 @@ func (r *Runner) adopt(ctx context.Context, p Place) error {
 		return nil
 	}
 	if life.State == Ended && life.Exit == wire.ExitForgotten || r.of(key, id) != nil {
-		return r.removals.add(p, idleGrace, "")
+		return r.removals.add(p, idleGrace, key, "")
 	}
 	run := newPlacedRun(key, id, Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, nil)
 	rec := record{Place: run.place, Made: r.config.Now(), Ordered: true, sealed: what}
@@ -147,6 +147,7 @@ func (r *Runner) watch() {
 			if run := r.at(p); run != nil {
 				r.look(run)
 			}
+			r.lookRemoved(p)
 		case <-look.C:
 			r.lookAll()
 		case <-sweep.C:
@@ -164,6 +165,15 @@ func (r *Runner) removePlaces() {
 	defer cancel()
 	if err := r.removals.removeAll(ctx, r.config.Launcher); err != nil && r.ctx.Err() == nil {
 		r.config.Log.Warn("places not removed yet", "err", err)
+	}
+}
+
+// lookRemoved sees what became of a place that has to be removed.
+func (r *Runner) lookRemoved(p Place) {
+	ctx, cancel := context.WithTimeout(r.ctx, lookLimit)
+	defer cancel()
+	if err := r.removals.changed(ctx, r.config.Launcher, p); err != nil && r.ctx.Err() == nil {
+		r.config.Log.Warn("place not removed yet", "place", p.Namespace+"/"+p.Name, "err", err)
 	}
 }
 
@@ -207,11 +217,11 @@ func (r *Runner) judge(run *placedRun, life Life) error {
 	}
 	now := r.config.Now()
 	isLate := late(rec, r.opened, now, r.config.StartLimit)
-	run.why = ""
+	run.why, run.dead = "", life.State == Ended || life.State == Gone
 	if life.State == Pending || life.State == Running {
 		run.why = cmp.Or(life.Message, run.unheard(rec, r.opened, now))
 	}
-	switch dead := life.State == Ended || life.State == Gone; {
+	switch dead := run.dead; {
 	case dead && run.bodies > 0:
 		return nil // what the agent sent last is being received
 	case dead && rec.Ordered && life.Exit == wire.ExitNoOrder && rep.Phase == runner.Starting:
@@ -230,7 +240,7 @@ func (r *Runner) judge(run *placedRun, life Life) error {
 		return r.withdraw(run, rep, stack.Failed, cmp.Or(life.Reason, NeverStarted),
 			fmt.Sprintf("the pod did not %s within %v; nothing ran%s", did, r.config.StartLimit, because(life)))
 	case rec.silent(rep) && !rep.Kind.Writes() && isLate:
-		return r.removals.tell(run.place, rep.Kind) // the run is over once the place is
+		return r.removals.tell(run.place, run.key, rep.Kind) // the run is over once the place is
 	}
 	return nil
 }
@@ -281,7 +291,7 @@ func (r *Runner) withdraw(run *placedRun, rep runner.Report, o stack.Outcome, re
 	if err := r.end(run, rep, o, reason, message); err != nil {
 		return err
 	}
-	return r.removals.add(run.place, idleGrace, "")
+	return r.removals.add(run.place, idleGrace, run.key, "")
 }
 
 // end completes the report of a run that cannot do so itself. The lock of the key is
@@ -347,5 +357,5 @@ func (r *Runner) sweepPlace(p Place) error {
 	if r.at(p) != nil || r.removals.has(p) {
 		return nil
 	}
-	return r.removals.add(p, idleGrace, "")
+	return r.removals.add(p, idleGrace, what.First.Key(), "")
 }

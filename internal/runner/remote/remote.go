@@ -26,8 +26,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,9 +82,13 @@ type Runner struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 	ended    chan string
+	vacated  chan runner.Remain
 }
 
-var _ runner.Runner = (*Runner)(nil)
+var (
+	_ runner.Runner    = (*Runner)(nil)
+	_ runner.Lingering = (*Runner)(nil)
+)
 
 // defaultStartLimit is how long a place may take to begin its run.
 const defaultStartLimit = 10 * time.Minute
@@ -106,7 +112,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{config: c, ended: make(chan string), knownRuns: newKnownRuns(), intake: newIntake(), ownKeys: ownKeys{shared: c.Shared}}
+	r := &Runner{config: c, ended: make(chan string), vacated: make(chan runner.Remain), knownRuns: newKnownRuns(), intake: newIntake(), ownKeys: ownKeys{shared: c.Shared}}
 	r.opened = c.Now()
 	var err error
 	if r.signer, err = newSigner(c.Key); err != nil {
@@ -120,6 +126,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 		return nil, err
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.removals.vacated = r.announceVacated
 	if err := r.findEarlier(ctx); err != nil {
 		r.stop()
 		r.work.Wait()
@@ -157,6 +164,44 @@ func (r *Runner) announce(key string) {
 		case <-r.ctx.Done():
 		}
 	})
+}
+
+// announceVacated says that nothing runs in a place any more.
+func (r *Runner) announceVacated(what runner.Remain) {
+	r.work.Go(func() {
+		select {
+		case r.vacated <- what:
+		case <-r.ctx.Done():
+		}
+	})
+}
+
+// Vacated implements runner.Lingering.
+func (r *Runner) Vacated() <-chan runner.Remain { return r.vacated }
+
+// Remains implements runner.Lingering: of the runs that have ended, those that were not
+// forgotten, whose agents wait for that, and those whose places have to be removed.
+func (r *Runner) Remains(stack string) []runner.Remain {
+	byPlace := map[string]runner.Remain{}
+	for _, run := range r.all() {
+		if of, beside := runner.SplitKey(run.key); beside == "" && (stack == "" || of == stack) && r.lingers(run) {
+			name := r.removals.file(run.place)
+			byPlace[name] = runner.Remain{Stack: of, Place: name, Namespace: run.place.Namespace}
+		}
+	}
+	for name, one := range r.removals.list() {
+		if of, beside := runner.SplitKey(one.Key); one.Key != "" && beside == "" && (stack == "" || of == stack) && !one.ended {
+			byPlace[name] = one.remain(name)
+		}
+	}
+	return slices.Collect(maps.Values(byPlace))
+}
+
+// lingers reports whether a run has ended and its place, as far as is known, has not.
+func (r *Runner) lingers(run *placedRun) bool {
+	defer r.Lock(run.key)()
+	_, rep, err := r.read(run)
+	return err == nil && rep.Phase == runner.Done && !run.dead
 }
 
 // begin makes the place of a run, and keeps the order for its agent.
@@ -201,16 +246,16 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	run.place, err = r.config.Launcher.Launch(ctx, Launch{Name: name, Key: job.Key(), ID: job.ID, Seal: seal, Job: &job})
 	done()
 	if err != nil {
-		return errors.Join(err, r.removals.mayExist(rec.Place, err))
+		return errors.Join(err, r.removals.mayExist(rec.Place, run.key, err))
 	}
 	run.place.Key, run.place.Seal = "", ""
 	rec.Place = run.place
 	if err := ctx.Err(); err != nil {
-		return errors.Join(err, r.removals.add(run.place, idleGrace, ""))
+		return errors.Join(err, r.removals.add(run.place, idleGrace, run.key, ""))
 	}
 	// From this write on there is a run.
 	if err := r.write(run, rec); err != nil {
-		return errors.Join(err, r.removals.add(run.place, idleGrace, ""))
+		return errors.Join(err, r.removals.add(run.place, idleGrace, run.key, ""))
 	}
 	r.add(run)
 	r.config.Log.Debug("run started", "stack", job.Name, "run", job.ID, "place", name)
@@ -272,7 +317,7 @@ func (r *Runner) cancel(_ context.Context, rep *runner.Report) error {
 	}
 	run.wake()
 	if rec.silent(*rep) {
-		return r.removals.tell(run.place, rep.Kind)
+		return r.removals.tell(run.place, run.key, rep.Kind)
 	}
 	return nil
 }
@@ -283,7 +328,7 @@ func (r *Runner) forget(key, id string) error {
 	if run == nil {
 		return nil
 	}
-	if err := r.removals.add(run.place, idleGrace, ""); err != nil {
+	if err := r.removals.add(run.place, idleGrace, run.key, ""); err != nil {
 		return err
 	}
 	r.drop(run)

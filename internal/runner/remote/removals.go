@@ -26,12 +26,18 @@ type removal struct {
 	Grace  time.Duration `json:"grace"`
 	Since  time.Time     `json:"since"`
 	Blocks string        `json:"blocks,omitempty"` // a key under which no run may begin as long as the place is there
+	Key    string        `json:"key,omitempty"`    // of the run that the place was for; empty if that is not certain
+
+	asked time.Time // when its end was asked for last
+	ended bool      // nothing runs there any more
 }
 
 // removals are the places that have to be removed.
 type removals struct {
 	dir string
 	now func() time.Time
+
+	vacated func(runner.Remain) // called once nothing runs in a place any more; under no lock
 
 	mu   sync.Mutex
 	all  map[string]removal // by file
@@ -75,16 +81,17 @@ func (r *removals) file(p Place) string {
 	return fmt.Sprintf("%x.json", sha256.Sum256([]byte(p.Namespace+"/"+p.Name+"/"+p.UID)))
 }
 
-// add writes down that a place has to be removed. It can be repeated. A place that blocks
-// is removed, and blocks, also after an error: the next process finds it again.
-func (r *removals) add(p Place, grace time.Duration, blocks string) error {
+// add writes down that a place has to be removed, which was for the run of key. It can be
+// repeated. A place that blocks is removed, and blocks, also after an error: the next
+// process finds it again.
+func (r *removals) add(p Place, grace time.Duration, key, blocks string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name := r.file(p)
 	if _, there := r.all[name]; there {
 		return nil
 	}
-	one := removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: grace, Since: r.now(), Blocks: blocks}
+	one := removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: grace, Since: r.now(), Blocks: blocks, Key: key}
 	err := disk.WriteJSON(filepath.Join(r.dir, name), one)
 	if err != nil {
 		err = fmt.Errorf("writing down that place %s has to be removed: %w", p.Name, err)
@@ -105,21 +112,21 @@ func (r *removals) add(p Place, grace time.Duration, blocks string) error {
 const lastWords = time.Minute
 
 // tell ends the place of a run that may have begun: its agent interrupts it once.
-func (r *removals) tell(p Place, kind stack.RunKind) error {
+func (r *removals) tell(p Place, key string, kind stack.RunKind) error {
 	grace := runner.ReadGrace
 	if kind.Writes() {
 		grace = runner.DefaultGrace
 	}
-	return r.add(p, grace+lastWords, "")
+	return r.add(p, grace+lastWords, key, "")
 }
 
 // mayExist has a place removed that a Launch may have made although it failed.
-func (r *removals) mayExist(p Place, err error) error {
+func (r *removals) mayExist(p Place, key string, err error) error {
 	switch fault.Of(err) {
 	case fault.Later, fault.Invalid, fault.Denied:
 		return nil
 	default:
-		return r.add(p, idleGrace, "")
+		return r.add(p, idleGrace, key, "")
 	}
 }
 
@@ -175,44 +182,90 @@ func (r *removals) remove(name string) error {
 	return nil
 }
 
-// removeAll removes the places, and forgets those that are gone.
+// removeAll asks for the end of the places for which that was not done lately, and
+// forgets those that are gone.
 func (r *removals) removeAll(ctx context.Context, in Launcher) error {
 	var errs []error
 	for name, one := range r.list() {
-		gone, err := r.end(ctx, in, name, one)
-		if err == nil && gone {
-			err = r.remove(name)
+		if since := r.now().Sub(one.asked); since >= 0 && since < removeEvery {
+			continue
 		}
-		if err != nil {
+		state, err := r.end(ctx, in, name, one)
+		if err := r.see(name, state, err); err != nil {
 			errs = append(errs, fmt.Errorf("removing place %s: %w", one.Place.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// end ends one place, and reports whether it is gone.
-func (r *removals) end(ctx context.Context, in Launcher, file string, one removal) (gone bool, err error) {
-	p := one.Place
-	if p.UID == "" {
-		if p, err = find(ctx, in, p); err != nil {
-			return false, err
-		}
-		if p.UID == "" {
-			return r.now().Sub(one.Since) > searchLimit, nil
-		}
-		one.Place = Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
-		r.mu.Lock()
-		r.all[file] = one
-		r.mu.Unlock()
-	}
-	done := failpoint.Act("place.end", "")
-	err = in.End(ctx, p, one.Grace)
-	done()
-	if err != nil {
-		return false, err
+// changed looks at a place that changed, if it has to be removed.
+func (r *removals) changed(ctx context.Context, in Launcher, p Place) error {
+	r.mu.Lock()
+	name := r.file(p)
+	one, there := r.all[name]
+	r.mu.Unlock()
+	if !there || one.asked.IsZero() {
+		return nil
 	}
 	life, err := in.Look(ctx, p)
-	return err == nil && life.State == Gone, err
+	return r.see(name, life.State, err)
+}
+
+// see takes note of what became of a place.
+func (r *removals) see(name string, state State, err error) error {
+	if err != nil || state != Ended && state != Gone {
+		return err
+	}
+	r.mu.Lock()
+	one, there := r.all[name]
+	first := there && !one.ended
+	if there {
+		one.ended = true
+		r.all[name] = one
+	}
+	r.mu.Unlock()
+	if first && one.Key != "" {
+		r.vacated(one.remain(name))
+	}
+	if state == Ended {
+		return nil
+	}
+	return r.remove(name)
+}
+
+func (one removal) remain(name string) runner.Remain {
+	stack, _ := runner.SplitKey(one.Key)
+	return runner.Remain{Stack: stack, Place: name, Namespace: one.Place.Namespace}
+}
+
+// end asks for the end of one place, and returns what became of it.
+func (r *removals) end(ctx context.Context, in Launcher, file string, one removal) (State, error) {
+	p := one.Place
+	if p.UID == "" {
+		var err error
+		if p, err = find(ctx, in, p); err != nil {
+			return "", err
+		}
+		if p.UID == "" {
+			if r.now().Sub(one.Since) > searchLimit {
+				return Gone, nil
+			}
+			return Pending, nil
+		}
+		one.Place = Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+	}
+	one.asked = r.now()
+	r.mu.Lock()
+	r.all[file] = one
+	r.mu.Unlock()
+	done := failpoint.Act("place.end", "")
+	err := in.End(ctx, p, one.Grace)
+	done()
+	if err != nil {
+		return "", err
+	}
+	life, err := in.Look(ctx, p)
+	return life.State, err
 }
 
 // find finds a place of which the UID is not known; it has none if there is no such place.

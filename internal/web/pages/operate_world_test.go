@@ -132,7 +132,7 @@ type boardOf struct {
 	*county
 }
 
-func (b boardOf) Capacity(int) (query.CapacityInfo, error) { return b.capacity, b.err }
+func (b boardOf) Capacity(query.Slots) (query.CapacityInfo, error) { return b.capacity, b.err }
 
 // guest is a visitor of a county.
 func guest(t *testing.T, c *county, address string) *Visit {

@@ -59,7 +59,7 @@ type Board interface {
 	Get(query.Key) (query.Row, bool)
 	Namespaces() []string
 	Graph(scope access.Scope, key query.Key, depth int) (query.Graph, error)
-	Capacity(slots int) (query.CapacityInfo, error)
+	Capacity(slots query.Slots) (query.CapacityInfo, error)
 }
 
 // Figures are what runs did over time.

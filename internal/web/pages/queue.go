@@ -28,9 +28,10 @@ func Queue(v *Visit) (Page, error) {
 		page.Data = queueView{Now: v.Now, Empty: &ui.Empty{Title: "No queue", Text: "This server starts no runs, so it has no queue."}}
 		return page, nil
 	}
-	d := queueOf(v, v.Backend.Queue.Backlog(), v.Backend.Queue.Line())
+	backlog := v.Backend.Queue.Backlog()
+	d := queueOf(v, backlog, v.Backend.Queue.Line())
 	if v.Backend.Board != nil {
-		c, err := v.Backend.Board.Capacity(d.Slots.Most)
+		c, err := v.Backend.Board.Capacity(query.SlotsOf(backlog))
 		if d.Trouble = problemOf("The required number of slots is not known yet", err); err == nil {
 			d.Capacity, d.Start = capacityOf(c, d.Slots, d.Memory), c.RunSeconds
 		}

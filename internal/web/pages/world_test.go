@@ -105,7 +105,7 @@ func (b board) Namespaces() []string              { return []string{"apps", "hid
 func (b board) Graph(access.Scope, query.Key, int) (query.Graph, error) {
 	return query.Graph{}, b.err
 }
-func (b board) Capacity(int) (query.CapacityInfo, error) { return query.CapacityInfo{}, b.err }
+func (b board) Capacity(query.Slots) (query.CapacityInfo, error) { return query.CapacityInfo{}, b.err }
 
 func (e *estate) Get(_ context.Context, k query.Key) (query.Stack, error) {
 	if r, ok := e.row(k); ok {
