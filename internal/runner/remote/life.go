@@ -147,7 +147,9 @@ func (r *Runner) watch() {
 			if run := r.at(p); run != nil {
 				r.look(run)
 			}
-			r.lookRemoved(p)
+			if err := r.see(p, r.config.Launcher); err != nil && r.ctx.Err() == nil {
+				r.config.Log.Warn("place not removed yet", "place", p.Namespace+"/"+p.Name, "err", err)
+			}
 		case <-look.C:
 			r.lookAll()
 		case <-sweep.C:
@@ -165,15 +167,6 @@ func (r *Runner) removePlaces() {
 	defer cancel()
 	if err := r.removals.removeAll(ctx, r.config.Launcher); err != nil && r.ctx.Err() == nil {
 		r.config.Log.Warn("places not removed yet", "err", err)
-	}
-}
-
-// lookRemoved sees what became of a place that has to be removed.
-func (r *Runner) lookRemoved(p Place) {
-	ctx, cancel := context.WithTimeout(r.ctx, lookLimit)
-	defer cancel()
-	if err := r.removals.changed(ctx, r.config.Launcher, p); err != nil && r.ctx.Err() == nil {
-		r.config.Log.Warn("place not removed yet", "place", p.Namespace+"/"+p.Name, "err", err)
 	}
 }
 

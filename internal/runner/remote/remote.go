@@ -26,10 +26,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,6 +69,7 @@ type Config struct {
 // Runner carries out runs in places. The places outlive it: a new Runner finds them.
 type Runner struct {
 	*knownRuns
+	*remains
 	ownKeys
 	config   Config
 	signer   signer
@@ -82,7 +81,6 @@ type Runner struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 	ended    chan string
-	vacated  chan runner.Remain
 }
 
 var (
@@ -112,7 +110,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{config: c, ended: make(chan string), vacated: make(chan runner.Remain), knownRuns: newKnownRuns(), intake: newIntake(), ownKeys: ownKeys{shared: c.Shared}}
+	r := &Runner{config: c, ended: make(chan string), knownRuns: newKnownRuns(), intake: newIntake(), ownKeys: ownKeys{shared: c.Shared}}
 	r.opened = c.Now()
 	var err error
 	if r.signer, err = newSigner(c.Key); err != nil {
@@ -126,7 +124,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 		return nil, err
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	r.removals.vacated = r.announceVacated
+	r.remains = newRemains(r.ctx, &r.work, r.knownRuns, r.removals)
 	if err := r.findEarlier(ctx); err != nil {
 		r.stop()
 		r.work.Wait()
@@ -164,44 +162,6 @@ func (r *Runner) announce(key string) {
 		case <-r.ctx.Done():
 		}
 	})
-}
-
-// announceVacated says that nothing runs in a place any more.
-func (r *Runner) announceVacated(what runner.Remain) {
-	r.work.Go(func() {
-		select {
-		case r.vacated <- what:
-		case <-r.ctx.Done():
-		}
-	})
-}
-
-// Vacated implements runner.Lingering.
-func (r *Runner) Vacated() <-chan runner.Remain { return r.vacated }
-
-// Remains implements runner.Lingering: of the runs that have ended, those that were not
-// forgotten, whose agents wait for that, and those whose places have to be removed.
-func (r *Runner) Remains(stack string) []runner.Remain {
-	byPlace := map[string]runner.Remain{}
-	for _, run := range r.all() {
-		if of, beside := runner.SplitKey(run.key); beside == "" && (stack == "" || of == stack) && r.lingers(run) {
-			name := r.removals.file(run.place)
-			byPlace[name] = runner.Remain{Stack: of, Place: name, Namespace: run.place.Namespace}
-		}
-	}
-	for name, one := range r.removals.list() {
-		if of, beside := runner.SplitKey(one.Key); one.Key != "" && beside == "" && (stack == "" || of == stack) && !one.ended {
-			byPlace[name] = one.remain(name)
-		}
-	}
-	return slices.Collect(maps.Values(byPlace))
-}
-
-// lingers reports whether a run has ended and its place, as far as is known, has not.
-func (r *Runner) lingers(run *placedRun) bool {
-	defer r.Lock(run.key)()
-	_, rep, err := r.read(run)
-	return err == nil && rep.Phase == runner.Done && !run.dead
 }
 
 // begin makes the place of a run, and keeps the order for its agent.
