@@ -13,6 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/terrier-iac/terrier/internal/blob/cloud"
 )
 
 // azure is a container of Azure Blob Storage.
@@ -21,15 +23,15 @@ type azure struct {
 	shared    bool // the identity is the key of the account, which has every right
 }
 
-func openAzure(p Place, c clients, environ func(string) string) (service, error) {
+func openAzure(p Place, c cloud.Clients, of cloud.Options) (service, error) {
 	at := p.Endpoint.JoinPath(p.Bucket).String()
 	once := policy.RetryOptions{MaxRetries: -1} // Store tries again
-	o := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: c.data, Retry: once}}
-	if p.Credentials == fromNowhere {
+	o := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: c.Data, Retry: once}}
+	if p.Credentials == cloud.FromNowhere {
 		client, err := container.NewClientWithNoCredential(at, o)
 		return &azure{container: client}, err
 	}
-	if key := environ("AZURE_STORAGE_KEY"); key != "" {
+	if key := of.Environ("AZURE_STORAGE_KEY"); key != "" {
 		shared, err := container.NewSharedKeyCredential(p.Account, key)
 		if err != nil {
 			return nil, fmt.Errorf("reading AZURE_STORAGE_KEY: %w", err)
@@ -37,32 +39,15 @@ func openAzure(p Place, c clients, environ func(string) string) (service, error)
 		client, err := container.NewClientWithSharedKeyCredential(at, shared, o)
 		return &azure{client, true}, err
 	}
-	identity, err := azureIdentity(p, c, environ)
+	identity, err := cloud.Azure(c, of)
+	if errors.Is(err, cloud.ErrIdentity) {
+		err = fmt.Errorf("%w, or set AZURE_STORAGE_KEY", err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	client, err := container.NewClient(at, identity, o)
 	return &azure{container: client}, err
-}
-
-// azureIdentity is the chain of Azure: the workload identity of a ServiceAccount, then a
-// service principal in the environment, and, if the operator allows it, the managed
-// identity of the machine.
-func azureIdentity(p Place, c clients, environ func(string) string) (azcore.TokenCredential, error) {
-	data := azcore.ClientOptions{Transport: c.data}
-	switch {
-	case environ("AZURE_FEDERATED_TOKEN_FILE") != "":
-		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{ClientOptions: data})
-	case environ("AZURE_CLIENT_SECRET") != "", environ("AZURE_CLIENT_CERTIFICATE_PATH") != "":
-		return azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{ClientOptions: data})
-	case p.Credentials != fromMetadata:
-		return nil, noIdentity(Azure)
-	}
-	o := &azidentity.ManagedIdentityCredentialOptions{ClientOptions: azcore.ClientOptions{Transport: c.metadata}}
-	if id := environ("AZURE_CLIENT_ID"); id != "" {
-		o.ID = azidentity.ClientID(id)
-	}
-	return azidentity.NewManagedIdentityCredential(o)
 }
 
 func (a *azure) put(ctx context.Context, name string, c *content) error {
@@ -123,16 +108,16 @@ func (a *azure) diagnose(err error) diagnosis {
 	var answer *azcore.ResponseError
 	switch {
 	case errors.As(err, new(*azidentity.AuthenticationFailedError)):
-		return diagnosis{trouble: badIdentity}
+		return diagnosis{trouble: cloud.BadIdentity}
 	case !errors.As(err, &answer):
 		return transport(err)
 	case bloberror.HasCode(err, bloberror.BlobNotFound):
-		return diagnosis{trouble: absent}
+		return diagnosis{trouble: cloud.Absent}
 	case bloberror.HasCode(err, bloberror.ContainerNotFound, bloberror.ResourceNotFound):
-		return diagnosis{trouble: noBucket}
+		return diagnosis{trouble: cloud.NotThere}
 	case bloberror.HasCode(err, bloberror.AuthenticationFailed, bloberror.InvalidAuthenticationInfo),
 		a.shared && bloberror.HasCode(err, bloberror.AuthorizationFailure):
-		return diagnosis{trouble: badIdentity}
+		return diagnosis{trouble: cloud.BadIdentity}
 	}
 	return status(answer.StatusCode)
 }

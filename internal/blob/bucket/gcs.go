@@ -8,12 +8,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
-	"time"
 
 	"golang.org/x/oauth2"
-	"golang.org/x/oauth2/google"
+
+	"github.com/terrier-iac/terrier/internal/blob/cloud"
 )
 
 // gcs is a bucket of Google Cloud Storage, by its JSON API. Records need four of its
@@ -24,99 +23,18 @@ type gcs struct {
 	bucket string
 }
 
-func openGCS(p Place, c clients, environ func(string) string) (service, error) {
-	source, err := gcsIdentity(p, c, environ)
+func openGCS(p Place, c cloud.Clients, o cloud.Options) (service, error) {
+	source, err := cloud.Google(c, o, gcsScope)
 	if err != nil {
 		return nil, err
 	}
 	if source != nil {
-		c.data.Transport = &oauth2.Transport{Source: source, Base: c.data.Transport}
+		c.Data.Transport = &oauth2.Transport{Source: source, Base: c.Data.Transport}
 	}
-	return &gcs{c.data, p.Endpoint, p.Bucket}, nil
+	return &gcs{c.Data, p.Endpoint, p.Bucket}, nil
 }
 
 const gcsScope = "https://www.googleapis.com/auth/devstorage.read_write"
-
-// credentialsFile is as much of a file of credentials as choosing its type takes.
-type credentialsFile struct {
-	Type google.CredentialsType `json:"type"`
-}
-
-// gcsIdentity is the chain of Google: the file that the environment names, which may
-// federate the identity of a ServiceAccount, and, if the operator allows it, the
-// metadata service, as in GKE.
-func gcsIdentity(p Place, c clients, environ func(string) string) (oauth2.TokenSource, error) {
-	if p.Credentials == fromNowhere {
-		return nil, nil
-	}
-	if name := environ("GOOGLE_APPLICATION_CREDENTIALS"); name != "" {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("reading GOOGLE_APPLICATION_CREDENTIALS: %w", err)
-		}
-		var file credentialsFile
-		if err := json.Unmarshal(b, &file); err != nil {
-			return nil, fmt.Errorf("reading GOOGLE_APPLICATION_CREDENTIALS %s: %w", name, err)
-		}
-		// The client of the context makes the requests for tokens, now and later.
-		tokens := *c.data
-		found, err := google.CredentialsFromJSONWithType(context.WithValue(context.Background(), oauth2.HTTPClient, &tokens), b, file.Type, gcsScope)
-		if err != nil {
-			return nil, fmt.Errorf("reading GOOGLE_APPLICATION_CREDENTIALS %s: %w", name, err)
-		}
-		return named{found.TokenSource}, nil
-	}
-	if p.Credentials != fromMetadata {
-		return nil, noIdentity(GCS)
-	}
-	host := environ("GCE_METADATA_HOST")
-	if host == "" {
-		host = ofMachine[0]
-	}
-	return oauth2.ReuseTokenSource(nil, metadataTokens{c.metadata, "http://" + host + "/computeMetadata/v1/instance/service-accounts/default/token"}), nil
-}
-
-// named marks the errors of a source of tokens.
-type named struct{ oauth2.TokenSource }
-
-func (n named) Token() (*oauth2.Token, error) {
-	token, err := n.TokenSource.Token()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errIdentity, err)
-	}
-	return token, nil
-}
-
-// metadataTokens asks the metadata service of a machine, or of a node in GKE.
-type metadataTokens struct {
-	http *http.Client
-	url  string
-}
-
-func (m metadataTokens) Token() (*oauth2.Token, error) {
-	req, err := http.NewRequest(http.MethodGet, m.url, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Metadata-Flavor", "Google")
-	resp, err := m.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errIdentity, err)
-	}
-	defer resp.Body.Close()
-	var answer struct {
-		Token   string `json:"access_token"`
-		Expires int    `json:"expires_in"`
-		Type    string `json:"token_type"`
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%w: the metadata service answers %s", errIdentity, resp.Status)
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("%w: %w", errIdentity, err)
-	}
-	return &oauth2.Token{AccessToken: answer.Token, TokenType: answer.Type, Expiry: time.Now().Add(time.Duration(answer.Expires) * time.Second)}, nil
-}
 
 // do makes a request below the endpoint. Each part of the path is one element, whatever
 // it holds.
@@ -250,7 +168,7 @@ func (g *gcs) diagnose(err error) diagnosis {
 	case !errors.As(err, &answer):
 		return transport(err)
 	case answer.code == http.StatusUnauthorized && strings.Contains(answer.text, "clock"):
-		return diagnosis{trouble: clockSkew}
+		return diagnosis{trouble: cloud.ClockSkew}
 	}
 	return status(answer.code)
 }

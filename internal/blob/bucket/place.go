@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/cloud"
 )
 
 // The schemes of URLs of buckets.
@@ -16,13 +17,6 @@ const (
 	S3    = "s3"
 	GCS   = "gs"
 	Azure = "azblob"
-)
-
-// Where credentials come from.
-const (
-	fromEnvironment = "environment" // variables and files that they name
-	fromMetadata    = "metadata"    // the metadata service of the machine, too
-	fromNowhere     = "none"        // requests are anonymous
 )
 
 // Place says in which bucket records are, and how to reach it.
@@ -65,7 +59,7 @@ func Parse(text string, environ func(string) string) (Place, error) {
 	if err != nil {
 		return Place{}, errors.New("its parameters are not NAME=VALUE")
 	}
-	p := Place{Scheme: u.Scheme, Bucket: u.Host, Credentials: fromEnvironment}
+	p := Place{Scheme: u.Scheme, Bucket: u.Host, Credentials: cloud.FromEnvironment}
 	if prefix := strings.Trim(u.Path, "/"); prefix != "" {
 		if err := blob.CheckKey(prefix); err != nil {
 			return Place{}, fmt.Errorf("the prefix: %w", err)
@@ -90,7 +84,7 @@ func (p *Place) set(name, value string) (err error) {
 	case "ca-file":
 		p.CAFile = value
 	case "credentials":
-		if p.Credentials = value; !slices.Contains([]string{fromEnvironment, fromMetadata, fromNowhere}, value) {
+		if p.Credentials = value; !slices.Contains([]string{cloud.FromEnvironment, cloud.FromMetadata, cloud.FromNowhere}, value) {
 			return errors.New("credentials= is none of environment, metadata, none")
 		}
 	case "endpoint":

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/terrier-iac/terrier/internal/blob/cloud"
 )
 
 // s3 is a bucket of S3, or of a server that speaks its protocol.
@@ -20,8 +20,8 @@ type s3 struct {
 	bucket string
 }
 
-func openS3(p Place, c clients, environ func(string) string) (service, error) {
-	identity, err := s3Identity(p, c, environ)
+func openS3(p Place, c cloud.Clients, o cloud.Options) (service, error) {
+	identity, err := cloud.AWS(c, o, p.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func openS3(p Place, c clients, environ func(string) string) (service, error) {
 		lookup = minio.BucketLookupPath
 	}
 	core, err := minio.NewCore(p.Endpoint.Host, &minio.Options{
-		Creds: identity, Secure: p.Endpoint.Scheme == "https", Transport: ownAnswers{emptyBodies{c.data.Transport}},
+		Creds: identity, Secure: p.Endpoint.Scheme == "https", Transport: ownAnswers{emptyBodies{c.Data.Transport}},
 		Region: p.Region, BucketLookup: lookup, MaxRetries: 1,
 	})
 	if err != nil {
@@ -79,43 +79,6 @@ func (o ownAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// s3Identity is the chain of AWS: keys in the environment, then the file of profiles,
-// then the role of a ServiceAccount (IRSA, EKS Pod Identity) or of a task, and, if the
-// operator allows it, the role of the machine.
-func s3Identity(p Place, c clients, environ func(string) string) (*credentials.Credentials, error) {
-	switch {
-	case p.Credentials == fromNowhere:
-		return credentials.NewStaticV4("", "", ""), nil
-	case environ("AWS_ACCESS_KEY_ID") != "":
-		return credentials.NewStaticV4(environ("AWS_ACCESS_KEY_ID"), environ("AWS_SECRET_ACCESS_KEY"), environ("AWS_SESSION_TOKEN")), nil
-	case environ("AWS_WEB_IDENTITY_TOKEN_FILE") != "":
-		return credentials.New(identified{&credentials.IAM{Client: c.data, Region: p.Region}}), nil
-	case environ("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "", environ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "":
-		return credentials.New(identified{&credentials.IAM{Client: c.metadata}}), nil
-	}
-	file := &credentials.FileAWSCredentials{}
-	if _, err := file.RetrieveWithCredContext(nil); err == nil {
-		return credentials.New(file), nil
-	} else if named := environ("AWS_SHARED_CREDENTIALS_FILE"); named != "" && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("reading AWS_SHARED_CREDENTIALS_FILE %s: %w", named, err)
-	}
-	if p.Credentials != fromMetadata {
-		return nil, noIdentity(S3)
-	}
-	return credentials.New(identified{&credentials.IAM{Client: c.metadata}}), nil
-}
-
-// identified marks the errors of a source of credentials.
-type identified struct{ *credentials.IAM }
-
-func (i identified) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
-	v, err := i.IAM.RetrieveWithCredContext(c)
-	if err != nil {
-		return v, fmt.Errorf("%w: %w", errIdentity, err)
-	}
-	return v, nil
-}
-
 func (b *s3) put(ctx context.Context, name string, c *content) error {
 	body, err := c.rewound()
 	if err != nil {
@@ -158,22 +121,22 @@ func (b *s3) diagnose(err error) diagnosis {
 	}
 	switch answer.Code {
 	case minio.NoSuchKey:
-		return diagnosis{trouble: absent}
+		return diagnosis{trouble: cloud.Absent}
 	case minio.NoSuchBucket:
-		return diagnosis{trouble: noBucket}
+		return diagnosis{trouble: cloud.NotThere}
 	case minio.AccessDenied, "AllAccessDisabled":
-		return diagnosis{trouble: denied}
+		return diagnosis{trouble: cloud.Denied}
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "InvalidClientTokenId":
-		return diagnosis{trouble: badIdentity}
+		return diagnosis{trouble: cloud.BadIdentity}
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "InvalidRegion", "IllegalLocationConstraintException":
-		return diagnosis{trouble: wrongRegion, region: answer.Region}
+		return diagnosis{trouble: cloud.WrongRegion, region: answer.Region}
 	case "RequestTimeTooSkewed":
-		return diagnosis{trouble: clockSkew}
+		return diagnosis{trouble: cloud.ClockSkew}
 	case "SlowDown", "InternalError", "RequestTimeout", "ServiceUnavailable", "Throttling":
-		return diagnosis{trouble: busy}
+		return diagnosis{trouble: cloud.Busy}
 	}
 	if answer.StatusCode == http.StatusMovedPermanently {
-		return diagnosis{trouble: wrongRegion, region: answer.Region}
+		return diagnosis{trouble: cloud.WrongRegion, region: answer.Region}
 	}
 	return status(answer.StatusCode)
 }
