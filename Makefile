@@ -29,8 +29,8 @@ small      := -s -w
 ldflags    := $(small) -X main.version=$(VERSION) -X $(kube).gitVersion=v$(KUBERNETES) \
 	-X $(kube).gitMajor=1 -X $(kube).gitMinor=37 -X $(kube).gitTreeState=clean
 
-# The modules, and those of them that have tests. tools/flux is not among them: tidying it
-# takes the modules of all tests of Flux.
+# The modules, and those of them that have tests. tools/flux and tools/openbao are not among
+# them: tidying them takes the modules of all their tests.
 modules := . standalone test/monitoring test/standin test/world tools/cluster tools/coredns tools/gcs tools/gen tools/helm tools/images \
 	tools/kubectl tools/kubernetes tools/lint tools/providers/kafka tools/providers/local tools/providers/rabbitmq tools/providers/random tools/providers/time tools/tofu
 tested  := . standalone test/monitoring test/world tools/cluster tools/gen tools/images
@@ -136,6 +136,11 @@ bin/helm: tools/helm/go.mod tools/helm/go.sum
 # of Node, and tests go without it where there is no npm.
 bin/fake-gcs-server: tools/gcs/go.mod tools/gcs/go.sum
 	cd tools/gcs && go build -ldflags '$(small)' -o ../../$@ github.com/fsouza/fake-gcs-server
+	@touch $@
+
+# OpenBao takes minutes to build. Tests that need it are skipped without it.
+bin/bao: tools/openbao/go.mod tools/openbao/go.sum ## a key management service for tests, if it was built
+	cd tools/openbao && go build -ldflags '$(small)' -o ../../$@ github.com/openbao/openbao
 	@touch $@
 
 bin/azurite: tools/azurite/package.json tools/azurite/package-lock.json ## a server of Azure Blob Storage for tests, if npm is there

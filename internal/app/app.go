@@ -227,7 +227,7 @@ func (p *parts) open(ctx context.Context) (err error) {
 		lease = access.ServerNamespace + "/" + lease
 	}
 	if p.opened, err = store.Open(ctx, store.Options{
-		Records: p.Config.Records, Key: p.Config.RecordsKey, Adopt: p.Config.AdoptRecords, Allow: p.Config.AllowHosts, Dir: p.dir, Namespace: access.ServerNamespace,
+		Records: p.Config.Records, Key: p.Config.RecordsKey, KMS: p.Config.RecordsKMS, Adopt: p.Config.AdoptRecords, Allow: p.Config.AllowHosts, Dir: p.dir, Namespace: access.ServerNamespace,
 		Lease: lease, InCluster: p.Cluster != nil, REST: p.plane.rest(), Environ: p.Environ, Now: p.Now, Progress: p.progress,
 	}); err != nil {
 		return err
@@ -236,6 +236,9 @@ func (p *parts) open(ctx context.Context) (err error) {
 		Now: p.Now, After: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop },
 	})
 	if p.meters, err = metrics.New(p.Version, p.plane.leading); err != nil {
+		return err
+	}
+	if err := p.meters.RecordsChecked(p.opened.Checked); err != nil {
 		return err
 	}
 	p.blobs = fencedBlobs{p.meters.Records(p.opened), p.plane.leads, p.opened.Held} // a refused write is not counted

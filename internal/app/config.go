@@ -16,16 +16,17 @@ import (
 // Config is all settings. Tags name the flag, the environment
 // variable, the default and the help.
 type Config struct {
-	DataDir        string `flag:"data-dir" env:"TERRIER_DATA_DIR" default:".terrier" help:"directory for all data: kubeconfig, store, records, caches"`
-	Records        string `flag:"records" env:"TERRIER_RECORDS" help:"where records are: absolute path of a directory, s3://BUCKET/PREFIX?region=REGION, gs://BUCKET/PREFIX or azblob://CONTAINER/PREFIX?account=NAME; default the directory records of the data directory"`
-	RecordsKey     string `flag:"records-key" env:"TERRIER_RECORDS_KEY" help:"where the keys are that encrypt records: file, in the data directory, or secret, the Secret terrier-records-keys; default secret for a controller with --records, else file"`
-	AdoptRecords   bool   `flag:"adopt-records" env:"TERRIER_ADOPT_RECORDS" help:"take over the records of a cluster that is gone; for one start"`
-	APIAddress     string `flag:"api-address" env:"TERRIER_API_ADDRESS" default:"127.0.0.1:0" help:"loopback address of the Kubernetes API; port 0 reuses the port of the last start"`
-	HTTPAddress    string `flag:"http-address" env:"TERRIER_HTTP_ADDRESS" default:"127.0.0.1:0" help:"address of the HTTP API, artifacts and registry, on loopback unless this is a controller of a cluster; port 0 reuses the port of the last start"`
-	MetricsAddress string `flag:"metrics-address" env:"TERRIER_METRICS_ADDRESS" help:"address that serves /metrics to Prometheus, without encryption and authentication; off if empty"`
-	StackMetrics   bool   `flag:"metrics-stack-names" env:"TERRIER_METRICS_STACK_NAMES" help:"add the names of stacks to gotk_reconcile_duration_seconds, as Flux does; this adds a dozen series per stack"`
-	Quickstart     bool   `flag:"quickstart" env:"TERRIER_QUICKSTART" help:"apply the examples, two stacks and three tenants, and print what to try"`
-	Output         string `flag:"output" short:"o" help:"json prints one line when ready"`
+	DataDir        string   `flag:"data-dir" env:"TERRIER_DATA_DIR" default:".terrier" help:"directory for all data: kubeconfig, store, records, caches"`
+	Records        string   `flag:"records" env:"TERRIER_RECORDS" help:"where records are: absolute path of a directory, s3://BUCKET/PREFIX?region=REGION, gs://BUCKET/PREFIX or azblob://CONTAINER/PREFIX?account=NAME; default the directory records of the data directory"`
+	RecordsKey     string   `flag:"records-key" env:"TERRIER_RECORDS_KEY" help:"where the keys are that encrypt records: file, in the data directory, or secret, the Secret terrier-records-keys; default secret for a controller with --records, else file"`
+	RecordsKMS     []string `flag:"records-kms" env:"TERRIER_RECORDS_KMS" help:"key of a key management service that wraps the keys of records in the Secret: vault://HOST/transit/KEY, awskms://KEY?region=REGION, gcpkms://projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY or azurekv://VAULT/KEY; the first one wraps, further ones only unwrap (repeatable)"`
+	AdoptRecords   bool     `flag:"adopt-records" env:"TERRIER_ADOPT_RECORDS" help:"take over the records of a cluster that is gone; for one start"`
+	APIAddress     string   `flag:"api-address" env:"TERRIER_API_ADDRESS" default:"127.0.0.1:0" help:"loopback address of the Kubernetes API; port 0 reuses the port of the last start"`
+	HTTPAddress    string   `flag:"http-address" env:"TERRIER_HTTP_ADDRESS" default:"127.0.0.1:0" help:"address of the HTTP API, artifacts and registry, on loopback unless this is a controller of a cluster; port 0 reuses the port of the last start"`
+	MetricsAddress string   `flag:"metrics-address" env:"TERRIER_METRICS_ADDRESS" help:"address that serves /metrics to Prometheus, without encryption and authentication; off if empty"`
+	StackMetrics   bool     `flag:"metrics-stack-names" env:"TERRIER_METRICS_STACK_NAMES" help:"add the names of stacks to gotk_reconcile_duration_seconds, as Flux does; this adds a dozen series per stack"`
+	Quickstart     bool     `flag:"quickstart" env:"TERRIER_QUICKSTART" help:"apply the examples, two stacks and three tenants, and print what to try"`
+	Output         string   `flag:"output" short:"o" help:"json prints one line when ready"`
 
 	Engine      string   `flag:"engine" env:"TERRIER_ENGINE" help:"path of tofu or terraform; by default beside this program or on the PATH"`
 	Engines     []string `flag:"engine-named" env:"TERRIER_ENGINES" help:"NAME=/PATH of an engine that stacks may select with the annotation terrier.dev/engine (repeatable)"`

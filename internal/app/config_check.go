@@ -27,7 +27,7 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	if _, err := outbound.ParseAllow(c.AllowHosts...); err != nil {
 		return usage("--allow-host: %w", err)
 	}
-	if err := store.Check(c.Records, c.RecordsKey, environ); err != nil {
+	if err := store.Check(c.Records, c.RecordsKey, c.RecordsKMS, environ); err != nil {
 		return err
 	}
 	if _, err := namedEngines(c.Engines); err != nil {

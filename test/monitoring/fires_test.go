@@ -103,6 +103,10 @@ var situations = map[string][]situation{
 		{"it is not", `terrier_records_writes_total{result="error"} 3x60
 			terrier_records_writes_total{result="success"} 0+9x60`, 0},
 	},
+	"TerrierRecordsNotChecked": {
+		{"a key management service refuses", `terrier_records_checked 1x9 0x60`, 20 * minute},
+		{"it does not answer for a while", `terrier_records_checked 1x9 0x5 1x60`, 0},
+	},
 	"TerrierAPIServerFailing": {
 		{"its store has no leader", `rest_client_requests_total{code="500",host="kube",method="PATCH"} 0x9 0+60x60`, 21 * minute},
 		{"it cannot be reached", `rest_client_requests_total{code="<error>",host="kube",method="GET"} 0x9 0+60x60`, 21 * minute},

@@ -129,6 +129,9 @@ spec:
 {{- with .Values.records }}
 - {{ printf "--records=%s" . | toJson }}
 {{- end }}
+{{- range .Values.recordsKMS }}
+- {{ printf "--records-kms=%s" . | toJson }}
+{{- end }}
 {{- with .Values.eventsAddress }}
 - {{ printf "--events-addr=%s" . | toJson }}
 {{- end }}

@@ -89,6 +89,19 @@ func (m *Platform) Following(streams int) { m.streams.Set(float64(streams)) }
 // Records returns the store of records, and counts its writes.
 func (m *Platform) Records(store blob.Store) blob.Store { return meteredBlobs{store, m.writes} }
 
+// RecordsChecked registers the gauge of the check of records, whose outcome checked returns.
+func (m *Platform) RecordsChecked(checked func() error) error {
+	return m.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "terrier_records_checked",
+		Help: "1 while the last check of the keys of records and of their owner succeeded, 0 after one that failed.",
+	}, func() float64 {
+		if checked() != nil {
+			return 0
+		}
+		return 1
+	}))
+}
+
 // meteredBlobs counts writes of records.
 type meteredBlobs struct {
 	blob.Store

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/kms"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 )
@@ -49,7 +50,7 @@ func (o Options) keySource() keySource {
 	switch {
 	case o.Key != "":
 		return keySource(o.Key)
-	case o.InCluster && o.Records != "":
+	case o.InCluster && o.Records != "", len(o.KMS) > 0:
 		return keyInSecret
 	}
 	return keyInFile
@@ -57,15 +58,22 @@ func (o Options) keySource() keySource {
 
 // keys opens the keys. Where none are, it makes one, unless there are records already:
 // then the key is elsewhere, and a new one would open none of them.
-func (o Options) keys(ctx context.Context, cluster client.Client, used bool) (*ring, error) {
+func (o Options) keys(ctx context.Context, cluster client.Client, raw blob.Store, used bool) (*ring, error) {
 	if o.keySource() == keyInFile {
 		return o.fileKey(used)
 	}
-	r := &ring{
-		kept: &secretKeys{cluster, client.ObjectKey{Namespace: o.Namespace, Name: SecretName}}, now: o.Now,
-		known: named{}, keys: map[string]blob.Key{},
+	keepers, err := o.keepers()
+	if err != nil {
+		return nil, err
 	}
-	return r, r.begin(ctx, o.describe(keyInSecret), used)
+	r := newRing(&secretKeys{cluster, client.ObjectKey{Namespace: o.Namespace, Name: SecretName}}, keepers, o.Now)
+	var first []byte
+	if used {
+		if first, err = o.fileOf(ctx, raw); err != nil {
+			return nil, err
+		}
+	}
+	return r, o.await(ctx, func() error { return r.begin(ctx, o.describe(keyInSecret), used, first) })
 }
 
 // fileKey is the key in the data directory.
@@ -81,7 +89,9 @@ func (o Options) fileKey(used bool) (*ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ring{keys: map[string]blob.Key{key.ID(): key}, newest: key}, nil
+	r := newRing(nil, nil, o.Now)
+	r.known[path], r.keys[key.ID()], r.newest = entry{key: key}, key, path
+	return r, nil
 }
 
 func missingKey(source string) error {
@@ -103,43 +113,78 @@ func nameOf(now time.Time) (string, error) {
 	return now.UTC().Format("2006-01-02T150405Z") + "-" + hex.EncodeToString(random[:]), nil
 }
 
+// entry is a key as it is kept, and opened.
+type entry struct {
+	text   []byte // plain, or wrapped by a key management service
+	secret []byte // 32 bytes
+	key    blob.Key
+}
+
 // ring is keys that other processes may add to. It forgets none: a key that was removed
 // elsewhere still opens what it sealed, and may exist nowhere else.
 type ring struct {
-	kept *secretKeys // nil if nothing is added
-	now  func() time.Time
+	kept    *secretKeys // nil if nothing is added
+	keepers []kms.Keeper
+	now     func() time.Time
 
 	mu     sync.Mutex
-	known  named
-	keys   map[string]blob.Key // by ID
-	newest blob.Key
+	known  map[string]entry // by name
+	opened map[string]entry // by text: each is unwrapped once
+	keys   map[string]blob.Key
+	newest string // name
 	asked  time.Time
 }
 
-// begin reads the keys, and makes the first one if there are none and may be none.
-func (r *ring) begin(ctx context.Context, source string, used bool) error {
+func newRing(kept *secretKeys, keepers []kms.Keeper, now func() time.Time) *ring {
+	return &ring{kept: kept, keepers: keepers, now: now, known: map[string]entry{}, opened: map[string]entry{}, keys: map[string]blob.Key{}}
+}
+
+// begin reads the keys, and makes the first one if there are none and may be none. first
+// is that one if it exists already.
+func (r *ring) begin(ctx context.Context, source string, used bool, first []byte) error {
 	found, err := r.reread(ctx)
-	if err != nil || len(found) > 0 {
+	if err != nil {
 		return err
 	}
-	if used {
-		return missingKey(source)
+	if len(found) == 0 {
+		if used && first == nil {
+			return missingKey(source)
+		}
+		if err := r.first(ctx, first); err != nil {
+			return err
+		}
+		if found, err = r.reread(ctx); err == nil && len(found) == 0 {
+			err = fault.New(fault.Invalid, ReasonKey, fmt.Errorf("%s holds no key: delete it, and a new one is made", source))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return err
+	return r.wrapAll(ctx)
+}
+
+// first makes the Secret with its first key.
+func (r *ring) first(ctx context.Context, secret []byte) (err error) {
+	if secret == nil {
+		if secret, err = newSecret(); err != nil {
+			return err
+		}
 	}
 	name, err := nameOf(r.now())
 	if err != nil {
 		return err
 	}
-	if err := r.kept.add(ctx, name, secret); err != nil {
+	text, err := r.wrapped(ctx, secret)
+	if err != nil {
 		return err
 	}
-	if found, err = r.reread(ctx); err == nil && len(found) == 0 {
-		err = fault.New(fault.Invalid, ReasonKey, fmt.Errorf("%s holds no key: delete it, and a new one is made", source))
-	}
-	return err
+	return r.kept.add(ctx, name, text)
+}
+
+func newSecret() ([]byte, error) {
+	secret := make([]byte, 32)
+	_, err := rand.Read(secret)
+	return secret, err
 }
 
 // askTime bounds one request for the keys.
@@ -148,37 +193,62 @@ const askTime = 10 * time.Second
 // reread reads all keys again, adds new ones to those that are known, and returns what
 // it found, by ID. Nothing changes on an error.
 func (r *ring) reread(ctx context.Context) (map[string]blob.Key, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	reading, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	all, err := r.kept.read(ctx)
+	all, err := r.kept.read(reading)
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]blob.Key{}
-	for name, secret := range all {
-		key, err := blob.NewKey(secret)
-		if err != nil {
-			return nil, fault.New(fault.Invalid, ReasonKey, fmt.Errorf("the key of records %q does not have 32 bytes: %w", name, err))
-		}
-		found[key.ID()] = key
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, secret := range all {
-		key, _ := blob.NewKey(secret)
-		if _, ok := r.keys[key.ID()]; ok {
+	entries := map[string]entry{}
+	for name, text := range all {
+		if r.toBeMade(text) {
 			continue
 		}
-		if _, taken := r.known[name]; taken {
-			name += "-" + key.ID() // it replaced the other one
+		if entries[name], err = r.open(ctx, name, text); err != nil {
+			return nil, err
 		}
-		r.known[name], r.keys[key.ID()] = secret, key
+	}
+	found := map[string]blob.Key{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, e := range entries {
+		id := e.key.ID()
+		found[id], r.opened[string(e.text)] = e.key, e
+		was, taken := r.known[name]
+		switch _, ok := r.keys[id]; {
+		case !taken && !ok, taken && was.key.ID() == id: // new, or wrapped again
+			r.known[name] = e
+		case !ok:
+			r.known[name+"-"+id] = e // it replaced the other one
+		}
+		r.keys[id] = e.key
 	}
 	if len(r.known) > 0 {
-		last := slices.Max(slices.Collect(maps.Keys(r.known)))
-		r.newest, err = blob.NewKey(r.known[last])
+		r.newest = slices.Max(slices.Collect(maps.Keys(r.known)))
 	}
-	return found, err
+	return found, nil
+}
+
+// open returns the key of a text.
+func (r *ring) open(ctx context.Context, name string, text []byte) (entry, error) {
+	r.mu.Lock()
+	e, ok := r.opened[string(text)]
+	r.mu.Unlock()
+	if ok {
+		return e, nil
+	}
+	secret, err := text, error(nil)
+	if w, ok := kms.Read(text); ok {
+		secret, err = r.unwrapped(ctx, name, w)
+	}
+	if err != nil {
+		return entry{}, err
+	}
+	key, err := blob.NewKey(secret)
+	if err != nil {
+		return entry{}, fault.New(fault.Invalid, ReasonKey, fmt.Errorf("the key of records %q does not have 32 bytes: %w", name, err))
+	}
+	return entry{text, secret, key}, nil
 }
 
 // check reads the keys again, and reports a known one that the Secret lost. It makes a
@@ -192,7 +262,10 @@ func (r *ring) check(ctx context.Context) error {
 		return err
 	}
 	r.mu.Lock()
-	known, lost := maps.Clone(r.known), []string{}
+	known, lost := named{}, []string{}
+	for name, e := range r.known {
+		known[name] = e.text
+	}
 	for id := range r.keys {
 		if _, ok := found[id]; !ok {
 			lost = append(lost, id)
@@ -200,7 +273,7 @@ func (r *ring) check(ctx context.Context) error {
 	}
 	r.mu.Unlock()
 	if len(lost) == 0 {
-		return nil
+		return r.wrapAll(ctx)
 	}
 	made, err := r.kept.restore(ctx, known)
 	if err != nil || made {
@@ -216,7 +289,7 @@ func (r *ring) check(ctx context.Context) error {
 func (r *ring) Current() blob.Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.newest
+	return r.known[r.newest].key
 }
 
 // askAgain is how long keys are not read again after an unknown one was met.
@@ -254,15 +327,40 @@ type secretKeys struct {
 }
 
 func (s *secretKeys) read(ctx context.Context) (named, error) {
-	var secret corev1.Secret
-	err := s.Get(ctx, s.at, &secret)
+	secret, err := s.get(ctx)
+	if secret == nil {
+		return nil, err
+	}
+	return secret.Data, nil
+}
+
+// get returns nil if there is no Secret.
+func (s *secretKeys) get(ctx context.Context) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := s.Get(ctx, s.at, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the Secret %s, which holds the keys of records: %w", s.at, err)
 	}
-	return secret.Data, nil
+	return secret, nil
+}
+
+// replace stores other texts of the keys, unless another process was faster.
+func (s *secretKeys) replace(ctx context.Context, secret *corev1.Secret, texts named) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	next := secret.DeepCopy()
+	maps.Copy(next.Data, texts)
+	err := s.Update(ctx, next, client.FieldOwner(kube.FieldManager))
+	switch {
+	case err == nil, apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil // the next check sees what there is
+	case apierrors.IsForbidden(err):
+		return fault.New(fault.Denied, ReasonKey, fmt.Errorf("wrapping the keys in the Secret %s: %w: allow this program to update that Secret (docs/rbac.md)", s.at, err))
+	}
+	return fmt.Errorf("wrapping the keys in the Secret %s: %w", s.at, err)
 }
 
 // add makes the Secret. If another process was faster, the key of that one counts.

@@ -31,7 +31,8 @@ func TestNoRecordWaitsForTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := stuck{asked: make(chan struct{})}
-	r := &ring{kept: &secretKeys{Client: api}, now: time.Now, keys: map[string]blob.Key{key.ID(): key}, newest: key}
+	r := newRing(&secretKeys{Client: api}, nil, time.Now)
+	r.known["1"], r.keys[key.ID()], r.newest = entry{key: key}, key, "1"
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan error)
 	go func() {

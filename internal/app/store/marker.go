@@ -66,6 +66,21 @@ func (r *Records) join(ctx context.Context, o Options) error {
 //
 // It also fails while a key is missing where keys are kept.
 func (r *Records) Ours(ctx context.Context) error {
+	err := r.ours(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.checked = err
+	return err
+}
+
+// Checked is the outcome of the last call of Ours; nil before the first one.
+func (r *Records) Checked() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.checked
+}
+
+func (r *Records) ours(ctx context.Context) error {
 	if err := r.keys.check(ctx); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ const valueBytes = 1 << 30
 type Options struct {
 	Records string   // --records: a URL or an absolute path; empty for the data directory
 	Key     string   // --records-key
+	KMS     []string // --records-kms
 	Adopt   bool     // --adopt-records
 	Allow   []string // --allow-host
 
@@ -60,6 +61,8 @@ type Records struct {
 	mu    sync.Mutex
 	seen  time.Time // when the marker was read last
 	taken error     // that they belong to another one
+
+	checked error // of the last check
 
 	witnessed string // the newest key that left a witness
 }
@@ -95,7 +98,7 @@ func Open(ctx context.Context, o Options) (_ *Records, err error) {
 			return nil, fmt.Errorf("reading the records: %w", err)
 		}
 	}
-	keys, err := o.keys(ctx, r.cluster, some)
+	keys, err := o.keys(ctx, r.cluster, raw, some)
 	if err != nil {
 		return nil, err
 	}
@@ -147,9 +150,12 @@ func (o Options) raw(ctx context.Context) (closingStore, error) {
 }
 
 // Check reports flags that cannot be.
-func Check(records, key string, environ func(string) string) error {
+func Check(records, key string, kms []string, environ func(string) string) error {
 	if key != "" && key != string(keyInFile) && key != string(keyInSecret) {
 		return usage("--records-key: %q is neither file nor secret", key)
+	}
+	if err := checkKMS(kms, key, environ); err != nil {
+		return err
 	}
 	if records == "" || filepath.IsAbs(records) {
 		return nil

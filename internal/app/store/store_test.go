@@ -41,7 +41,7 @@ func TestFlags(t *testing.T) {
 		{"s3://b?region=r&path-style=canary", "", "path-style="},
 		{"", "vault", "neither file nor secret"},
 	} {
-		err := store.Check(tt.records, tt.key, func(string) string { return "" })
+		err := store.Check(tt.records, tt.key, nil, func(string) string { return "" })
 		if (err == nil) != (tt.says == "") || !strings.Contains(fmt.Sprint(err), tt.says) && err != nil || strings.Contains(fmt.Sprint(err), "canary") {
 			t.Errorf("Check(%s, %s) = %v, want it to say %q", tt.records, tt.key, err, tt.says)
 		}

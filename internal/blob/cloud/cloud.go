@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -40,7 +41,8 @@ type Options struct {
 	Credentials string
 	Google      bool // GCE_METADATA_HOST counts
 	Environ     func(string) string
-	Allow       []string // addresses that the operator allows besides the endpoint
+	Now         func() time.Time // of services that sign requests
+	Allow       []string         // addresses that the operator allows besides the endpoint
 }
 
 // Clients make the requests.
