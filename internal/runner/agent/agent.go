@@ -151,6 +151,11 @@ func (a *agent) agree(stop context.Context, job runner.Job) error {
 			return err
 		}
 	}
+	if digest := job.Prepared.Digest; digest != "" {
+		if _, err := a.contents().Prepared(stop, digest); err != nil {
+			return err
+		}
+	}
 	report, err := json.Marshal(runner.NewReport(job, time.Now()))
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)

@@ -32,7 +32,7 @@ var (
 // Archive gets the archive of the run from the controller.
 func (c *contents) Archive(ctx context.Context, digest string) (path string, err error) {
 	path = filepath.Join(c.agent.options.Dir, fileArchive)
-	if got, err := disk.Digest(path); err == nil && got == digest {
+	if has(path, digest) {
 		return path, nil
 	}
 	broken := 0
@@ -47,6 +47,10 @@ const preparedTries = 5
 
 // Prepared gets from the controller what an earlier run prepared.
 func (c *contents) Prepared(ctx context.Context, digest string) (path string, err error) {
+	path = filepath.Join(c.agent.options.Dir, fileGiven)
+	if has(path, digest) {
+		return path, nil
+	}
 	tries := 0
 	err = c.agent.retry(ctx, "prepared directory not received yet", func(ctx context.Context) (final bool, err error) {
 		tries++
@@ -61,7 +65,13 @@ func (c *contents) Prepared(ctx context.Context, digest string) (path string, er
 		c.agent.log.Warn("prepared directory not received: the run initialises one", "err", err)
 		return "", nil
 	}
-	return filepath.Join(c.agent.options.Dir, fileGiven), nil
+	return path, nil
+}
+
+// has reports whether a file was received already.
+func has(path, digest string) bool {
+	got, err := disk.Digest(path)
+	return err == nil && got == digest
 }
 
 // get receives a file of a digest. It is final that the controller does not have it, and
