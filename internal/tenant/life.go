@@ -104,6 +104,7 @@ type Child struct {
 	Readiness  Readiness
 	Message    string         // why it is not ready
 	Depends    bool           // its readiness depends on other objects, which no watch sees
+	Unwatched  bool           // no watch sees the object itself: the controller may not watch its kind
 	Object     map[string]any // only needed for ReadyWhen
 
 	Failure *Failure // why it could not be read, written or deleted

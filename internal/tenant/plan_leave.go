@@ -119,6 +119,9 @@ var leavingRules = []leavingRule{
 		func(l *leaver) {
 			l.hold(Deleting, WaitsForFinalizers, l.item.String()+" is being deleted"+finalizers(l.child)+trouble(l.child))
 			l.recheck(deletionCheck)
+			if l.child.Unwatched {
+				l.recheck(unwatchedCheck)
+			}
 		},
 	},
 	{

@@ -152,6 +152,9 @@ func (w *wanted) readiness() (Verdict, *Act) {
 	if w.r.ReadyWhen != "" {
 		readiness, message = w.readyWhen()
 	}
+	if w.child.Unwatched {
+		w.recheck(driftCheck)
+	}
 	switch readiness {
 	case IsReady:
 		return Verdict{State: Ready}, nil
@@ -161,6 +164,9 @@ func (w *wanted) readiness() (Verdict, *Act) {
 	}
 	if w.child.Depends {
 		w.recheck(dependsCheck)
+	}
+	if w.child.Unwatched {
+		w.recheck(unwatchedCheck)
 	}
 	return w.overdue(NotReady, w.ref.String()+": "+cmp.Or(message, "it is not ready yet"))
 }
@@ -218,6 +224,13 @@ func finalizers(c Child) string {
 // dependsCheck is how often an object is read whose readiness depends on objects
 // that no watch sees.
 const dependsCheck = 30 * time.Second
+
+// unwatchedCheck is how often an object of a kind that is not watched is read while it
+// changes: until it is ready, or gone. driftCheck is how often it is read after.
+const (
+	unwatchedCheck = 5 * time.Second
+	driftCheck     = 5 * time.Minute
+)
 
 // deletionCheck is how often an object that is being deleted is read, in case its
 // watch misses the end.

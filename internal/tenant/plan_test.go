@@ -337,6 +337,25 @@ func TestTimeoutAsksForAPass(t *testing.T) {
 	}
 }
 
+// No event comes of an object of a kind that the controller may not watch.
+func TestUnwatchedObjectsAreReadAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		child Child
+		want  time.Duration
+	}{
+		"until it is ready":    {Child{Exists: true, Owned: true, Current: true, Unwatched: true, Readiness: IsProgressing}, 5 * time.Second},
+		"for drift, after":     {Child{Exists: true, Owned: true, Current: true, Unwatched: true, Readiness: IsReady}, 5 * time.Minute},
+		"not if it is watched": {Child{Exists: true, Owned: true, Current: true, Readiness: IsReady}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEstate().add(Resource{ID: "a", Timeout: time.Hour}, "Deployment", tt.child)
+			if got := Plan(e.Observed).Recheck; got != tt.want {
+				t.Errorf("Recheck = %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestKeys(t *testing.T) {
 	i := Item{ID: "app", Ref: Ref{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "ns", Name: "acme-app"}}
 	got, ok := ParseKey(i.Key())

@@ -131,7 +131,7 @@ func (c *childWriter) write(ctx context.Context, p *pass, a tenant.Act) (tenant.
 		n.object = live.Object
 	}
 	p.memory.put(ref, n)
-	child := childOf(live)
+	child := c.childOf(ref, live)
 	child.Current, child.Wrote = true, live.Change != children.Unchanged
 	if child.Object == nil {
 		child.Object = n.object
@@ -173,13 +173,13 @@ func (c *childWriter) remove(ctx context.Context, p *pass, a tenant.Act) (tenant
 		before.Orphaned, before.Owned, before.Failure = true, false, nil
 		return before, done, nil
 	}
-	live, err := c.Children.Read(ctx, key, p.owner) // most objects are gone at once
+	live, err := c.leaving(ctx, p, key) // most objects are gone at once
 	if err != nil {
 		return tenant.Child{}, effect{}, fmt.Errorf("reading %s after its deletion: %w", item.Ref, err)
 	}
 	n.version, n.seen, n.failure = live.ResourceVersion, withoutStatus(live.Object), nil
 	p.memory.put(item.Ref, n)
-	child := childOf(live)
+	child := c.childOf(key, live)
 	child.Deleting = live.Exists && (live.Deleting || live.UID == before.UID)
 	return child, done, nil
 }

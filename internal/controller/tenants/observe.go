@@ -195,12 +195,13 @@ func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *t
 	}
 	live, known := p.children.Recall(key, p.owner)
 	if !known || live.ResourceVersion != n.version || object != nil && object.ReadyWhen != "" && n.object == nil {
-		reader := p.children
-		if object == nil {
-			reader = c.Children // the end of an object must be seen even when the roles of the account are gone
-		}
 		var err error
-		if live, err = reader.Read(ctx, key, p.owner); err != nil {
+		if object == nil {
+			live, err = c.leaving(ctx, p, key)
+		} else {
+			live, err = p.children.Read(ctx, key, p.owner)
+		}
+		if err != nil {
 			return c.unseen(p, ref, object, err)
 		}
 		p.saw(ref, live)
@@ -211,7 +212,7 @@ func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *t
 		}
 		p.memory.put(ref, n)
 	}
-	child := childOf(live)
+	child := c.childOf(key, live)
 	if child.Object == nil {
 		child.Object = n.object
 	}
@@ -224,6 +225,16 @@ func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *t
 		child.Failure = n.failure
 	}
 	return child, nil
+}
+
+// leaving reads an object that is to go. Its end must be seen even when the roles of the
+// account are gone, and also where the controller itself has no role for the kind.
+func (o Options) leaving(ctx context.Context, p *pass, key children.Key) (children.Live, error) {
+	live, err := o.Children.Read(ctx, key, p.owner)
+	if apierrors.IsForbidden(err) {
+		return p.children.Read(ctx, key, p.owner)
+	}
+	return live, err
 }
 
 // fresh reports whether a wanted object was probably never created for a tenant.
@@ -252,11 +263,12 @@ func (c *observer) unseen(p *pass, ref tenant.Ref, object *tenant.Object, err er
 	return tenant.Child{Unseen: true, Failure: &f}, nil
 }
 
-func childOf(l children.Live) tenant.Child {
+func (o Options) childOf(key children.Key, l children.Live) tenant.Child {
 	return tenant.Child{
 		Exists: l.Exists, Deleting: l.Deleting, Owned: l.Owned, Orphaned: l.Orphaned, CreatedOnce: l.CreatedOnce,
 		UID: l.UID, Generation: l.Generation, Deletion: tenant.DeletionPolicy(l.DeletionPolicy), Finalizers: l.Finalizers,
 		Readiness: l.State, Message: l.Message, Depends: l.Depends, Object: l.Object,
+		Unwatched: !o.Children.Watches().Watched(key),
 	}
 }
 

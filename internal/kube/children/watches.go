@@ -142,6 +142,14 @@ func (w *Watches) Version(key Key) (resourceVersion string, ok bool) {
 	return h.version, ok && w.complete(key)
 }
 
+// Watched reports whether a watch sees every change of an object of a tenant: it has begun,
+// and the controller may watch the kind.
+func (w *Watches) Watched(key Key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.complete(key)
+}
+
 // Unclaimed reports whether no tenant has an object there, by the watch of its
 // kind. An object without a tenant may exist.
 func (w *Watches) Unclaimed(key Key) bool {
