@@ -233,3 +233,26 @@ func TestPush(t *testing.T) {
 		t.Errorf("an address without its scheme is %v, want it to be invalid", err)
 	}
 }
+
+// The authority that the user names counts, whatever the cluster says of its server.
+func TestNamedAuthority(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		ca, want string
+		kind     fault.Kind
+	}{
+		"none":         {"", "of the cluster", fault.None},
+		"a file":       {file, "mine", fault.None},
+		"a file amiss": {file + ".missing", "of the cluster", fault.Invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := server{ca: []byte("of the cluster")}
+			if err := (Connection{CA: tt.ca}).trust(&s); fault.Of(err) != tt.kind || string(s.ca) != tt.want {
+				t.Errorf("trust() = %v with %q, want %q", err, s.ca, tt.want)
+			}
+		})
+	}
+}

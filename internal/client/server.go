@@ -59,10 +59,8 @@ func (c Connection) direct() (*conn, string, error) {
 		return nil, "", err
 	}
 	s := server{base: base}
-	if c.CA != "" {
-		if s.ca, err = os.ReadFile(c.CA); err != nil {
-			return nil, "", fault.New(fault.Invalid, access.ReasonNoServer, fmt.Errorf("reading the certificate authority of the server: %w", err))
-		}
+	if err := c.trust(&s); err != nil {
+		return nil, "", err
 	}
 	to, err := s.connect(&rest.Config{BearerToken: c.Token.Reveal()})
 	return to, namespace, err
@@ -91,10 +89,26 @@ func (c Connection) found(ctx context.Context, kube client.Reader, config *rest.
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	s, err := findServer(ctx, kube, c.Server)
+	if err == nil {
+		err = c.trust(&s)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return s.connect(config)
+}
+
+// trust makes the authority that the user named that of the server.
+func (c Connection) trust(s *server) error {
+	if c.CA == "" {
+		return nil
+	}
+	ca, err := os.ReadFile(c.CA)
+	if err != nil {
+		return fault.New(fault.Invalid, access.ReasonNoServer, fmt.Errorf("reading the certificate authority of the server: %w", err))
+	}
+	s.ca = ca
+	return nil
 }
 
 func (s server) connect(config *rest.Config) (*conn, error) {
