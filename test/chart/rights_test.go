@@ -55,6 +55,9 @@ func rights(t *testing.T, all []*unstructured.Unstructured) []right {
 			where["ClusterRole "+b.RoleRef.Name] = []string{"everywhere"}
 		case "RoleBinding":
 			b := as[rbacv1.RoleBinding](t, o)
+			if b.Subjects[0].Kind != rbacv1.ServiceAccountKind {
+				continue // of users
+			}
 			key := b.RoleRef.Kind + " " + b.RoleRef.Name
 			where[key] = append(where[key], b.Namespace)
 		}
