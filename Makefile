@@ -318,9 +318,17 @@ cluster-down: ## stop it, and remove all that it made
 cluster-deps: ## what it needs of the distribution: containerd, runc, network plugins, iptables
 	@tools/cluster/deps.sh
 
+# What the test of an upgrade begins with: the last release, or else the last commit but
+# one that changed the chart or the programs.
+PREVIOUS ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null || git log -1 --skip=1 --format=%H -- api charts cmd internal)
+
+.PHONY: cluster-previous
+cluster-previous: bin/helm bin/tofu
+	@tools/cluster/previous.sh '$(PREVIOUS)'
+
 # In the cluster's network: there the tests reach pods, and pods reach the tests.
 .PHONY: test-cluster
-test-cluster: cluster-up bin/cluster-probe images-here ## the tests that need it; it stays up
+test-cluster: cluster-up bin/cluster-probe images-here providers cluster-previous ## the tests that need it; it stays up
 	go test -count=1 -v -timeout 60m -exec '$(CURDIR)/bin/cluster --state $(abspath $(CLUSTER_DIR)) exec' ./test/cluster/...
 
 .PHONY: test-cluster-life

@@ -32,8 +32,9 @@ type Platform struct {
 
 	options PlatformOptions
 	binary  string
-	shared  string // a directory that its runs may write
-	log     string // path of what it says
+	shared  string    // a directory that its runs may write
+	volume  podVolume // how runs have it that are pods of another machine
+	log     string    // path of what it says
 	command *exec.Cmd
 	ended   chan error // holds how the process ended, once it has
 
@@ -289,7 +290,7 @@ func (p *Platform) PID() int {
 // World returns an empty world that runs of this platform can reach.
 func (p *Platform) World(tb testing.TB) *World {
 	tb.Helper()
-	w := newWorld(tb, p.Shared(tb))
+	w := newWorld(tb, p.Shared(tb), p.volume)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.worlds == nil {
@@ -304,7 +305,7 @@ func (p *Platform) Shared(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp(p.shared, "")
 	if err == nil {
-		err = sandbox.ChownWork(dir)
+		err = own(dir, p.volume.user)
 	}
 	if err != nil {
 		tb.Fatal(err)

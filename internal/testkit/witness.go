@@ -138,21 +138,24 @@ func (w *Witness) see(o client.Object, gone bool) {
 
 // Collect reads the reports of the runs, which are removed with the stacks, and the
 // destroy runs in the audit log. A run that ended while its controller was restarted
-// leaves nothing else.
+// leaves nothing else. It may be called again, once there are more.
 func (w *Witness) Collect() {
 	w.tb.Helper()
 	runs, destroys := w.platform.reports(w.tb), w.platform.destroys(w.tb)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	mine, known := map[string]bool{}, map[string]bool{}
+	mine, known, collected := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, s := range w.h.Stacks {
 		mine[s.UID] = true
 		if s.Run != nil {
 			known[s.Run.ID] = true
 		}
 	}
+	for _, r := range w.h.Runs {
+		known[r.ID], collected[r.ID] = true, true
+	}
 	for _, r := range runs {
-		if mine[r.Stack] {
+		if mine[r.Stack] && !collected[r.ID] {
 			w.h.Runs, known[r.ID] = append(w.h.Runs, r), true
 		}
 	}

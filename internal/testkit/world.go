@@ -2,20 +2,20 @@ package testkit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // World is the cloud of the world provider (test/world): one file, which tells what
@@ -24,8 +24,10 @@ import (
 // The methods end the test when the file or the call log is not what the provider
 // writes.
 type World struct {
-	Path string // absolute; runs must be able to write the directory
-	tb   testing.TB
+	Path  string // absolute; runs must be able to write the directory
+	tb    testing.TB
+	seen  string // the path for runs; Path if it is empty
+	owner int    // the user of runs; that of the sandbox if it is 0
 }
 
 // WorldThing is one resource of the world.
@@ -73,12 +75,15 @@ type worldFile struct {
 // NewWorld returns an empty world in a directory of its own.
 func NewWorld(tb testing.TB) *World {
 	tb.Helper()
-	return newWorld(tb, tb.TempDir())
+	return newWorld(tb, tb.TempDir(), podVolume{})
 }
 
-func newWorld(tb testing.TB, dir string) *World {
+func newWorld(tb testing.TB, dir string, v podVolume) *World {
 	tb.Helper()
-	w := &World{Path: filepath.Join(dir, "world.json"), tb: tb}
+	w := &World{Path: filepath.Join(dir, "world.json"), tb: tb, owner: v.user}
+	if v.path != "" {
+		w.seen = path.Join(v.path, filepath.Base(dir), "world.json")
+	}
 	w.change(func(*worldFile) bool { return false }) // the lock belongs to runs, too, before the first one comes
 	return w
 }
@@ -86,7 +91,7 @@ func newWorld(tb testing.TB, dir string) *World {
 // HCL is the head of a module that lives in this world.
 func (w *World) HCL() string {
 	return "terraform {\n  required_providers {\n    world = { source = \"terrier-iac/world\" }\n  }\n}\n\n" +
-		"provider \"world\" {\n  path = " + strconv.Quote(w.Path) + "\n}\n"
+		"provider \"world\" {\n  path = " + strconv.Quote(cmp.Or(w.seen, w.Path)) + "\n}\n"
 }
 
 // Things lists what there is, by id.
@@ -289,7 +294,7 @@ func (w *World) change(change func(*worldFile) (write bool)) {
 // own gives the world to the user of sandboxed runs.
 func (w *World) own() {
 	w.tb.Helper()
-	if err := sandbox.ChownWork(filepath.Dir(w.Path)); err != nil {
+	if err := own(filepath.Dir(w.Path), w.owner); err != nil {
 		w.tb.Fatal(err)
 	}
 }

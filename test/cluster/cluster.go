@@ -36,6 +36,9 @@ const (
 	Registry = "localhost:5000"
 )
 
+// root is the tree of this commit.
+var root = filepath.Join("..", "..")
+
 // Cluster is a namespace of the real cluster, for one test.
 type Cluster struct {
 	Config    *rest.Config

@@ -78,7 +78,20 @@ func PushProgram(tb testing.TB, path string) string {
 // its name.
 func PushImage(tb testing.TB, of string) string {
 	tb.Helper()
-	dir := filepath.Join("..", "..", "dist", "images", of)
+	index := imageOf(tb, root, of)
+	digest, err := index.Digest()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	as := of + ":" + digest.Hex[:12]
+	push(tb, index, as)
+	return Registry + "/" + as
+}
+
+// imageOf is one of our images, as make images wrote it in a tree.
+func imageOf(tb testing.TB, tree, of string) v1.ImageIndex {
+	tb.Helper()
+	dir := filepath.Join(tree, "dist", "images", of)
 	all, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		tb.Fatalf("reading %s, which `make images` writes: %v", dir, err)
@@ -92,13 +105,17 @@ func PushImage(tb testing.TB, of string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	as := Registry + "/" + of + ":" + manifest.Manifests[0].Digest.Hex[:12]
-	tag, err := name.NewTag(as)
+	return index
+}
+
+// push gives the cluster an image under a name.
+func push(tb testing.TB, index v1.ImageIndex, as string) {
+	tb.Helper()
+	tag, err := name.NewTag(Registry + "/" + as)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	if err := remote.WriteIndex(tag, index, remote.WithContext(tb.Context())); err != nil {
 		tb.Fatal(err)
 	}
-	return as
 }

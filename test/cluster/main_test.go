@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/go-logr/logr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func TestMain(m *testing.M) {
@@ -13,6 +16,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("no test runs here without a cluster: make test-cluster starts one")
 		return
 	}
+	ctrllog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
 
