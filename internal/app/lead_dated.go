@@ -16,7 +16,8 @@ import (
 // from the request.
 type datedLease struct {
 	resourcelock.Interface
-	now func() time.Time
+	now   func() time.Time
+	final bool // once it has expired it is not renewed
 
 	mu    sync.Mutex
 	until time.Time // zero before the Lease was held
@@ -32,11 +33,11 @@ func (d *datedLease) Update(ctx context.Context, r resourcelock.LeaderElectionRe
 
 var errLapsed = errors.New("the Lease has expired, and another process may have taken over since")
 
-// write refuses to renew a Lease that has expired, also one that no other process has
-// taken: others may have seen that it expired, and counted on it.
+// write refuses to renew a final Lease that has expired, also if no other process took it:
+// others may have seen that it expired, and counted on it.
 func (d *datedLease) write(ctx context.Context, r resourcelock.LeaderElectionRecord, do func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	asked := d.now()
-	if d.lapsed() {
+	if d.final && d.lapsed() {
 		return errLapsed
 	}
 	if err := do(ctx, r); err != nil {

@@ -155,3 +155,20 @@ func TestARenewalThatFailsTakesNothingAway(t *testing.T) {
 		t.Error("it is held on to after its time is over")
 	}
 }
+
+// A Lease that others count as free once it has expired is not renewed after that, also if
+// no other process took it. One that elects a single controller is.
+func TestAFinalLeaseIsNotRenewedLate(t *testing.T) {
+	for final, want := range map[bool]error{true: errLapsed, false: nil} {
+		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		lease := &datedLease{now: func() time.Time { return now }, final: final, Interface: slowLease{write: func() error { return nil }}}
+		record := resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 15}
+		if err := lease.Create(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(15 * time.Second)
+		if err := lease.Update(t.Context(), record); !errors.Is(err, want) || lease.holds() == final {
+			t.Errorf("final %t: Update() after the end = %v, holds() = %t", final, err, lease.holds())
+		}
+	}
+}

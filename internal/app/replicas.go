@@ -67,7 +67,8 @@ func (c cluster) join(ctx context.Context, config *rest.Config, dir string) (*re
 		member.release()
 		return nil, err
 	}
-	r.leads = &datedLease{now: c.now, Interface: &resourcelock.LeaseLock{
+	member.lease.final = true
+	r.leads = &datedLease{now: c.now, final: true, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: c.Lease},
 		Client:    set.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: me},
 	}}
@@ -147,8 +148,9 @@ func (c cluster) alone(ctx context.Context, config *rest.Config, log *slog.Logge
 	others := members.New(members.Config{API: set, Namespace: access.ServerNamespace, Group: c.Lease, Now: c.now, Log: log})
 	for said := false; ; {
 		ids, err := members.Others(ctx, others)
-		if apierrors.IsForbidden(err) {
-			return nil // a controller that shares stacks needs this right, so there was none
+		if apierrors.IsForbidden(err) && !said {
+			c.say("whether controllers share stacks cannot be seen without the right to list Leases in %s: waiting for %s, until a Lease of one would have expired", access.ServerNamespace, c.LeaseTime)
+			return sleep(ctx, c.LeaseTime)
 		}
 		if err != nil || len(ids) == 0 {
 			return err
@@ -157,11 +159,19 @@ func (c cluster) alone(ctx context.Context, config *rest.Config, log *slog.Logge
 			c.say("waiting: controllers that share stacks are active: %s", strings.Join(ids, ", "))
 			said = true
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
 		}
+	}
+}
+
+// sleep returns once a while has passed, or with the error of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 
@@ -207,7 +217,7 @@ func openMembers(p plane, now func() time.Time, log *slog.Logger) (*members.Memb
 		return nil, err
 	}
 	return members.New(members.Config{
-		API: set, Namespace: access.ServerNamespace, Group: r.group, ID: r.member.me, Lease: r.member.name, Every: r.lasts / 6, Now: now, Log: log,
+		API: set, Namespace: access.ServerNamespace, Group: r.group, ID: r.member.me, Lease: r.member.name, Lasts: r.lasts, Every: r.lasts / 6, Now: now, Log: log,
 	}), nil
 }
 

@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/shard"
 )
@@ -49,9 +51,14 @@ func (m *Members) divide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	live, err := m.leases(ctx)
+	live, err := m.leases(ctx, now.Members)
 	if err != nil {
 		return err
+	}
+	if in == nil {
+		if now, err = m.remembered(live); err != nil {
+			return err
+		}
 	}
 	next, changed := shard.Plan(now, m.ID, live)
 	if !changed {
@@ -76,12 +83,29 @@ func (m *Members) divide(ctx context.Context) error {
 	return nil
 }
 
+// remembered is the Map while its ConfigMap is gone. Generations go on: members ignore a
+// Map that is older than the one they know.
+func (m *Members) remembered(live []shard.Live) (shard.Map, error) {
+	m.mu.Lock()
+	now := m.known
+	m.mu.Unlock()
+	for _, l := range live {
+		if l.Seen > 0 && now.Generation == 0 {
+			return now, fault.New(fault.Broken, "ShardsLost", fmt.Errorf(
+				"ConfigMap %s/%s is gone, and this controller never read it, while the controller %s owns shards: stop all controllers, then start them again", m.Namespace, ConfigMap(m.Group), l.ID))
+		}
+		now.Generation = max(now.Generation, l.Seen)
+	}
+	return now, nil
+}
+
 // keepLease is how long the Lease of a member that is gone stays, for people to look at.
 const keepLease = 10 * time.Minute
 
 // leases reads the Leases of the group, and returns the members that are live and have
-// been announced.
-func (m *Members) leases(ctx context.Context) ([]shard.Live, error) {
+// been announced. A member of the Map whose Lease was deleted goes on until it notices,
+// which takes no longer than its Lease would have lasted.
+func (m *Members) leases(ctx context.Context, known []shard.Member) ([]shard.Live, error) {
 	asked := m.Now()
 	list, err := m.API.CoordinationV1().Leases(m.Namespace).List(ctx, m.ofGroup())
 	if err != nil {
@@ -91,6 +115,9 @@ func (m *Members) leases(ctx context.Context) ([]shard.Live, error) {
 	names := map[string]bool{}
 	for i := range list.Items {
 		l := &list.Items[i]
+		if h := l.Spec.HolderIdentity; h != nil && *h != "" && l.Name != LeaseName(m.Group, *h) {
+			continue // no member made it
+		}
 		names[l.Name] = true
 		gone, since := m.watched.expired(l, asked)
 		if url := l.Annotations[annotationURL]; !gone && url != "" {
@@ -105,6 +132,11 @@ func (m *Members) leases(ctx context.Context) ([]shard.Live, error) {
 		}
 	}
 	m.watched.forget(names)
+	for _, was := range known {
+		if name := LeaseName(m.Group, was.ID); !names[name] && m.watched.missing(name, asked) <= m.lasts() {
+			live = append(live, shard.Live{Member: was})
+		}
+	}
 	return live, nil
 }
 
@@ -114,7 +146,31 @@ type observed struct {
 	now func() time.Time
 
 	mu   sync.Mutex
-	last map[string]sight // by name
+	last map[string]sight     // by name
+	gone map[string]time.Time // since when a Lease that is asked for is not there
+}
+
+// missing is how long a Lease was not there before a request of the time asked.
+func (o *observed) missing(name string, asked time.Time) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone == nil {
+		o.gone = map[string]time.Time{}
+	}
+	since, known := o.gone[name]
+	if !known {
+		since = o.now()
+		o.gone[name] = since
+	}
+	return asked.Sub(since)
+}
+
+// absent reports whether a Lease was not there when the Leases were read last.
+func (o *observed) absent(name string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, gone := o.gone[name]
+	return gone
 }
 
 type sight struct {
@@ -162,13 +218,19 @@ func (o *observed) forget(but map[string]bool) {
 			delete(o.last, name)
 		}
 	}
+	for name := range but {
+		delete(o.gone, name)
+	}
 }
+
+// lasts is how long the Lease of a member lasts.
+func (m *Members) lasts() time.Duration { return cmp.Or(m.Lasts, 15*time.Second) }
 
 // Others lists the members of a group that are live, without being one: the holders of
 // its Leases that changed within their duration, or were never seen before. A controller
 // that shares nothing waits for them before it begins.
 func Others(ctx context.Context, m *Members) ([]string, error) {
-	live, err := m.leases(ctx)
+	live, err := m.leases(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

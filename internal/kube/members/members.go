@@ -56,6 +56,7 @@ type Config struct {
 	Group     string        // the name of the Lease that elects the leader
 	ID        string        // of this member; the holder of its Lease
 	Lease     string        // the name of the Lease of this member
+	Lasts     time.Duration // of the Leases of members; 15 seconds if zero
 	Every     time.Duration // at which the Map and the Leases are read, in case a change was missed; a second if zero
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -78,8 +79,10 @@ type Members struct {
 	mu    sync.Mutex
 	me    shard.Member
 	known shard.Map
-	held  map[int]bool // on which the worker works
-	seen  uint64       // the generation that was acknowledged
+	held  map[int]bool    // on which the worker works
+	begun map[int]bool    // that the worker was asked to take, and not to give since
+	alive map[string]bool // the IDs of members that are live
+	seen  uint64          // the generation that was acknowledged
 
 	watched observed // the Leases of all members
 }
@@ -89,7 +92,7 @@ func New(c Config) *Members {
 	if c.Every <= 0 {
 		c.Every = time.Second
 	}
-	return &Members{Config: c, me: shard.Member{ID: c.ID}, held: map[int]bool{}, watched: observed{now: c.Now}}
+	return &Members{Config: c, me: shard.Member{ID: c.ID}, held: map[int]bool{}, begun: map[int]bool{}, watched: observed{now: c.Now}}
 }
 
 // Announce says in the Lease where this member is reached. From then on it gets shards.
@@ -120,10 +123,14 @@ func (m *Members) Me() shard.Member {
 	return m.me
 }
 
-// Leader is the member that is the leader, as far as this one knows.
+// Leader is the member that is the leader, as far as this one knows. There is none while
+// the last one is not live.
 func (m *Members) Leader() (shard.Member, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.alive[m.known.Leader] {
+		return shard.Member{}, false
+	}
 	return m.known.Member(m.known.Leader)
 }
 
@@ -195,14 +202,22 @@ func (m *Members) Follow(ctx context.Context, w Worker) error {
 
 // follow reads the Map and brings this member up to it.
 func (m *Members) follow(ctx context.Context, w Worker) error {
-	if _, err := m.leases(ctx); err != nil { // so that this member, should it lead next, knows who is alive
-		return err
-	}
 	read, _, err := m.read(ctx)
 	if err != nil {
 		return err
 	}
+	live, err := m.leases(ctx, read.Members) // so that this member, should it lead next, knows who is alive
+	if err != nil {
+		return err
+	}
+	if err := m.stay(ctx, live); err != nil {
+		return err
+	}
 	m.mu.Lock()
+	m.alive = map[string]bool{}
+	for _, l := range live {
+		m.alive[l.ID] = true
+	}
 	if read.Generation >= m.known.Generation { // an old one says nothing
 		m.known = read
 	}
@@ -212,7 +227,7 @@ func (m *Members) follow(ctx context.Context, w Worker) error {
 		switch owned := s.Owned(m.ID); {
 		case owned && !m.held[i]:
 			take = append(take, i)
-		case !owned && m.held[i]:
+		case !owned && m.begun[i]:
 			give = append(give, i)
 		}
 	}
@@ -226,7 +241,8 @@ func (m *Members) bring(ctx context.Context, w Worker, now *shard.Map, give, tak
 		if err := w.Give(ctx, give); err != nil {
 			return fmt.Errorf("giving up %d shards: %w", len(give), err)
 		}
-		m.hold(give, false)
+		m.mark(m.held, give, false)
+		m.mark(m.begun, give, false)
 		m.Log.Info("shards given up", "shards", len(give), "generation", now.Generation)
 	}
 	if now.Unacknowledged(m.ID, m.seen) {
@@ -236,25 +252,36 @@ func (m *Members) bring(ctx context.Context, w Worker, now *shard.Map, give, tak
 		m.seen = now.Generation
 	}
 	if len(take) > 0 {
+		m.mark(m.begun, take, true) // first: a part of them may be taken when it fails
 		if err := w.Take(ctx, now.Generation, take); err != nil {
 			return fmt.Errorf("taking %d shards over: %w", len(take), err)
 		}
-		m.hold(take, true)
+		m.mark(m.held, take, true)
 		m.Log.Info("shards taken over", "shards", len(take), "generation", now.Generation)
 	}
 	return nil
 }
 
-func (m *Members) hold(shards []int, held bool) {
+func (m *Members) mark(set map[int]bool, shards []int, in bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, i := range shards {
-		if held {
-			m.held[i] = true
+		if in {
+			set[i] = true
 		} else {
-			delete(m.held, i)
+			delete(set, i)
 		}
 	}
+}
+
+// stay announces this member again if its Lease was deleted, and made again by the elector
+// without a word about this member.
+func (m *Members) stay(ctx context.Context, live []shard.Live) error {
+	me := m.Me()
+	if me.URL == "" || slices.ContainsFunc(live, func(l shard.Live) bool { return l.ID == m.ID && !m.watched.absent(m.Lease) }) {
+		return nil
+	}
+	return m.Announce(ctx, me.URL)
 }
 
 // read reads the Map; it is empty if there is none yet.

@@ -2,13 +2,16 @@ package members_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -26,18 +29,22 @@ type register struct {
 
 // worker is the work of one member.
 type worker struct {
-	id string
-	in *register
+	id    string
+	in    *register
+	fails *atomic.Bool // a Take does its work, and then fails; nil if none does
 }
 
 func (w worker) Take(_ context.Context, _ uint64, shards []int) error {
 	w.in.mu.Lock()
 	defer w.in.mu.Unlock()
 	for _, i := range shards {
-		if other := w.in.owners[i]; other != "" {
+		if other := w.in.owners[i]; other != "" && other != w.id {
 			w.in.faults = append(w.in.faults, fmt.Sprintf("%s takes shard %d of %s", w.id, i, other))
 		}
 		w.in.owners[i] = w.id
+	}
+	if w.fails != nil && w.fails.Load() {
+		return errors.New("the runs cannot be found")
 	}
 	return nil
 }
@@ -80,21 +87,29 @@ type member struct {
 	die  context.CancelFunc // of the renewals
 }
 
+// lease makes the Lease of a member, as its elector does.
+func (m *member) lease(t *testing.T) {
+	t.Helper()
+	seconds := int32(m.Lasts / time.Second)
+	now := metav1.NowMicro()
+	_, err := m.API.CoordinationV1().Leases(m.Namespace).Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Lease},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &m.ID, LeaseDurationSeconds: &seconds, RenewTime: &now},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // join starts a member whose Lease is renewed until die.
 func join(t *testing.T, api kubernetes.Interface, namespace, id string, lasts time.Duration, w members.Worker) *member {
 	t.Helper()
 	leases := api.CoordinationV1().Leases(namespace)
 	name := members.LeaseName("group", id)
-	seconds := int32(lasts / time.Second)
-	now := metav1.NowMicro()
-	_, err := leases.Create(t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &id, LeaseDurationSeconds: &seconds, RenewTime: &now},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := members.New(members.Config{API: api, Namespace: namespace, Group: "group", ID: id, Lease: name, Every: 100 * time.Millisecond, Now: time.Now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	joined := &member{}
+	m := members.New(members.Config{API: api, Namespace: namespace, Group: "group", ID: id, Lease: name, Lasts: lasts, Every: 100 * time.Millisecond, Now: time.Now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	joined.Members = m
+	joined.lease(t)
 	if err := m.Announce(t.Context(), "https://"+id); err != nil {
 		t.Fatal(err)
 	}
@@ -109,14 +124,15 @@ func join(t *testing.T, api kubernetes.Interface, namespace, id string, lasts ti
 				return
 			}
 			patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"))
-			if _, err := leases.Patch(renewing, name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil && renewing.Err() == nil {
+			if _, err := leases.Patch(renewing, name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) && renewing.Err() == nil {
 				t.Errorf("renewing %s: %v", name, err)
 			}
 		}
 	})
 	work.Go(func() { _ = m.Follow(following, w) })
 	t.Cleanup(func() { die(); stop(); work.Wait() })
-	return &member{m, stop, die}
+	joined.stop, joined.die = stop, die
+	return joined
 }
 
 // Members come, the leader goes without a word and another one leads, and one is
@@ -151,12 +167,12 @@ func TestShardsAreDivided(t *testing.T) {
 		return resign
 	}
 	const lasts = 15 * time.Second // longer than a loaded machine holds a renewal up
-	a := join(t, api, k.Namespace, "a", lasts, worker{"a", r})
+	a := join(t, api, k.Namespace, "a", lasts, worker{id: "a", in: r})
 	resign := lead(a)
 	shared(map[string]int{"a": 256})
-	b := join(t, api, k.Namespace, "b", lasts, worker{"b", r})
+	b := join(t, api, k.Namespace, "b", lasts, worker{id: "b", in: r})
 	shared(map[string]int{"a": 128, "b": 128})
-	c := join(t, api, k.Namespace, "c", lasts, worker{"c", r})
+	c := join(t, api, k.Namespace, "c", lasts, worker{id: "c", in: r})
 	shared(map[string]int{"a": 85, "b": 86, "c": 85})
 
 	a.stop()
@@ -178,6 +194,20 @@ func TestShardsAreDivided(t *testing.T) {
 		}
 	}
 
+	// A Lease that a user deletes costs its member nothing, and gives nothing of it away.
+	if err := api.CoordinationV1().Leases(k.Namespace).Delete(t.Context(), members.LeaseName("group", "c"), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.lease(t)
+	testkit.Eventually(t, testkit.Patience, "the member announces itself again", func(ctx context.Context) error {
+		l, err := api.CoordinationV1().Leases(k.Namespace).Get(ctx, members.LeaseName("group", "c"), metav1.GetOptions{})
+		if err == nil && l.Labels[members.LabelGroup] != "group" {
+			err = errors.New("its Lease has no label")
+		}
+		return err
+	})
+	shared(map[string]int{"b": 128, "c": 128})
+
 	c.stop()
 	c.die()
 	r.died("c")
@@ -186,4 +216,51 @@ func TestShardsAreDivided(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared(map[string]int{"b": 256})
+}
+
+// Shards whose takeover failed half-way are given up like any other before they are
+// another member's.
+func TestShardsTakenInPartAreGiven(t *testing.T) {
+	t.Parallel()
+	k := testkit.Kube(t)
+	api, err := kubernetes.NewForConfig(k.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &register{owners: map[int]string{}}
+	var fails atomic.Bool
+	fails.Store(true)
+	a := join(t, api, k.Namespace, "a", 15*time.Second, worker{id: "a", in: r, fails: &fails})
+	leading, resign := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() { _ = a.Lead(leading) })
+	t.Cleanup(func() { resign(); work.Wait() })
+	share := func(of string, want int) {
+		t.Helper()
+		testkit.Eventually(t, testkit.Patience, fmt.Sprintf("%s works on %d shards", of, want), func(context.Context) error {
+			if got := r.share()[of]; got != want {
+				return fmt.Errorf("it works on %d", got)
+			}
+			return nil
+		})
+	}
+	share("a", 256)
+	if held := a.Held(); len(held) > 0 {
+		t.Errorf("a has %d shards although none could be taken", len(held))
+	}
+	join(t, api, k.Namespace, "b", 15*time.Second, worker{id: "b", in: r})
+	share("b", 128)
+	share("a", 128)
+	fails.Store(false)
+	testkit.Eventually(t, testkit.Patience, "a has its shards", func(context.Context) error {
+		if held := a.Held(); len(held) != 128 {
+			return fmt.Errorf("it has %d", len(held))
+		}
+		return nil
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.faults {
+		t.Error(f)
+	}
 }

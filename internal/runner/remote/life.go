@@ -347,6 +347,9 @@ func (r *Runner) sweepPlace(p Place) error {
 		return nil
 	}
 	defer r.Lock(what.First.Key())()
+	if !r.owns(what.First.Key()) { // it was given away while this waited
+		return nil
+	}
 	if r.at(p) != nil || r.removals.has(p) {
 		return nil
 	}
