@@ -145,6 +145,9 @@ func (g *guard) elsewhere(r route) gin.HandlerFunc {
 			c.Set(keyMoving, by == ownerOrHere)
 			c.Next()
 		case known:
+			if r.body == 0 {
+				c.Request.Body, c.Request.ContentLength = http.NoBody, 0 // no handler reads it here, either
+			}
 			var failed error
 			other.Answer(c.Writer, c.Request, func(err error) { failed = err })
 			switch reads := c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead; {

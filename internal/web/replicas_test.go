@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -79,14 +80,21 @@ type three struct {
 }
 
 type other struct {
-	name string
-	down bool
+	name  string
+	down  bool
+	reads bool // the body
 }
 
 func (o *other) Answer(w http.ResponseWriter, r *http.Request, refuse func(error)) {
 	if o.down {
 		refuse(fault.Wait(0, "ReplicaUnreachable", errors.New("it does not answer")))
 		return
+	}
+	if o.reads {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			refuse(err)
+			return
+		}
 	}
 	clear(w.Header())
 	fmt.Fprintf(w, "%s answers %s", o.name, r.URL.Path)
@@ -163,6 +171,21 @@ func TestForwardedHostIsTrusted(t *testing.T) {
 		if resp.StatusCode != want {
 			t.Errorf("forwarded %v: %s %s, want %d", forwarded, resp.Status, body, want)
 		}
+	}
+}
+
+// What a client sends beside a request that has no body reaches no other replica: a
+// handler here would not read it, either.
+func TestBodyOfAReadIsNotForwarded(t *testing.T) {
+	o := options(newRoles())
+	o.Replicas = &three{leader: &other{name: "a", reads: true}}
+	u, c := serve(t, o)
+	resp, body := ask(t, c, http.MethodGet, u.String()+"/api/v1/queue", func(r *http.Request) {
+		bearer(r)
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader("null")), 4
+	})
+	if resp.StatusCode != http.StatusOK || body != "a answers /api/v1/queue" {
+		t.Errorf("%s %s, want the answer of the leader", resp.Status, body)
 	}
 }
 

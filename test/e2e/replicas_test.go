@@ -178,11 +178,15 @@ func (f *fleet) trusting(t *testing.T) *http.Client {
 
 // ask sends a request to one of the controllers.
 func (f *fleet) ask(ctx context.Context, i int, method, path string, body any) (int, string, error) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return 0, "", err
+	var sent io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return 0, "", err
+		}
+		sent = bytes.NewReader(data)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, f.urls[i]+path, bytes.NewReader(data))
+	req, err := http.NewRequestWithContext(ctx, method, f.urls[i]+path, sent)
 	if err != nil {
 		return 0, "", err
 	}
