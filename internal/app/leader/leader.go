@@ -242,7 +242,7 @@ func (r *relay[T]) bring(ctx context.Context, n numbered[T]) bool {
 			r.log.Warn("the leader does not answer: tried again", "what", r.what, "err", err)
 		}
 		select {
-		case <-fails.over():
+		case <-time.After(time.Until(fails.until)): // at once if the pause is over by now
 		case <-ctx.Done():
 		}
 	}

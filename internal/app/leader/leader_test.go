@@ -292,3 +292,37 @@ func TestARelayBringsEverythingOnce(t *testing.T) {
 		ended.Wait()
 	})
 }
+
+// slow is a log to which a record takes its time.
+type slow struct{ slog.Handler }
+
+func (slow) Enabled(context.Context, slog.Level) bool { return true }
+
+func (slow) Handle(context.Context, slog.Record) error {
+	<-time.After(2 * firstPause)
+	return nil
+}
+
+// A relay tries again, too, if its pause is over before it begins to wait.
+func TestARelayGoesOnAfterASlowLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		var w wires
+		to := w.to("r0")
+		to.Log = slog.New(slow{slog.DiscardHandler})
+		got := make(chan int, 1)
+		r := newRelay(to, "numbers", func(n int) bool { got <- n; return true })
+		var ended sync.WaitGroup
+		ended.Go(func() { r.run(ctx) })
+		r.add(1)
+		<-time.After(time.Minute)
+		w.lead("r0")
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if len(got) != 1 {
+			t.Error("the relay has stopped: the leader did not get what happened")
+		}
+		end()
+		ended.Wait()
+	})
+}
