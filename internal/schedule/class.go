@@ -33,6 +33,21 @@ func (c Class) String() string {
 	return [classes]string{"apply", "person", "spec", "upstream", "drift"}[c]
 }
 
+// MarshalText implements encoding.TextMarshaler. Controllers of different releases, whose
+// classes may have other numbers, send each other names.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. A class that only a later release
+// knows counts as the least urgent one: its run may wait for longer, but it does run.
+func (c *Class) UnmarshalText(name []byte) error {
+	known, ok := ClassNamed(string(name))
+	if !ok {
+		known = classes - 1
+	}
+	*c = known
+	return nil
+}
+
 // ClassOf says how urgent a run of a stack is.
 func ClassOf(kind stack.RunKind, cause stack.Cause, o stack.Observation) Class {
 	m := o.Status

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -57,5 +58,27 @@ func TestClassNamed(t *testing.T) {
 	}
 	if _, ok := ClassNamed("urgent"); ok {
 		t.Error("there is no class urgent")
+	}
+}
+
+// A class goes to other controllers by its name: its number may be another one there.
+func TestClassIsSentByItsName(t *testing.T) {
+	for _, want := range Classes() {
+		sent, err := json.Marshal(Candidate{Class: want})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names struct{ Class string }
+		if err := json.Unmarshal(sent, &names); err != nil || names.Class != want.String() {
+			t.Errorf("sent as %q, %v, want %s", names.Class, err, want)
+		}
+		got := Candidate{Class: Spec}
+		if err := json.Unmarshal(sent, &got); err != nil || got.Class != want {
+			t.Errorf("read as %s, %v, want %s", got.Class, err, want)
+		}
+	}
+	var later Candidate
+	if err := json.Unmarshal([]byte(`{"Class":"of-a-later-release"}`), &later); err != nil || later.Class != Drift {
+		t.Errorf("a class of a later release is read as %s, %v, want %s", later.Class, err, Drift)
 	}
 }

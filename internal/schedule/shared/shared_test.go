@@ -468,12 +468,7 @@ func TestNoLimitIsExceededAndNoRequestIsLost(t *testing.T) {
 // pair is a Client that owns every stack, and its Server.
 func pair(limits schedule.Limits) (*Client, *Server, func()) {
 	server := NewServer("leader", limits.Always(), time.Now)
-	client := NewClient("m", schedule.Clock{Now: time.Now, After: func(time.Duration, func()) func() bool { return func() bool { return true } }})
-	all := make([]int, shard.Count)
-	for i := range all {
-		all[i] = i
-	}
-	client.Claim(1, all, nil)
+	client := owner("m", 1, nil)
 	return client, server, func() {
 		for range 20 {
 			r := client.Report("leader")
