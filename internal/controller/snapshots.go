@@ -28,7 +28,8 @@ func (sn *snapshots) snapshot(ctx context.Context, p *pass) (string, error) {
 	if p.o.Status.Snapshot == key {
 		return key, nil
 	}
-	defer sn.records.Hold()() // else its archive could be swept away in between
+	defer sn.records.Hold()()
+	// The record comes before its archive: so the leader, which sweeps archives, sees it.
 	if err := record.At[snapshot](key).Write(ctx, sn.blobs, snapshot{Job: *p.job, Note: p.note, PlanInputs: p.o.PlanInputs}); err != nil {
 		return "", err
 	}

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/terrier-iac/terrier/internal/blob/blobtest"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 func TestSweepKeepsWhatADestroyNeeds(t *testing.T) {
 	files := blobtest.Files(t, 1<<20)
-	c := takeApart(&Stacks{Blobs: files})
+	c := takeApart(&Stacks{Blobs: files, Archives: records.Archives{Dir: t.TempDir()}})
 	kept, err := json.Marshal(snapshot{PlanInputs: stack.PlanInputs{Source: "sha256:aa"}})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -36,7 +37,7 @@ type Store struct {
 	Runs     Runs
 	Archives Archives // where a restored archive is found
 
-	trees sync.RWMutex // held for writing while archives that nothing needs are dropped
+	trees sync.RWMutex // held for writing while archives that nothing needs are dropped; see dropTrees for other controllers
 }
 
 // Put writes a record.
@@ -132,8 +133,8 @@ func (s *Store) DropOthers(ctx context.Context, prefix string, stay ...string) e
 	return nil
 }
 
-// Hold keeps Sweep away until release is called: an archive that is kept before the
-// snapshot that needs it would be swept in between.
+// Hold keeps a Sweep of this controller away until release is called, so that the archive of
+// a snapshot is never missing, not for a moment either.
 func (s *Store) Hold() (release func()) {
 	s.trees.RLock()
 	return s.trees.RUnlock
@@ -148,31 +149,100 @@ func (s *Store) Sweep(ctx context.Context, sourceOf func(ctx context.Context, sn
 	if err != nil || len(trees) == 0 {
 		return err
 	}
-	keys, err := s.Blobs.List(ctx, record.Stacks)
+	read := map[string]string{} // the archive of each snapshot: another one would make another snapshot
+	needed := func() (map[string]bool, error) {
+		keys, err := s.Blobs.List(ctx, record.Stacks)
+		if err != nil {
+			return nil, err
+		}
+		needed := map[string]bool{}
+		for _, k := range keys {
+			if !record.IsSnapshot(k) {
+				continue
+			}
+			if read[k] == "" {
+				digest, err := sourceOf(ctx, k)
+				if fault.Of(err) == fault.Missing {
+					continue // its stack went meanwhile
+				}
+				if err != nil {
+					return nil, err // an archive that it may need must not go
+				}
+				read[k] = record.Tree(digest)
+			}
+			needed[read[k]] = true
+		}
+		return needed, nil
+	}
+	stay, err := needed()
 	if err != nil {
 		return err
 	}
-	needed := map[string]bool{}
-	for _, k := range keys {
-		if !record.IsSnapshot(k) {
-			continue
-		}
-		digest, err := sourceOf(ctx, k)
-		if fault.Of(err) == fault.Missing {
-			continue // its stack went meanwhile
-		}
-		if err != nil {
-			return err // an archive that it may need must not go
-		}
-		needed[record.Tree(digest)] = true
-	}
-	for _, k := range trees {
-		if needed[k] {
-			continue
-		}
-		if err := s.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
+	trees = slices.DeleteFunc(trees, func(k string) bool { return stay[k] })
+	for some := range slices.Chunk(trees, sweptAtOnce) {
+		if err := s.dropTrees(ctx, some, needed); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sweptAtOnce bounds how many archives are kept aside until it is certain that no snapshot
+// needs them.
+const sweptAtOnce = 50
+
+// dropTrees removes archives that no snapshot needed. Another controller may have written a
+// snapshot since, and have found its archive still there: such an archive is put back. A
+// controller writes a snapshot before it looks for the archive, so that the snapshot is seen.
+func (s *Store) dropTrees(ctx context.Context, keys []string, needed func() (map[string]bool, error)) error {
+	aside := map[string]*os.File{}
+	defer func() {
+		for _, f := range aside {
+			_ = f.Close() // it has no name any more: nothing reads it again
+		}
+	}()
+	var errs []error
+	for _, k := range keys {
+		f, err := s.aside(ctx, k)
+		if err == nil {
+			aside[k] = f
+			err = s.Blobs.Delete(ctx, k)
+		}
+		if err != nil && fault.Of(err) != fault.Missing {
+			errs = append(errs, err)
+			break
+		}
+	}
+	again, err := needed()
+	errs = append(errs, err)
+	for k, f := range aside {
+		if err != nil || again[k] {
+			errs = append(errs, s.Blobs.Put(context.WithoutCancel(ctx), k, f))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// aside copies an archive to a file that is gone with the process.
+func (s *Store) aside(ctx context.Context, key string) (*os.File, error) {
+	r, err := s.Blobs.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if err := os.MkdirAll(s.Archives.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(s.Archives.Dir, "swept-")
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(f, r)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err := errors.Join(err, os.Remove(f.Name())); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }

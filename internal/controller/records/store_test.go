@@ -1,6 +1,10 @@
 package records
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,5 +27,78 @@ func TestDropOthers(t *testing.T) {
 	got, err := files.List(t.Context(), "")
 	if want := []string{"stacks/u/plans/aa/plan.bin", "stacks/u/runs/r/log.txt"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("left %v, %v, want %v", got, err, want)
+	}
+}
+
+// meanwhile is a store in which something happens just before an archive is deleted.
+type meanwhile struct {
+	Blobs
+	happens func()
+}
+
+func (m meanwhile) Delete(ctx context.Context, key string) error {
+	m.happens()
+	return m.Blobs.Delete(ctx, key)
+}
+
+// An archive that another controller needs since the sweep began is there after it: that
+// controller found the archive, and uploaded nothing. One that nothing needs is gone, unless
+// the sweep cannot tell.
+func TestASweepKeepsWhatAnotherControllerNeeds(t *testing.T) {
+	errUnreadable := errors.New("the disk does not answer")
+	for name, tt := range map[string]struct {
+		happens func(t *testing.T, other *Store, archive string, end func())
+		fails   error
+		left    []string
+	}{
+		"nothing happens": {func(*testing.T, *Store, string, func()) {}, nil, nil},
+		"a snapshot needs it": {func(t *testing.T, other *Store, archive string, _ func()) {
+			if err := errors.Join(other.Put(t.Context(), record.Snapshot("u", "1"), []byte("sha256:aa")), other.KeepTree(t.Context(), archive, "sha256:aa")); err != nil {
+				t.Error(err)
+			}
+		}, nil, []string{"trees/aa"}},
+		"a snapshot cannot be read": {func(t *testing.T, other *Store, _ string, _ func()) {
+			if err := other.Put(t.Context(), record.Snapshot("u", "1"), []byte("unreadable")); err != nil {
+				t.Error(err)
+			}
+		}, errUnreadable, []string{"trees/aa"}},
+		"the controller ends": {func(_ *testing.T, _ *Store, _ string, end func()) { end() }, context.Canceled, []string{"trees/aa"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			files, dir := blobtest.Files(t, 1<<20), t.TempDir()
+			archive := filepath.Join(dir, "archive")
+			if err := os.WriteFile(archive, []byte("the source"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			other := &Store{Blobs: files}
+			if err := other.KeepTree(ctx, archive, "sha256:aa"); err != nil {
+				t.Fatal(err)
+			}
+			leader := &Store{Archives: Archives{Dir: filepath.Join(dir, "archives")}, Blobs: meanwhile{files, func() { tt.happens(t, other, archive, end) }}}
+			err := leader.Sweep(ctx, func(ctx context.Context, key string) (string, error) {
+				source, err := other.Get(ctx, key)
+				if string(source) == "unreadable" {
+					err = errUnreadable
+				}
+				return string(source), err
+			})
+			if !errors.Is(err, tt.fails) {
+				t.Errorf("Sweep() = %v, want %v", err, tt.fails)
+			}
+			left, err := files.List(t.Context(), record.Trees())
+			if err != nil || !slices.Equal(left, tt.left) {
+				t.Errorf("left are %v, %v, want %v", left, err, tt.left)
+			}
+			for _, key := range left {
+				if got := string(blobtest.Get(t, files, key)); got != "the source" {
+					t.Errorf("%s is %q after the sweep, want the source", key, got)
+				}
+			}
+			if aside, err := os.ReadDir(leader.Archives.Dir); err != nil || len(aside) > 0 {
+				t.Errorf("beside the archives there is %v, %v, want nothing", aside, err)
+			}
+		})
 	}
 }
