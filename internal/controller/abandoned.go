@@ -49,7 +49,8 @@ type removals struct {
 // abandoned takes over stacks whose object is gone although they were not
 // released: its finalizer was removed by force. A run that goes on comes to its
 // end, its state is stored, and what is left is written down. It returns when
-// to try again, zero if there is no need. The object with the UID alive exists.
+// to try again, zero if there is no need. The object with the UID alive exists. Stacks of
+// other controllers are left alone.
 func (rm *removals) abandoned(ctx context.Context, of objectRef, alive string) (time.Duration, error) {
 	var again time.Duration
 	var errs []error
@@ -57,11 +58,26 @@ func (rm *removals) abandoned(ctx context.Context, of objectRef, alive string) (
 		if e.id == alive {
 			continue
 		}
+		leave, ours := rm.shards.enter(e.id)
+		if !ours {
+			continue
+		}
 		wait, err := rm.abandon(ctx, e)
+		leave()
 		again = max(again, wait)
 		errs = append(errs, err)
 	}
 	return again, errors.Join(errs...)
+}
+
+// former is abandoned for a name whose object is another controller's. It asks the server
+// which object has the name: the cache may be older than what is remembered here.
+func (rm *removals) former(ctx context.Context, of objectRef) (time.Duration, error) {
+	obj := of.dialect.New()
+	if err := rm.live.Get(ctx, of.key, obj); client.IgnoreNotFound(err) != nil {
+		return 0, err
+	}
+	return rm.abandoned(ctx, of, string(obj.GetUID()))
 }
 
 func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error) {

@@ -155,11 +155,15 @@ func (p *pass) subject() states.Subject {
 // reconcile brings one stack one step further. It is one pass in six steps.
 func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, error) {
 	c.newcomers.Reconciled(of.scheduleKey())
-	leave, ours, err := c.enter(ctx, of)
-	if !ours {
+	in, err := c.enter(ctx, of)
+	if in == nil {
 		return ctrl.Result{}, err
 	}
-	defer leave()
+	defer in.leave()
+	if in.formerOnly() {
+		wait, err := c.steps.removals.former(ctx, of)
+		return ctrl.Result{RequeueAfter: wait}, err
+	}
 	p, err := c.steps.loader.load(ctx, of) // the object, and what is remembered of it
 	switch {
 	case p == nil && apierrors.IsNotFound(err):
@@ -167,6 +171,9 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 		return ctrl.Result{RequeueAfter: wait}, err
 	case p == nil:
 		return ctrl.Result{}, err
+	case !in.has(p.id): // the object was created again since
+		c.index.drop(p.id)
+		return again, nil
 	}
 	if err == nil {
 		err = c.steps.claimer.claim(ctx, p) // nothing is created for an object that is not ours

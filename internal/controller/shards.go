@@ -191,37 +191,52 @@ func (c *Stacks) wakeAll(ctx context.Context, in func(key string) bool) error {
 	})
 }
 
+// entered are the stacks of one name that a pass works on.
+type entered struct {
+	object string          // the UID of the object that has the name now; empty if there is none
+	ids    map[string]bool // nil if all stacks are this controller's
+	leaves []func()
+}
+
+func (e *entered) has(id string) bool { return e.ids == nil || e.ids[id] }
+
+// formerOnly reports whether the object that has the name now is another controller's.
+func (e *entered) formerOnly() bool { return e.object != "" && !e.has(e.object) }
+
+func (e *entered) leave() {
+	for _, leave := range e.leaves {
+		leave()
+	}
+}
+
 // enter begins a pass of an object, if a stack of its name is one of this controller's:
-// the object, or those whose objects had the name before.
-func (c *Stacks) enter(ctx context.Context, of objectRef) (leave func(), ok bool, err error) {
+// the object, or those whose objects had the name before, which may be in other shards. It
+// is nil if there is none.
+func (c *Stacks) enter(ctx context.Context, of objectRef) (*entered, error) {
 	if c.shards == nil {
-		return func() {}, true, nil
+		return &entered{}, nil
 	}
 	obj := of.dialect.New()
-	var ids []string
-	switch err := c.Client.Get(ctx, of.key, obj); {
-	case err == nil:
-		// Former stacks of the name are looked after by the pass of the object, wherever
-		// it is made; what another controller was at, that one ends.
-		ids = []string{string(obj.GetUID())}
-	case client.IgnoreNotFound(err) != nil:
-		return nil, false, err
-	default:
-		for _, e := range c.index.all(of) {
-			ids = append(ids, e.id)
-		}
+	if err := c.Client.Get(ctx, of.key, obj); client.IgnoreNotFound(err) != nil {
+		return nil, err
 	}
-	var leaves []func()
+	e := &entered{object: string(obj.GetUID()), ids: map[string]bool{}}
+	ids := []string{e.object}
+	for _, former := range c.index.all(of) {
+		ids = append(ids, former.id)
+	}
 	for _, id := range ids {
+		if id == "" || e.ids[id] {
+			continue
+		}
 		if leave, ok := c.shards.enter(id); ok {
-			leaves = append(leaves, leave)
+			e.ids[id], e.leaves = true, append(e.leaves, leave)
 		}
 	}
-	return func() {
-		for _, leave := range leaves {
-			leave()
-		}
-	}, len(leaves) > 0, nil
+	if len(e.ids) == 0 {
+		return nil, nil
+	}
+	return e, nil
 }
 
 var errShared = errors.New("a controller that shares stacks needs a runner whose runs can be moved")
