@@ -268,7 +268,7 @@ func (o Options) childOf(key children.Key, l children.Live) tenant.Child {
 		Exists: l.Exists, Deleting: l.Deleting, Owned: l.Owned, Orphaned: l.Orphaned, CreatedOnce: l.CreatedOnce,
 		UID: l.UID, Generation: l.Generation, Deletion: tenant.DeletionPolicy(l.DeletionPolicy), Finalizers: l.Finalizers,
 		Readiness: l.State, Message: l.Message, Depends: l.Depends, Object: l.Object,
-		Unwatched: !o.Children.Watches().Watched(key),
+		Unwatched: o.Children.Watches().Unwatched(key),
 	}
 }
 

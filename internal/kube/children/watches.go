@@ -142,12 +142,13 @@ func (w *Watches) Version(key Key) (resourceVersion string, ok bool) {
 	return h.version, ok && w.complete(key)
 }
 
-// Watched reports whether a watch sees every change of an object of a tenant: it has begun,
-// and the controller may watch the kind.
-func (w *Watches) Watched(key Key) bool {
+// Unwatched reports whether changes of an object go unseen: the watch of its kind was
+// started and has not all objects, since the controller may not watch it, for instance.
+func (w *Watches) Unwatched(key Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.complete(key)
+	k := w.kinds[schema.GroupVersionKind{Group: key.Group, Version: key.Version, Kind: key.Kind}]
+	return k != nil && k.started && !w.complete(key)
 }
 
 // Unclaimed reports whether no tenant has an object there, by the watch of its
