@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/terrier-iac/terrier/internal/controller/records"
@@ -59,14 +60,12 @@ func (sn *snapshots) recall(ctx context.Context, p *pass) error {
 		return nil // the job is that of now
 	}
 	if p.o.Status.Snapshot == "" {
-		// Applied by another controller: its source and inputs are those of now.
-		if sn.jobs.observeInputs(ctx, p); p.o.Blocked != nil {
-			return fault.New(p.o.Blocked.Kind, "SnapshotMissing", fmt.Errorf(
-				"the record of the last apply is missing, so source and inputs are needed to destroy the resources: %s; restore them, or set destroyResourcesOnDeletion: false to leave the resources", p.o.Blocked.Message))
-		}
-		return nil
+		return sn.improvise(ctx, p) // applied by another controller
 	}
 	s, err := record.At[snapshot](p.o.Status.Snapshot).Read(ctx, sn.blobs)
+	if fault.Of(err) == fault.Missing {
+		return sn.improvise(ctx, p) // the data directory was lost
+	}
 	if err != nil {
 		return fmt.Errorf("reading the record of what was applied: %w", err)
 	}
@@ -89,6 +88,25 @@ func (sn *snapshots) recall(ctx context.Context, p *pass) error {
 	p.note = s.Note
 	sn.jobs.refresh(ctx, p, &s.Job)
 	p.job, p.o.PlanInputs = &s.Job, s.PlanInputs
+	return nil
+}
+
+// improvise makes the pass's job from the source and the inputs of now, since there is no
+// record of the last apply. A state that we keep is compared with what is known of it before
+// any run. One in a backend of the stack's own is not, and a destroy with another backend than
+// that of the apply would find nothing, and succeed.
+func (sn *snapshots) improvise(ctx context.Context, p *pass) error {
+	lost := p.o.Status.Snapshot != ""
+	sn.jobs.observeInputs(ctx, p)
+	switch b := p.o.Blocked; {
+	case b != nil:
+		return fault.New(b.Kind, "SnapshotMissing", fmt.Errorf(
+			"the record of the last apply is missing, so source and inputs are needed to destroy the resources: %s; restore them, or set destroyResourcesOnDeletion: false to leave the resources", b.Message))
+	case lost && p.note.State == nil:
+		return fault.New(fault.Invalid, "SnapshotMissing", errors.New(
+			"the record of the last apply is missing, which names the backend of the state: restore the data directory, or set destroyResourcesOnDeletion: false to leave the resources"))
+	}
+	p.o.Status.Snapshot = ""
 	return nil
 }
 
