@@ -43,7 +43,11 @@ processes beside it, or pods of the cluster (--runs-as).
 Of several controllers one is active. The others wait until it has ended, or has not
 renewed its Lease for --lease-duration. All of them need the same --data-dir, since
 most of its content exists nowhere else. If a controller was stopped and another
-one may have taken over, it exits without any further action.`,
+one may have taken over, it exits without any further action.
+
+With --share-stacks all controllers are active, and each has its share of the stacks.
+They need the same --records and the same Secret of keys, and data directories of
+their own.`,
 		Example: `  terrier controller --data-dir /var/lib/terrier --http-address 0.0.0.0:8443 --http-host terrier.terrier-system.svc
   terrier controller --kubeconfig ~/.kube/config --watch-namespace team-a`,
 		Args: cobra.NoArgs,
