@@ -241,9 +241,45 @@ func TestARunThatFoundNoRoomWaitsLongerEachTime(t *testing.T) {
 // ranOnly is a runner that has one report.
 type ranOnly struct {
 	runner.Runner
-	report    *runner.Report
-	forgotten string
+	report               *runner.Report
+	forgotten, cancelled string
 }
+
+func (r *ranOnly) Cancel(_ context.Context, _, id string) error { r.cancelled = id; return nil }
 
 func (r *ranOnly) Current(string) (*runner.Report, error) { return r.report, nil }
 func (r *ranOnly) Forget(_, id string) error              { r.forgotten = id; return nil }
+
+// A run whose end is recorded comes back from a controller that died: it is cancelled, and
+// the next run waits for its end.
+func TestARecordedRunThatComesBackIsCancelled(t *testing.T) {
+	for last, want := range map[string]string{"run": "run", "other": ""} {
+		ran := &ranOnly{report: &runner.Report{ID: "run", Kind: stack.PlanRun, Phase: runner.Starting, Note: []byte(`{}`)}}
+		c := takeApart(&Stacks{Blobs: openRecords(t), Runner: ran, Queue: queueOf(1)})
+		p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}}
+		p.o.Status.LastRun = last
+		if err := c.settle(t.Context(), p); err != nil || ran.cancelled != want || p.o.Run == nil || ran.forgotten != "" {
+			t.Errorf("after run %s: settle() = %v, %q is cancelled, %q is forgotten, and what goes on is %+v", last, err, ran.cancelled, ran.forgotten, p.o.Run)
+		}
+	}
+}
+
+// The end of a run that began after that was recorded is recorded again.
+func TestOnlyTheEndOfARunThatBeganIsItsOwn(t *testing.T) {
+	known := stack.StateID{Lineage: "l", Serial: 5}
+	for name, tt := range map[string]struct {
+		kind stack.RunKind
+		left stack.StateID
+		want bool
+	}{
+		"a newer state":       {stack.ApplyRun, stack.StateID{Lineage: "l", Serial: 6}, true},
+		"the state as known":  {stack.ApplyRun, known, false},
+		"no state":            {stack.ApplyRun, stack.StateID{}, false},
+		"a run that reads":    {stack.PlanRun, stack.StateID{Lineage: "l", Serial: 6}, false},
+		"a state of no stack": {stack.ApplyRun, stack.StateID{Lineage: "m", Serial: 6}, false},
+	} {
+		if got := wroteMore(&runner.Report{Kind: tt.kind, State: tt.left}, note{State: &kube.StateRef{}}, known); got != tt.want {
+			t.Errorf("%s: wroteMore() = %v", name, got)
+		}
+	}
+}

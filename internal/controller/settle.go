@@ -87,8 +87,18 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 		p.entry.room = roomWait{}
 	}
 	if !run.Done {
+		if report.ID == p.o.Status.LastRun {
+			// Its end is recorded, so that nothing wants it. The next run waits for its end
+			// nevertheless: it may have begun with another controller.
+			if err := se.runner.Cancel(ctx, p.id, report.ID); err != nil {
+				return fmt.Errorf("cancelling run %s, whose end is recorded: %w", report.ID, err)
+			}
+		}
 		se.goesOn(ctx, p, report, n, &run)
 		return nil
+	}
+	if p.o.Status.LastRun == report.ID && wroteMore(report, n, p.o.Status.KnownState) {
+		p.o.Status.LastRun = "" // its end was recorded before it began
 	}
 	left := se.turns.candidate(ctx, p, run.Kind, run.Cause)
 	left.Class, left.Tenant = n.class(run.Kind), cmp.Or(n.Tenant, left.Tenant)
@@ -96,7 +106,13 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 	if report.ID != p.o.Status.LastRun {
 		was := p.o.Status
 		for _, step := range se.settlement(p, report, n, &run) {
-			if err := step.do(ctx); err != nil {
+			err := step.do(ctx)
+			if fault.Reason(err, "") == states.Superseded {
+				se.log.Warn("run is not taken over, since a later one was", "stack", report.Name, "run", report.ID, "err", err)
+				p.o.Status = was
+				return se.runner.Forget(p.id, report.ID)
+			}
+			if err != nil {
 				// The run stays where it is, and the next pass repeats every step.
 				p.o.Status, p.o.Unsettled = was, &stack.Blocked{Kind: fault.Later, Reason: stack.StateFailed, Message: err.Error()}
 				se.log.Error("run not taken over", "stack", report.Name, "run", report.ID, "step", step.name, "err", err)
@@ -107,6 +123,13 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 	}
 	p.ended, p.report = &run, report
 	return nil
+}
+
+// wroteMore reports whether a run left a state that is newer than the one that is known.
+// The end of a run is recorded with its state. So the recorded end of a run that wrote
+// more is not its own: a controller withdrew the run, and it began with the next one.
+func wroteMore(r *runner.Report, n note, known stack.StateID) bool {
+	return r.Kind.Writes() && n.State != nil && r.State.Serial > 0 && (known.Lineage == "" || r.State.Lineage == known.Lineage && r.State.Serial > known.Serial)
 }
 
 // neverBegan takes back a run whose place found no room, so that it never began. It leaves

@@ -99,3 +99,40 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 		})
 	}
 }
+
+// A run that was recorded long ago may come back, from a controller that died. Its state
+// takes the place of no newer one, and is kept.
+func TestAnOlderStateReplacesNothing(t *testing.T) {
+	older, newer := thing("l", 8), thing("l", 9)
+	for name, tt := range map[string]struct {
+		full     error
+		deleting bool
+		copied   []byte
+	}{
+		"a newer one is stored":    {fault.New(fault.Conflict, kube.StateConflict, errors.New("newer")), false, newer},
+		"the API server is ill":    {errors.New("no"), false, newer},
+		"it can be stored":         {nil, false, older},
+		"the namespace goes away":  {fault.New(fault.Denied, "", errors.New("terminating")), true, older},
+		"nothing may be made here": {fault.New(fault.Denied, "", errors.New("forbidden")), false, newer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := &events{}
+			c := newKeeper(Keeper{Store: &shelf{full: tt.full}, Records: leftBy(t, files{runner.FileState: string(older)}), Events: said}, nil)
+			of := subject("uid", &v1alpha2.Terraform{})
+			of.Observed.Deleting, of.Observed.Status.KnownState = tt.deleting, knownAs(newer)
+			if err := errors.Join(c.Records.Put(t.Context(), record.State("uid"), newer), c.Versions.setHead(t.Context(), "uid", knownAs(newer))); err != nil {
+				t.Fatal(err)
+			}
+			var run stack.Run
+			err := c.Settle(t.Context(), of, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, &kube.StateRef{}, &run)
+			if got, failed := c.Records.Get(t.Context(), record.State("uid")); failed != nil || string(got) != string(tt.copied) {
+				t.Errorf("after Settle() = %v the copy is %q, %v", err, got, failed)
+			}
+			if superseded := fault.Of(tt.full) == fault.Conflict; (fault.Reason(err, "") == Superseded) != superseded {
+				t.Errorf("Settle() = %v; want it superseded: %v", err, superseded)
+			} else if list, err := c.Versions.list(t.Context(), "uid"); superseded && (err != nil || list.Head != knownAs(newer) || len(list.Versions) != 1 || said.last != "") {
+				t.Errorf("the versions are %+v, %v, and said is %q; want the old one kept, and another head", list, err, said.last)
+			}
+		})
+	}
+}

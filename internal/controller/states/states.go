@@ -177,6 +177,12 @@ func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref 
 	}
 	if ref != nil {
 		state, err := kp.Records.Left(of.ID, r.ID, runner.FileState)
+		if err == nil && unstored {
+			err = kp.superseded(ctx, of, *ref, r.ID, state)
+		}
+		if fault.Reason(err, "") == Superseded {
+			return err
+		}
 		if err == nil && len(state) > 0 {
 			run.KnownState, err = kp.keepRun(ctx, of, *ref, r.ID, state, unstored)
 		}
@@ -188,6 +194,25 @@ func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref 
 		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateNotStored", fmt.Sprintf("Another client wrote the state during the run %s; the state of the run is kept as the version %d: %v", r.ID, run.KnownState.Serial, err))
 	}
 	return kp.rescue(ctx, of, r, ref, run)
+}
+
+// Superseded is the reason of an error about the state of a run that ended before another
+// one, which was recorded.
+const Superseded = "StateSuperseded"
+
+// superseded keeps the state of a run as a version that nothing goes by, and fails, if a
+// later state of its lineage is known. A run begins from the state that is known, so such
+// a run ended before the one that is recorded.
+func (kp *Keeper) superseded(ctx context.Context, of Subject, ref kube.StateRef, id string, state []byte) error {
+	facts, err := stack.ReadState(state)
+	known := of.Observed.Status.KnownState
+	if err != nil || facts.Lineage != known.Lineage || facts.Serial >= known.Serial {
+		return err
+	}
+	if err := kp.Versions.keep(ctx, of.ID, state, stack.StateVersion{By: id, At: of.Observed.Now, Secret: ref.String()}, nil); err != nil {
+		return err
+	}
+	return fault.New(fault.Conflict, Superseded, fmt.Errorf("the state of run %s has serial %d, and serial %d is known", id, facts.Serial, known.Serial))
 }
 
 // keepRun keeps the state of a run as the version that is expected from now on.
@@ -221,16 +246,16 @@ func (kp *Keeper) Flush(ctx context.Context, of Subject, r *runner.Report, ref *
 	if err != nil || len(state) == 0 {
 		return err
 	}
-	// A copy of our own: a namespace that is deleted takes the Secret with it
-	// before the stack is destroyed.
-	if err := kp.Records.Put(ctx, record.State(of.ID), state); err != nil {
-		return err
-	}
 	err = kp.Store.Save(ctx, *ref, kube.Owner{Name: of.Object.GetName(), UID: of.ID}, state)
 	if of.Observed.Deleting && fault.Of(err) == fault.Denied {
-		return nil // nothing can be made in a namespace that goes away
+		err = nil // nothing can be made in a namespace that goes away
 	}
-	return err
+	if err != nil {
+		return err // the copy is never older than what is stored
+	}
+	// A copy of our own: a namespace that is deleted takes the Secret with it
+	// before the stack is destroyed.
+	return kp.Records.Put(ctx, record.State(of.ID), state)
 }
 
 // rescue takes over a state that could not be stored during the run, if it
