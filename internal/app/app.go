@@ -253,6 +253,8 @@ func (p *parts) open(ctx context.Context) (err error) {
 	if p.members, err = openMembers(p.plane, p.Now, p.log); err != nil {
 		return err
 	}
-	p.runs, err = p.openRuns(ctx)
-	return err
+	if p.runs, err = p.openRuns(ctx); err != nil {
+		return err
+	}
+	return p.plane.division().note()
 }

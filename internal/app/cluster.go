@@ -42,6 +42,7 @@ type joined struct {
 	lead    *leadership // nil without a Lease, and for a replica
 	replica *replica    // nil unless stacks are shared
 	lock    *os.File    // of the data directory
+	shards  division    // as this process, which shares no stacks, found it
 	cert    tls.Certificate
 	ca      []byte
 }
@@ -76,6 +77,9 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 		if j.replica, err = c.join(ctx, j.config, dir); err == nil {
 			err = j.replica.claim(ctx, j.keys)
 		}
+	}
+	if err == nil && j.lead != nil {
+		j.shards, err = c.divided(ctx, j.config, dir, log)
 	}
 	if err == nil && j.keys == nil {
 		err = j.openKeys(ctx, dir)

@@ -3,16 +3,21 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube/members"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -171,4 +176,38 @@ func TestAFinalLeaseIsNotRenewedLate(t *testing.T) {
 			t.Errorf("final %t: Update() after the end = %v, holds() = %t", final, err, lease.holds())
 		}
 	}
+}
+
+// A data directory is stale at a start that shares nothing, once after stacks were shared.
+func TestSharingMakesADirectoryStale(t *testing.T) {
+	k, dir := testkit.Kube(t), t.TempDir()
+	if err := ensureServerNamespace(t.Context(), k.Client); err != nil {
+		t.Fatal(err)
+	}
+	c := cluster{ClusterConfig: ClusterConfig{Lease: k.Namespace}, now: time.Now}
+	start := func(want bool) {
+		t.Helper()
+		for range 2 { // a start that ends early is repeated
+			if d, err := c.divided(t.Context(), k.Config, dir, slog.New(slog.DiscardHandler)); err != nil || d.stale != want {
+				t.Errorf("divided() = %+v, %v; want it stale: %v", d, err, want)
+			}
+		}
+		d, err := c.divided(t.Context(), k.Config, dir, slog.New(slog.DiscardHandler))
+		if err := errors.Join(err, d.note()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(false)
+	shards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: members.ConfigMap(k.Namespace)}, Data: map[string]string{"shards.json": `{"generation":1}`}}
+	if err := k.Client.Create(t.Context(), shards); err != nil {
+		t.Fatal(err)
+	}
+	start(true)
+	start(false)
+	shards.Data["shards.json"] = `{"generation":2}`
+	if err := k.Client.Update(t.Context(), shards); err != nil {
+		t.Fatal(err)
+	}
+	start(true)
+	start(false)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/kube/members"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
 // replica is this controller as one of several that share the stacks. It holds a Lease of
@@ -173,6 +175,56 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
+}
+
+// fileShards names the division of shards that the last process of a data directory which
+// shared no stacks found.
+const fileShards = "shards"
+
+// division is how controllers that shared the stacks divided them last.
+type division struct {
+	path  string // where it is noted; empty if it need not be
+	now   string
+	stale bool // the stacks were shared since the data directory was used by a process that did not share
+}
+
+// divided finds out whether other controllers had the runs since a process that shared no
+// stacks used the data directory dir. No member is alive any more.
+func (c cluster) divided(ctx context.Context, config *rest.Config, dir string, log *slog.Logger) (division, error) {
+	d := division{path: filepath.Join(dir, fileShards)}
+	was, err := os.ReadFile(d.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
+	set, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return d, err
+	}
+	d.now, err = members.Division(ctx, members.New(members.Config{API: set, Namespace: access.ServerNamespace, Group: c.Lease, Now: c.now, Log: log}))
+	if apierrors.IsForbidden(err) {
+		return division{}, nil // the role is of a release in which nothing was shared
+	}
+	if err != nil {
+		return d, fmt.Errorf("reading whether controllers shared the stacks: %w", err)
+	}
+	d.stale = d.now != string(was)
+	return d, nil
+}
+
+// note writes down that what the data directory has of runs is of this process, or later.
+func (d division) note() error {
+	if !d.stale {
+		return nil
+	}
+	return disk.Write(d.path, []byte(d.now))
+}
+
+// division is how the stacks were shared before this process, which does not share them.
+func (p plane) division() division {
+	if s, ok := p.Running.(*joined); ok {
+		return s.shards
+	}
+	return division{}
 }
 
 // sharing is a control plane whose stacks several controllers share.

@@ -226,6 +226,16 @@ func (o *observed) forget(but map[string]bool) {
 // lasts is how long the Lease of a member lasts.
 func (m *Members) lasts() time.Duration { return cmp.Or(m.Lasts, 15*time.Second) }
 
+// Division names how the shards of a group are divided now; it is empty if they never
+// were. It differs after any controller shared stacks.
+func Division(ctx context.Context, m *Members) (string, error) {
+	now, in, err := m.read(ctx)
+	if err != nil || in == nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s/%d", in.UID, now.Generation), nil
+}
+
 // Others lists the members of a group that are live, without being one: the holders of
 // its Leases that changed within their duration, or were never seen before. A controller
 // that shares nothing waits for them before it begins.

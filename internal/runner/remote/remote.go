@@ -56,6 +56,11 @@ type Config struct {
 	// with none, and has those of the shards that it takes.
 	Shared bool
 
+	// Stale says that other Runners had the runs of this installation since the directory
+	// was used last. What it knows of runs may be long over, so their places are adopted as
+	// if it were new.
+	Stale bool
+
 	// Prepared bounds what is kept of the prepared directory of a stack, in bytes. Without it
 	// nothing is kept, and every run initialises its directory.
 	Prepared int64
@@ -135,12 +140,18 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 }
 
 // findEarlier finds the runs of an earlier process. Of those that are shared, it finds
-// none before it takes them.
+// none before it takes them. Of those that were shared, it finds only the places.
 func (r *Runner) findEarlier(ctx context.Context) error {
-	if r.config.Shared {
-		return r.leaveEarlier(filepath.Join(r.config.Dir, former))
+	if !r.config.Shared && !r.config.Stale {
+		return errors.Join(r.resume(ctx), r.adoptAll(ctx))
 	}
-	return errors.Join(r.resume(ctx), r.adoptAll(ctx))
+	if err := r.leaveEarlier(filepath.Join(r.config.Dir, former)); err != nil || r.config.Shared {
+		return err
+	}
+	if err := r.removals.drop(); err != nil {
+		return err
+	}
+	return r.adoptAll(ctx)
 }
 
 // Ended sends the key of every run that ends, also of one that an earlier Runner

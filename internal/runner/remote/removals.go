@@ -182,6 +182,16 @@ func (r *removals) remove(name string) error {
 	return nil
 }
 
+// drop forgets all removals.
+func (r *removals) drop() error {
+	for name := range r.list() {
+		if err := r.remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // removeAll asks for the end of the places for which that was not done lately, and
 // forgets those that are gone.
 func (r *removals) removeAll(ctx context.Context, in Launcher) error {

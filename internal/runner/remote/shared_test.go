@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -137,5 +138,45 @@ func TestSharedRunsBeginAgain(t *testing.T) {
 	g.Open(t)
 	if d := st.Finish(id); d.Outcome != stack.Succeeded || d.Resources != 2 {
 		t.Errorf("ended %s with %d resources: %s", d.Outcome, d.Resources, d.Message)
+	}
+}
+
+// A controller that is alone again goes by no run of its directory from before the stacks
+// were shared: it adopts what has a place, and sets aside what was left of a state.
+func TestStaleDirectoryIsLeft(t *testing.T) {
+	for name, lives := range map[string]bool{"the place is gone": false, "the place is there": true} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newSite(t), t.TempDir()
+			a, _ := s.held(dir)
+			before, err := a.List()
+			if err != nil || len(before) != 1 {
+				t.Fatalf("List() = %+v, %v", before, err)
+			}
+			key, id := before[0].Key(), before[0].ID
+			s.close(a)
+			if err := os.WriteFile(filepath.Join(a.Dir(key, id), runner.FileState), []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if !lives {
+				places, err := s.launcher.Places(t.Context())
+				for _, p := range places {
+					err = errors.Join(err, s.launcher.Kill(p))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			b := s.open(dir, func(c *remote.Config) { c.Stale = true })
+			r, err := b.Current(key)
+			if err != nil || (r != nil) != lives {
+				t.Errorf("Current() = %+v, %v; want a run: %v", r, err, lives)
+			}
+			if _, err := os.Stat(filepath.Join(b.Dir(key, id), runner.FileState)); err == nil {
+				t.Error("the old state is still that of the run")
+			}
+			if left, err := os.ReadFile(filepath.Join(dir, "former", key, id, runner.FileState)); err != nil || string(left) != "old" {
+				t.Errorf("set aside is %q, %v", left, err)
+			}
+		})
 	}
 }
