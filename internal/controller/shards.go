@@ -170,7 +170,8 @@ func (c *Stacks) runsOf(ctx context.Context, in func(key string) bool) (map[stri
 		namespace, name, _ := strings.Cut(r.Name, "/")
 		var n note
 		if err := json.Unmarshal(r.Note, &n); err != nil && len(r.Note) > 0 {
-			return nil, fmt.Errorf("reading the note of run %s: %w", r.ID, err)
+			c.Log.Warn("note of a run not read", "run", r.ID, "stack", r.Name, "err", err) // its stack says so; it is counted all the same
+			n = note{}
 		}
 		running[r.Stack] = schedule.Candidate{
 			Key:  objectRef{c.Dialects.Found(r.ObjectKind), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(),

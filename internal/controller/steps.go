@@ -22,7 +22,7 @@ type steps struct {
 
 // assemble makes the steps. What they share is made once.
 func (c *Stacks) assemble() *steps {
-	kept := &records.Store{Blobs: c.Blobs, Runs: c.Runner, Archives: c.Archives}
+	kept := &records.Store{Blobs: c.Blobs, Runs: c.Runner, Archives: c.Archives, Shared: c.Shared}
 	checks := &driftRecords{blobs: c.Blobs, config: c.Config, log: c.Log}
 	turns := &turns{config: c.Config, queue: c.Queue, checks: checks, lingering: lingering{c.Lingering}}
 	auditor := &auditor{blobs: c.Blobs, dialects: c.Dialects, auditLog: c.Audit, live: c.Live, log: c.Log}

@@ -36,6 +36,7 @@ type Store struct {
 	Blobs    Blobs
 	Runs     Runs
 	Archives Archives // where a restored archive is found
+	Shared   bool     // other controllers write records of these stacks, too
 
 	trees sync.RWMutex // held for writing while archives that nothing needs are dropped; see dropTrees for other controllers
 }
@@ -179,6 +180,13 @@ func (s *Store) Sweep(ctx context.Context, sourceOf func(ctx context.Context, sn
 		return err
 	}
 	trees = slices.DeleteFunc(trees, func(k string) bool { return stay[k] })
+	if !s.Shared { // the lock keeps the snapshots of this controller away
+		var errs []error
+		for _, k := range trees {
+			errs = append(errs, s.Blobs.Delete(ctx, k))
+		}
+		return errors.Join(errs...)
+	}
 	for some := range slices.Chunk(trees, sweptAtOnce) {
 		if err := s.dropTrees(ctx, some, needed); err != nil {
 			return err
@@ -209,8 +217,7 @@ func (s *Store) dropTrees(ctx context.Context, keys []string, needed func() (map
 			err = s.Blobs.Delete(ctx, k)
 		}
 		if err != nil && fault.Of(err) != fault.Missing {
-			errs = append(errs, err)
-			break
+			errs = append(errs, err) // it is tried again by the next sweep
 		}
 	}
 	again, err := needed()

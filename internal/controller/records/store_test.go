@@ -76,7 +76,7 @@ func TestASweepKeepsWhatAnotherControllerNeeds(t *testing.T) {
 			if err := other.KeepTree(ctx, archive, "sha256:aa"); err != nil {
 				t.Fatal(err)
 			}
-			leader := &Store{Archives: Archives{Dir: filepath.Join(dir, "archives")}, Blobs: meanwhile{files, func() { tt.happens(t, other, archive, end) }}}
+			leader := &Store{Shared: true, Archives: Archives{Dir: filepath.Join(dir, "archives")}, Blobs: meanwhile{files, func() { tt.happens(t, other, archive, end) }}}
 			err := leader.Sweep(ctx, func(ctx context.Context, key string) (string, error) {
 				source, err := other.Get(ctx, key)
 				if string(source) == "unreadable" {

@@ -100,6 +100,27 @@ func TestWhatIsNoStateIsNotRescued(t *testing.T) {
 	}
 }
 
+// A state that cannot be stored is copied at once: the directory of its run may be lost.
+func TestAStateThatIsNotStoredIsCopied(t *testing.T) {
+	known, state := thing("l", 8), thing("l", 9)
+	for name, full := range map[string]error{
+		"another client wrote":  fault.New(fault.Conflict, kube.StateConflict, errors.New("another lineage")),
+		"the API server is ill": errors.New("no"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newKeeper(Keeper{Store: &shelf{full: full}, Records: leftBy(t, files{runner.FileState: string(state)}), Events: &events{}}, nil)
+			of := subject("uid", &v1alpha2.Terraform{})
+			of.Observed.Status.KnownState = knownAs(known)
+			if err := c.Flush(t.Context(), of, &runner.Report{ID: "apply-1", Kind: stack.ApplyRun}, &kube.StateRef{}); !errors.Is(err, full) {
+				t.Errorf("Flush() = %v, want %v", err, full)
+			}
+			if got, err := c.Records.Get(t.Context(), record.State("uid")); err != nil || string(got) != string(state) {
+				t.Errorf("the copy is %q, %v, want the state of the run", got, err)
+			}
+		})
+	}
+}
+
 // A run that was recorded long ago may come back, from a controller that died. Its state
 // takes the place of no newer one, and is kept.
 func TestAnOlderStateReplacesNothing(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -206,7 +207,7 @@ const Superseded = "StateSuperseded"
 func (kp *Keeper) superseded(ctx context.Context, of Subject, ref kube.StateRef, id string, state []byte) error {
 	facts, err := stack.ReadState(state)
 	known := of.Observed.Status.KnownState
-	if err != nil || facts.Lineage != known.Lineage || facts.Serial >= known.Serial {
+	if err != nil || !isOlder(state, known) {
 		return err
 	}
 	if err := kp.Versions.keep(ctx, of.ID, state, stack.StateVersion{By: id, At: of.Observed.Now, Secret: ref.String()}, nil); err != nil {
@@ -250,12 +251,22 @@ func (kp *Keeper) Flush(ctx context.Context, of Subject, r *runner.Report, ref *
 	if of.Observed.Deleting && fault.Of(err) == fault.Denied {
 		err = nil // nothing can be made in a namespace that goes away
 	}
-	if err != nil {
-		return err // the copy is never older than what is stored
+	if err != nil && isOlder(state, of.Observed.Status.KnownState) {
+		return err // the copy is never older than what is known
 	}
-	// A copy of our own: a namespace that is deleted takes the Secret with it
-	// before the stack is destroyed.
-	return kp.Records.Put(ctx, record.State(of.ID), state)
+	// A copy of our own: a namespace that is deleted takes the Secret with it before the
+	// stack is destroyed, and a state that cannot be stored is not in the directory of the
+	// run alone.
+	if copied := kp.Records.Put(ctx, record.State(of.ID), state); copied != nil {
+		return errors.Join(err, copied)
+	}
+	return err
+}
+
+// isOlder reports whether a state came before one that is known.
+func isOlder(state []byte, known stack.StateID) bool {
+	facts, err := stack.ReadState(state)
+	return err == nil && facts.Lineage == known.Lineage && facts.Serial < known.Serial
 }
 
 // rescue takes over a state that could not be stored during the run, if it
