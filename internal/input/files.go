@@ -3,6 +3,7 @@ package input
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -80,8 +81,12 @@ func (s *resolution) cliSecret(ctx context.Context, ref stack.Ref) (module.CLI, 
 	ref = within(ref, s.Object.Namespace)
 	ref.Kind = Secret
 	key := ref.Namespace + "/" + ref.Name
-	if err := s.Refer(ctx, ref); err != nil {
-		return module.CLI{}, fmt.Errorf("cliConfigSecretRef: %w", err)
+	if s.Refer != nil {
+		if err := s.Refer(ctx, ref); err != nil {
+			return module.CLI{}, fmt.Errorf("cliConfigSecretRef: %w", err)
+		}
+	} else if ref.Namespace != s.Object.Namespace {
+		return module.CLI{}, fault.New(fault.Denied, "", errors.New("cliConfigSecretRef: it is in another namespace"))
 	}
 	v, err := s.readFrom(ctx, ref)
 	if err != nil {

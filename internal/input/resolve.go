@@ -26,8 +26,8 @@ import (
 type Resolver struct {
 	Reader        Reader
 	Key           secret.Text // keys digests of inputs
-	Refer         Refer
-	Settable      []string // reserved environment variables that stacks may set
+	Refer         Refer       // nil allows no other namespace
+	Settable      []string    // reserved environment variables that stacks may set
 	Object        Object
 	Configuration stack.Configuration
 }
