@@ -94,6 +94,7 @@ func run(ctx context.Context, out io.Writer, only string, many int) (err error) 
 		{"settled", func(ctx context.Context, out io.Writer) error { return b.estates(ctx, out, many) }},
 		{"pods", b.pods},
 		{"fleet", func(ctx context.Context, out io.Writer) error { return b.fleet(ctx, out, many) }},
+		{"replicas", func(ctx context.Context, out io.Writer) error { return b.replicas(ctx, out, many) }},
 		{"pages", func(ctx context.Context, out io.Writer) error { return b.pages(ctx, out, many) }},
 		{"tenants", func(ctx context.Context, out io.Writer) error { return b.tenants(ctx, out, *tenants) }},
 	}
