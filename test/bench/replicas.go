@@ -70,11 +70,20 @@ func (b *bench) replicas(ctx context.Context, out io.Writer, n int) (err error) 
 	if err != nil {
 		return err
 	}
+	first, err := s.division(ctx)
+	if err != nil {
+		return err
+	}
 	if err := errors.Join(stop(s.controller), s.copies(ctx, seed, n), s.start(ctx)); err != nil {
 		return err
 	}
-	if err := s.divided(ctx, 1); err != nil {
-		return err
+	for now := first; len(now.Members) != 1 || now.Leader == first.Leader; { // it is another member now
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+		if now, err = s.division(ctx); err != nil {
+			return err
+		}
 	}
 	for _, step := range []struct {
 		what string
