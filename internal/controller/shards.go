@@ -115,22 +115,10 @@ func (s *shards) settle(ctx context.Context) {
 	}
 }
 
-// keysIn reports which keys of runs are of stacks in shards.
-func keysIn(which []int) func(key string) bool {
-	var in [shard.Count]bool
-	for _, i := range which {
-		in[i] = true
-	}
-	return func(key string) bool {
-		id, _ := runner.SplitKey(key)
-		return in[shard.Of(id)]
-	}
-}
-
 // Take begins the work on shards: their runs are found and counted, and then their
 // stacks are reconciled. It implements members.Worker.
 func (c *Stacks) Take(ctx context.Context, generation uint64, which []int) error {
-	in := keysIn(which)
+	in := shard.In(which)
 	if err := c.Moves.Take(ctx, which); err != nil {
 		return fmt.Errorf("finding the runs of %d shards: %w", len(which), err)
 	}
@@ -147,7 +135,7 @@ func (c *Stacks) Take(ctx context.Context, generation uint64, which []int) error
 // this controller. It implements members.Worker.
 func (c *Stacks) Give(ctx context.Context, which []int) error {
 	c.shards.close(which)
-	in := keysIn(which)
+	in := shard.In(which)
 	c.Queue.Release(which)
 	c.index.dropAll(in)
 	if err := c.Moves.Give(ctx, which); err != nil {

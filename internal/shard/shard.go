@@ -31,6 +31,15 @@ func Of(stack string) int {
 	return int(h.Sum32() % Count)
 }
 
+// In reports which stacks, by their UID, are in some shards.
+func In(shards []int) func(stack string) bool {
+	var in [Count]bool
+	for _, i := range shards {
+		in[i] = true
+	}
+	return func(stack string) bool { return in[Of(stack)] }
+}
+
 // Member is a controller that shares stacks with others.
 type Member struct {
 	ID  string `json:"id"`  // of the process: one that was started again is another member

@@ -155,13 +155,6 @@ func (m *Members) Owns(stack string) bool {
 	return m.held[shard.Of(stack)]
 }
 
-// Generation is the generation of the Map that this member read last.
-func (m *Members) Generation() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.known.Generation
-}
-
 // Held lists the shards on which this member works.
 func (m *Members) Held() []int {
 	m.mu.Lock()
@@ -322,9 +315,6 @@ func wakes(ctx context.Context, open func() (watch.Interface, error)) <-chan str
 	}()
 	return out
 }
-
-// IsLease reports whether a Lease is one of a member of a group, by its name.
-func IsLease(group, name string) bool { return strings.HasPrefix(name, group+"-member-") }
 
 // LeaseName is the name of the Lease of a member.
 func LeaseName(group, id string) string {

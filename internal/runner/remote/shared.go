@@ -50,11 +50,11 @@ func shardOf(key string) int {
 }
 
 func keysIn(shards []int) func(key string) bool {
-	var in [shard.Count]bool
-	for _, i := range shards {
-		in[i] = true
+	in := shard.In(shards)
+	return func(key string) bool {
+		stack, _ := runner.SplitKey(key)
+		return in(stack)
 	}
-	return func(key string) bool { return in[shardOf(key)] }
 }
 
 // Take adopts the places of shards. From then on their runs are this Runner's.
