@@ -161,3 +161,43 @@ func TestWordsAreWrittenWhenTheyLast(t *testing.T) {
 	l.look()
 	l.wantStates("as soon as it is ready", "")
 }
+
+// A stack that fails is planned again every few seconds, with other words meanwhile.
+// The status says soon why it fails, although no words last long.
+func TestWordsThatAlternateAreWrittenToo(t *testing.T) {
+	l := newLab(t)
+	l.tenant("manifests:" + terraform("db"))
+	l.look()
+	says := func() string {
+		t.Helper()
+		got := l.get().Status.Resources
+		if len(got) != 1 {
+			t.Fatalf("it says %+v, want one resource", got)
+		}
+		return got[0].Message
+	}
+	l.stackIs("acme-db", "Unknown", "Progressing", "Terraform Planning", 0)
+	l.look()
+	l.later(statusDebounce + time.Second)
+	l.look()
+	if !strings.Contains(says(), "Planning") {
+		t.Fatalf("it says %q, want words that lasted", says())
+	}
+	for passed := time.Duration(0); !strings.Contains(says(), "bad queue"); {
+		if passed > 2*statusDebounce {
+			t.Fatalf("after %s it says %q, want why the stack fails", passed, says())
+		}
+		l.stackIs("acme-db", "Unknown", "Progressing", "Terraform Planning", 0)
+		l.look()
+		l.later(time.Second)
+		l.stackIs("acme-db", "Unknown", "Progressing", "bad queue", 0)
+		next := l.look().RequeueAfter
+		if !strings.Contains(says(), "bad queue") && (next <= 0 || next > statusDebounce) {
+			t.Errorf("with words that are not written yet it is looked at after %s, want %s at the latest", next, statusDebounce)
+		}
+		pause := min(14*time.Second, max(next, time.Second))
+		l.later(pause)
+		l.look()
+		passed += time.Second + pause
+	}
+}

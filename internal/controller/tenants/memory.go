@@ -15,7 +15,7 @@ import (
 // memory is kept for one Tenant between passes. All of it can be lost. Fields above
 // mu belong to the pass, of which there is one at a time.
 type memory struct {
-	messagesSince time.Time         // since when messages differ from the status; zero if they do not
+	messagesSince time.Time         // when messages first differed from the status that was written last; zero if they did not
 	applying      bool              // objects were written, and the tenant was not ready since
 	missed        time.Time         // when its row was first found missing
 	wrote         *tenantsv1.Tenant // as Terrier wrote it last, while it is not settled
@@ -40,17 +40,22 @@ type note struct {
 	denied   int // failed reads in a row
 }
 
-// debounce is how much longer to wait with a status of which only messages are
-// new; zero for one that is to be written now.
-func (m *memory) debounce(now time.Time, onlyMessages bool) time.Duration {
+// debounce is how much longer to wait with a status of which only messages differ;
+// zero for one that is to be written now. The time counts from the first difference,
+// also if the messages go back meanwhile: those of a stack that fails, plans and fails
+// again would never last. What they say at its end is written then.
+func (m *memory) debounce(now time.Time, what difference) time.Duration {
 	switch {
-	case !onlyMessages:
-		m.messagesSince = time.Time{}
+	case what == another || what == none && m.messagesSince.IsZero():
 		return 0
 	case m.messagesSince.IsZero():
 		m.messagesSince = now
 	}
-	return max(0, m.messagesSince.Add(statusDebounce).Sub(now))
+	later := max(0, m.messagesSince.Add(statusDebounce).Sub(now))
+	if later == 0 && what == none {
+		m.messagesSince = time.Time{} // they went back, and lasted
+	}
+	return later
 }
 
 func (m *memory) get(r tenant.Ref) note {

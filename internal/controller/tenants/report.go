@@ -51,7 +51,7 @@ const statusDebounce = 30 * time.Second
 func (c *tenantStatus) report(ctx context.Context, p *pass, out tenant.Outcome) (time.Duration, error) {
 	before := p.obj.DeepCopy()
 	encode(p, out)
-	later := p.memory.debounce(p.now, onlyMessages(before, p.obj))
+	later := p.memory.debounce(p.now, differs(before, p.obj))
 	if later == 0 {
 		if err := c.put(ctx, p, before); err != nil {
 			return 0, err
@@ -65,9 +65,23 @@ func (c *tenantStatus) report(ctx context.Context, p *pass, out tenant.Outcome) 
 	return later, nil
 }
 
-// onlyMessages reports whether nothing but the messages of progressing objects has
-// changed: a stack reports its progress several times a second.
-func onlyMessages(before, after *tenantsv1.Tenant) bool {
+// difference is what a status says otherwise than the one that was written last.
+type difference int
+
+const (
+	none     difference = iota
+	messages            // nothing but the messages of progressing objects
+	another
+)
+
+// differs compares two versions of a Tenant. A stack reports its progress several
+// times a second, so messages of progressing objects are told apart.
+func differs(before, after *tenantsv1.Tenant) difference {
+	if changed, err := kube.Differ(before, after); err != nil {
+		return another
+	} else if !changed {
+		return none
+	}
 	same := after.DeepCopy()
 	for i := range same.Status.Resources {
 		r := &same.Status.Resources[i]
@@ -79,12 +93,10 @@ func onlyMessages(before, after *tenantsv1.Tenant) bool {
 	if was := meta.FindStatusCondition(before.Status.Conditions, string(tenant.ProgressingCondition)); progressing != nil && was != nil && before.DeletionTimestamp != nil {
 		progressing.Message = was.Message // it quotes one of them
 	}
-	changed, err := kube.Differ(before, same)
-	if err != nil || changed {
-		return false
+	if changed, err := kube.Differ(before, same); err != nil || changed {
+		return another
 	}
-	changed, err = kube.Differ(before, after)
-	return err == nil && changed
+	return messages
 }
 
 func (c *tenantStatus) save(ctx context.Context, p *pass, out tenant.Outcome) error {
