@@ -139,6 +139,8 @@ type Job struct {
 
 	Command []string // break-glass: the command of a user, one of engine.BreakGlassCommands
 
+	Script *Script `json:",omitempty"` // script, and destroy of a stack that has one: what is run in place of the engine's apply
+
 	// Note is the caller's own record of why the run exists. The supervisor
 	// copies it into every Report, so that a restarted controller knows the
 	// cause of a run that it finds. It must hold no secret.
@@ -151,6 +153,13 @@ type Pod struct {
 	Namespace string          // of the object
 	Account   string          `json:",omitempty"` // see stack.Pod
 	Template  json.RawMessage `json:",omitempty"`
+}
+
+// Script is what a stack is applied and destroyed by, exactly as a user wrote it. It runs
+// in the root module of the tree. A text wins over a path.
+type Script struct {
+	Apply, Destroy         []byte `json:",omitempty"`
+	ApplyPath, DestroyPath string `json:",omitempty"` // of a file of the tree, relative to the root module
 }
 
 // Prepared is about the directory in which an engine was initialised, for runs that

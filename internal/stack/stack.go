@@ -153,10 +153,13 @@ const (
 	PreviewRun    RunKind = "preview" // plan a destroy only to show it
 	HealthRun     RunKind = "health"  // ask what was applied whether it works
 	BreakGlassRun RunKind = "glass"   // a command of a break-glass session
+	ScriptRun     RunKind = "script"  // run the script of a stack that is applied by one
 )
 
 // Writes reports whether a run of this kind may change resources.
-func (k RunKind) Writes() bool { return k == ApplyRun || k == DestroyRun || k == BreakGlassRun }
+func (k RunKind) Writes() bool {
+	return k == ApplyRun || k == DestroyRun || k == BreakGlassRun || k == ScriptRun
+}
 
 // Outcome is how a run ended.
 type Outcome string
