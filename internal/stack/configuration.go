@@ -36,6 +36,8 @@ type Configuration struct {
 	Backend   Backend
 	Workspace string // empty means default
 
+	Script *Script // what the stack is applied and destroyed by; nil if plans are applied
+
 	Targets     []string
 	Parallelism int
 	Destroy     bool
@@ -58,6 +60,20 @@ type Configuration struct {
 	Checks    []Check // what must answer after an apply
 	Inventory bool    // what exists is listed in the object
 }
+
+// Script is what a stack is applied and destroyed by in place of a saved plan. Its
+// texts are part of the inputs of a run.
+type Script struct{ Apply, Destroy ScriptText }
+
+// ScriptText says where one script is: the first of these that is set counts.
+type ScriptText struct {
+	Text   string
+	Config *KeyRef
+	Path   string // of a file of the source, relative to the root module
+}
+
+// IsZero reports whether there is no script.
+func (t ScriptText) IsZero() bool { return t == ScriptText{} }
 
 // Ref names an object. An empty namespace is that of the stack.
 type Ref struct{ Kind, Namespace, Name string }
@@ -194,6 +210,7 @@ const (
 	Custom     BackendKind = "custom"     // the engine, as the user's configuration says
 	Declared   BackendKind = "declared"   // the engine, as the module itself says
 	Remote     BackendKind = "remote"     // Terraform Cloud, or what speaks its API
+	Plugin     BackendKind = "plugin"     // the engine, where a backend plug-in says
 )
 
 // Backend is where the state of a stack is.
@@ -205,6 +222,9 @@ type Backend struct {
 	ConfigPath string
 	Custom     string // HCL inside a terraform block
 	Cloud      *Cloud `json:",omitempty"` // not part of the shape of stacks that have none
+
+	Plugin   string            `json:",omitempty"` // the name of the plug-in
+	Settings map[string]string `json:",omitempty"` // what it is told
 }
 
 // Cloud is where a remote state is. The token is not part of what shapes a
