@@ -73,7 +73,7 @@ func (se *settler) keepForgotten(ctx context.Context, p *pass, r *runner.Report,
 func (se *settler) forgottenBy(ctx context.Context, p *pass, r *runner.Report, n note) ([]stack.ForgottenResource, error) {
 	began := r.Outcome == stack.Succeeded || r.Outcome == stack.Killed ||
 		slices.ContainsFunc(r.Steps, func(s runner.Step) bool { return s.Name == "apply" })
-	if !began || r.Outcome == stack.Stale || r.Outcome == stack.Locked {
+	if !began || r.Untouched || r.Outcome == stack.Stale || r.Outcome == stack.Locked {
 		return nil, nil
 	}
 	var doc []byte

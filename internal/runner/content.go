@@ -126,6 +126,7 @@ type Order struct {
 	Version int  `json:"version"` // JobVersion of the runner
 	Job     Job  `json:"job"`
 	Host    Host `json:"host"`
+	Asks    bool `json:"asks,omitempty"` // see Config
 }
 
 // Write sends the order.

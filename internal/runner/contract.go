@@ -308,6 +308,7 @@ type Report struct {
 	Lock        *Lock             `json:"lock,omitempty"`        // the foreign lock that stopped it
 	State       StateID           `json:"state,omitzero"`        // the newest state acknowledged, or the one planned against
 	Resources   int               `json:"resources,omitempty"`   // managed resource instances in that state
+	Untouched   bool              `json:"untouched,omitempty"`   // of a kind that writes: it has changed nothing so far, and see Changing; earlier releases never say so
 	Lost        bool              `json:"lost,omitempty"`        // it ended with its machine: what it did last may not be in its files
 	Rescued     *StateID          `json:"rescued,omitempty"`     // a state that could not be stored and is kept as FileRescue
 	Health      []Health          `json:"health,omitempty"`      // how each check of the job went
@@ -321,6 +322,13 @@ type Report struct {
 	Providers map[ProviderSource]int64 `json:"providers,omitempty"` // bytes that init made sure of, by where they came from; none if it was skipped
 
 	Note json.RawMessage `json:"note,omitempty"` // the Job's, unchanged
+}
+
+// Changing reports whether the run is in the step that may change resources or the state.
+// The report that says so first is durable before the step begins, and with Config.Asks
+// the step begins only after Allow.
+func (r Report) Changing() bool {
+	return r.Kind.Writes() && (r.Phase == Applying || r.Phase == RunningCommand)
 }
 
 // Key is the key by which the run is found.

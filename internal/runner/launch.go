@@ -47,7 +47,7 @@ func (p *Processes) launch(ctx context.Context, job Job, host Host) (pid int, er
 	}
 	jobOut.Close()
 	speak.Close()
-	if err := sendOrder(ctx, p.config.StartLimit, jobIn, &Order{JobVersion, job, host}, word); err != nil {
+	if err := sendOrder(ctx, p.config.StartLimit, jobIn, &Order{JobVersion, job, host, p.config.Asks}, word); err != nil {
 		return 0, errors.Join(err, proc.Kill())
 	}
 	return proc.PID(), nil

@@ -3,11 +3,14 @@ package runner
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
@@ -17,6 +20,7 @@ type Config struct {
 	Binary     string           // the supervisor's program, terrier-runner
 	Contents   Contents         // finds what jobs name; nil where no run is started
 	MinLevel   int              // of isolation, for jobs that ask for less
+	Asks       bool             // a run changes nothing before Allow was called for it: what looks after it has to know first
 	StopReads  bool             // Close interrupts plans and checks; applies always go on
 	StartLimit time.Duration    // how long a supervisor may take to its first word; a minute if zero
 	Now        func() time.Time // nil is the machine's
@@ -92,6 +96,16 @@ func (p *Processes) begin(ctx context.Context, job Job) error {
 // cancel asks the supervisor of a run to stop.
 func (p *Processes) cancel(_ context.Context, r *Report) error {
 	return signalRun(r.PID, filepath.Join(p.run(r.Key(), r.ID), fileLock))
+}
+
+// Allow lets a run begin the step that changes resources or the state. It can be repeated.
+func (p *Processes) Allow(key, id string) error {
+	defer p.Lock(key)()
+	path := filepath.Join(p.run(key, id), fileAllowed)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return disk.Write(path, nil)
 }
 
 // Ended sends the key of every run that ends, also of one that an earlier

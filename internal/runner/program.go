@@ -52,6 +52,6 @@ func Program(args []string, version string) error {
 		return err
 	}
 	_ = os.Stdin.Close()
-	_, err = Supervise(ctx, o.Job, Supervisor{Dir: args[1], Host: o.Host, Now: time.Now, Ready: ready})
+	_, err = Supervise(ctx, o.Job, Supervisor{Dir: args[1], Host: o.Host, Asks: o.Asks, Now: time.Now, Ready: ready})
 	return err
 }

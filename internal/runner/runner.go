@@ -75,6 +75,7 @@ func (l layout) run(s, id string) string { return filepath.Join(l.runs(), s, id)
 const (
 	fileLock       = "lock"           // held by the supervisor; in RUN and in STACK
 	fileReport     = "run.json"       // in RUN
+	fileAllowed    = "allowed"        // in RUN: see Processes.Allow
 	fileStderr     = "supervisor.txt" // in RUN: the last words of a supervisor that broke
 	fileTrace      = "processes.json" // in RUN: the processes that are running
 	filePlacement  = "sheet.json"     // in STACK: what the last run put into the work directory

@@ -224,7 +224,7 @@ func (r *planSteps) apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.enter(Applying, "apply"); err != nil {
+	if err := r.enterChange(ctx, Applying, "apply"); err != nil {
 		return err
 	}
 	if err := r.recordBefore(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ import (
 type Supervisor struct {
 	Dir   string           // the data directory, the same as the controller's
 	Host  Host             // where this machine has what the job names
+	Asks  bool             // see Config
 	Now   func() time.Time // the clock
 	Ready func(error)      // called once: nil when the locks are held and the report is written, else why not
 }
@@ -44,6 +46,7 @@ func Supervise(ctx context.Context, job Job, s Supervisor) (Report, error) {
 type run struct {
 	job        Job
 	host       Host // where this machine has what the job names
+	asks       bool // see Config
 	now        func() time.Time
 	layout     layout
 	dir        string // RUN
@@ -86,7 +89,7 @@ func acquire(job Job, s Supervisor) (r *run, err error) {
 	if job.Beside != "" {
 		job.Options.NoLock = true // it writes nothing, and must not stand in the way of a run that does
 	}
-	r = &run{job: job, host: s.Host, now: s.Now, layout: l, dir: l.run(job.Key(), job.ID)}
+	r = &run{job: job, host: s.Host, asks: s.Asks, now: s.Now, layout: l, dir: l.run(job.Key(), job.ID)}
 	r.divide()
 	defer func() {
 		if err != nil {
@@ -116,7 +119,7 @@ func acquire(job Job, s Supervisor) (r *run, err error) {
 	r.reportFile = &reportFile{dir: r.dir, now: s.Now}
 	return r, r.reportFile.update(func(rep *Report) {
 		*rep = NewReport(job, now)
-		rep.PID = os.Getpid()
+		rep.PID, rep.Untouched = os.Getpid(), job.Kind.Writes()
 	})
 }
 
@@ -269,6 +272,43 @@ func (r *run) enter(p Phase, step string) error {
 	limit, _ := r.limit(step)
 	r.reportFile.set(func(rep *Report) { rep.Until = r.reportFile.now().Add(limit) })
 	return r.reportFile.enter(p)
+}
+
+// enterChange begins the phase of the step that changes resources or the state. It
+// returns once that is known where it has to be.
+func (r *run) enterChange(ctx context.Context, p Phase, step string) error {
+	r.reportFile.set(func(rep *Report) { rep.Untouched = false })
+	if err := r.enter(p, step); err != nil || !r.asks || !r.job.Kind.Writes() {
+		return err
+	}
+	if err := r.awaitAllowed(ctx); err != nil {
+		r.reportFile.set(func(rep *Report) { rep.Untouched = true })
+		return err
+	}
+	return r.enter(p, step) // its time begins now
+}
+
+// awaitAllowed returns once Allow was called for the run.
+func (r *run) awaitAllowed(ctx context.Context) error {
+	w := disk.NewWatch(r.dir)
+	stop := context.AfterFunc(ctx, w.Close)
+	defer func() {
+		if stop() {
+			w.Close()
+		}
+	}()
+	for {
+		_, err := os.Stat(filepath.Join(r.dir, fileAllowed))
+		switch {
+		case ctx.Err() != nil:
+			return ending{outcome: stack.Interrupted, message: "stopped before it changed anything"}
+		case err == nil:
+			return nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+		w.Wait()
+	}
 }
 
 // limit is how long a step may take.

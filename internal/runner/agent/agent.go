@@ -5,8 +5,10 @@
 //
 //	controller ◀── order, files, report, wish ── agent ── runner.Processes ── supervisor ── engine
 //
-// The run does not wait for the network: what could not be delivered is delivered
-// later, the newest state first. The agent stays after the end of the run until the
+// Once a run may have changed something it does not wait for the network: what could not
+// be delivered is delivered later, the newest state first. It waits once, before it changes
+// anything, until the controller has taken the report which says that it may: a pod that is
+// lost before that has changed nothing. The agent stays after the end of the run until the
 // controller has forgotten it, so that a controller that lost its directory gets
 // everything once more. Told to stop by a signal, it interrupts the run once.
 //
@@ -86,7 +88,7 @@ func Run(stop context.Context, o Options) (code int, err error) {
 		return wire.ExitFailed, fmt.Errorf("another agent is running in %s", o.Dir)
 	}
 	defer lock.Close()
-	a.runs, err = runner.New(runner.Config{Dir: filepath.Join(o.Dir, dirRuns), Binary: o.Supervisor, Contents: a.contents(), Log: a.log})
+	a.runs, err = runner.New(runner.Config{Dir: filepath.Join(o.Dir, dirRuns), Binary: o.Supervisor, Contents: a.contents(), Asks: true, Log: a.log})
 	if err != nil {
 		return wire.ExitFailed, err
 	}
@@ -156,7 +158,9 @@ func (a *agent) agree(stop context.Context, job runner.Job) error {
 			return err
 		}
 	}
-	report, err := json.Marshal(runner.NewReport(job, time.Now()))
+	begins := runner.NewReport(job, time.Now())
+	begins.Untouched = job.Kind.Writes()
+	report, err := json.Marshal(begins)
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
@@ -174,7 +178,7 @@ func (a *agent) contents() *contents { return &contents{agent: a} }
 func (a *agent) failure(err error) *runner.Report {
 	now := time.Now()
 	r := runner.NewReport(a.order.Job, now)
-	r.Phase, r.Finished = runner.Done, now
+	r.Phase, r.Finished, r.Untouched = runner.Done, now, r.Kind.Writes()
 	r.Outcome, r.Message = stack.Failed, fault.Shorten(err.Error(), maxMessage)
 	r.Fault, r.Reason = fault.Of(err), fault.Reason(err, "")
 	if errors.Is(err, context.Canceled) {

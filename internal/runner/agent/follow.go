@@ -129,6 +129,9 @@ func (f *following) run(ctx context.Context) (code int, err error) {
 		} else if sent := f.to.files(ctx, true); sent != nil {
 			failed = errors.Join(sent, err)
 		}
+		if failed == nil {
+			failed = f.allow(rep)
+		}
 		f.note(failed)
 		delivered := failed == nil && done
 		if failed == nil {
@@ -162,6 +165,15 @@ func (f *following) run(ctx context.Context) (code int, err error) {
 			f.cancel()
 		}
 	}
+}
+
+// allow lets the run change something once the controller has taken the report which says
+// that it may: a pod that is lost before has changed nothing, and the controller knows it.
+func (f *following) allow(rep runner.Report) error {
+	if f.failed != nil || !rep.Changing() {
+		return nil
+	}
+	return f.runs.Allow(rep.Key(), rep.ID)
 }
 
 // report is the report of the run. While it cannot be read, the run goes on all the same:

@@ -65,6 +65,10 @@ func (r *Runner) resumeRun(ctx context.Context, key, id string) error {
 	}
 	run := newPlacedRun(key, id, rec.Place, nil)
 	r.add(run)
+	if rep.Phase != runner.Done && rep.Untouched {
+		life, err := r.config.Launcher.Look(ctx, rec.Place)
+		run.doubted = err != nil || life.State == Ended || life.State == Gone
+	}
 	if rep.Phase != runner.Done && !rec.Ordered {
 		// The order was in the memory of the earlier process. The record may be older than
 		// the run, as one from a backup is. An agent that may be alive answers for itself:
@@ -221,6 +225,8 @@ func (r *Runner) judge(run *placedRun, life Life) error {
 		return r.withdraw(run, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
 	case dead && rec.idle():
 		return r.withdraw(run, rep, stack.Failed, cmp.Or(life.Reason, PlaceLost), "the pod ended before the run began; nothing ran"+because(life))
+	case dead && rep.Untouched && !run.doubted:
+		return r.end(run, rep, stack.Failed, cmp.Or(life.Reason, PlaceLost), fmt.Sprintf("the pod ended while the run was %s, and had changed nothing%s", rep.Phase, because(life)))
 	case dead:
 		return r.end(run, rep, stack.Killed, cmp.Or(life.Reason, PlaceLost), fmt.Sprintf("the pod ended while the run was %s%s", rep.Phase, because(life)))
 	case rec.idle() && life.NoRoom && r.config.RoomLimit > 0 && now.Sub(life.Since) > r.config.RoomLimit:

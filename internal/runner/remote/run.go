@@ -57,6 +57,7 @@ type placedRun struct {
 	order   *runner.Order     // until the first report; nil in a process that did not start the run
 	why     string            // why the place is pending
 	dead    bool              // its place was found to have ended before the run was over
+	doubted bool              // this process found it with a place that has ended: what is known of it may be older than the run, as from a backup
 	taken   string            // digest of the last report that this process took
 	turns   map[string]int64  // of what was replaced last, by name
 	digests map[string]string // of the files that are replaced, by name, as far as they are known
