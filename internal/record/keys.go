@@ -156,6 +156,16 @@ func Trees() string { return tree.key() }
 // Tree is the key of the archive of a source.
 func Tree(digest string) string { return tree.key(Hex(digest)) }
 
+// SweptTrees is what the keys of all archives begin with that were removed and may have to
+// be put back.
+func SweptTrees() string { return sweptTree.key() }
+
+// SweptTree is the key of such an archive, by its key among Trees.
+func SweptTree(tree string) string { return sweptTree.key(strings.TrimPrefix(tree, Trees())) }
+
+// TreeOfSwept is the inverse of SweptTree.
+func TreeOfSwept(key string) string { return tree.key(strings.TrimPrefix(key, SweptTrees())) }
+
 // Outgrown is the key of a state that is larger than a Secret. The place names
 // the Secret and not the stack: a state that is retained outlives its stack.
 func Outgrown(place, digest string) string { return outgrown.key(place, Hex(digest)) }

@@ -95,6 +95,9 @@ func (s *Store) KeepTree(ctx context.Context, file, digest string) error {
 // RestoreTree writes a kept archive to a file, which Archives.Path finds.
 func (s *Store) RestoreTree(ctx context.Context, digest string) error {
 	r, err := s.Blobs.Get(ctx, record.Tree(digest))
+	if fault.Of(err) == fault.Missing { // a sweep removed it, and has not put it back yet
+		r, err = s.Blobs.Get(ctx, record.SweptTree(record.Tree(digest)))
+	}
 	if err != nil {
 		return err
 	}
@@ -147,7 +150,11 @@ func (s *Store) Sweep(ctx context.Context, sourceOf func(ctx context.Context, sn
 	s.trees.Lock()
 	defer s.trees.Unlock()
 	trees, err := s.Blobs.List(ctx, record.Trees())
-	if err != nil || len(trees) == 0 {
+	if err != nil {
+		return err
+	}
+	swept, err := s.Blobs.List(ctx, record.SweptTrees())
+	if err != nil || len(trees)+len(swept) == 0 {
 		return err
 	}
 	read := map[string]string{} // the archive of each snapshot: another one would make another snapshot
@@ -179,6 +186,11 @@ func (s *Store) Sweep(ctx context.Context, sourceOf func(ctx context.Context, sn
 	if err != nil {
 		return err
 	}
+	for _, k := range swept {
+		if err := s.endSweep(ctx, k, stay); err != nil {
+			return err
+		}
+	}
 	trees = slices.DeleteFunc(trees, func(k string) bool { return stay[k] })
 	if !s.Shared { // the lock keeps the snapshots of this controller away
 		var errs []error
@@ -202,6 +214,8 @@ const sweptAtOnce = 50
 // dropTrees removes archives that no snapshot needed. Another controller may have written a
 // snapshot since, and have found its archive still there: such an archive is put back. A
 // controller writes a snapshot before it looks for the archive, so that the snapshot is seen.
+// Meanwhile a copy is among record.SweptTrees, from which the next sweep puts it back if this
+// program ends in between.
 func (s *Store) dropTrees(ctx context.Context, keys []string, needed func() (map[string]bool, error)) error {
 	aside := map[string]*os.File{}
 	defer func() {
@@ -222,15 +236,44 @@ func (s *Store) dropTrees(ctx context.Context, keys []string, needed func() (map
 	}
 	again, err := needed()
 	errs = append(errs, err)
+	ctx = context.WithoutCancel(ctx)
 	for k, f := range aside {
 		if err != nil || again[k] {
-			errs = append(errs, s.Blobs.Put(context.WithoutCancel(ctx), k, f))
+			if err := s.Blobs.Put(ctx, k, f); err != nil {
+				errs = append(errs, err)
+				continue // the next sweep puts it back
+			}
 		}
+		errs = append(errs, s.Blobs.Delete(ctx, record.SweptTree(k)))
 	}
 	return errors.Join(errs...)
 }
 
-// aside copies an archive to a file that is gone with the process.
+// endSweep ends what a sweep began whose program ended: an archive that it removed is put
+// back if a snapshot needs it.
+func (s *Store) endSweep(ctx context.Context, key string, needed map[string]bool) error {
+	if tree := record.TreeOfSwept(key); needed[tree] {
+		r, err := s.Blobs.Get(ctx, key)
+		if fault.Of(err) == fault.Missing {
+			return nil // another leader has ended it
+		}
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if err := s.Blobs.Put(ctx, tree, r); err != nil {
+			return err
+		}
+	}
+	if err := s.Blobs.Delete(ctx, key); err != nil && fault.Of(err) != fault.Missing {
+		return err
+	}
+	return nil
+}
+
+// aside copies an archive to a record, and to a file that is gone with the process: the
+// next leader may end this sweep, and so remove the record, before this program notices
+// that it leads no more.
 func (s *Store) aside(ctx context.Context, key string) (*os.File, error) {
 	r, err := s.Blobs.Get(ctx, key)
 	if err != nil {
@@ -245,6 +288,12 @@ func (s *Store) aside(ctx context.Context, key string) (*os.File, error) {
 		return nil, err
 	}
 	_, err = io.Copy(f, r)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		err = s.Blobs.Put(ctx, record.SweptTree(key), f)
+	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}

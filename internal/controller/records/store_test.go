@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 func TestDropOthers(t *testing.T) {
@@ -96,9 +97,83 @@ func TestASweepKeepsWhatAnotherControllerNeeds(t *testing.T) {
 					t.Errorf("%s is %q after the sweep, want the source", key, got)
 				}
 			}
+			if aside, err := files.List(t.Context(), record.SweptTrees()); err != nil || len(aside) > 0 {
+				t.Errorf("among the records there is %v aside, %v, want nothing", aside, err)
+			}
 			if aside, err := os.ReadDir(leader.Archives.Dir); err != nil || len(aside) > 0 {
 				t.Errorf("beside the archives there is %v, %v, want nothing", aside, err)
 			}
 		})
+	}
+}
+
+// killed is a store of a program that is killed right after it deleted an archive.
+type killed struct{ Blobs }
+
+var errKilled = errors.New("the program is killed")
+
+func (k killed) Delete(ctx context.Context, key string) error {
+	if err := k.Blobs.Delete(ctx, key); err != nil {
+		return err
+	}
+	panic(errKilled)
+}
+
+// The leader is killed after it removed an archive that another controller needs by then:
+// the archive can be used meanwhile, the next sweep puts it back, and nothing is left aside.
+func TestASweepThatWasCutShortIsEnded(t *testing.T) {
+	files, dir := blobtest.Files(t, 1<<20), t.TempDir()
+	archive := filepath.Join(dir, "archive")
+	if err := os.WriteFile(archive, []byte("the source"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	digest := stack.Sum([]byte("the source"))
+	other := &Store{Blobs: files, Archives: Archives{Dir: filepath.Join(dir, "other")}}
+	if err := other.KeepTree(t.Context(), archive, digest); err != nil {
+		t.Fatal(err)
+	}
+	sourceOf := func(ctx context.Context, key string) (string, error) {
+		source, err := other.Get(ctx, key)
+		return string(source), err
+	}
+	leader := &Store{Shared: true, Archives: Archives{Dir: filepath.Join(dir, "leader")}, Blobs: killed{meanwhile{files, func() {
+		if err := errors.Join(other.Put(t.Context(), record.Snapshot("u", "1"), []byte(digest)), other.KeepTree(t.Context(), archive, digest)); err != nil {
+			t.Error(err)
+		}
+	}}}}
+	func() {
+		defer func() {
+			if got := recover(); got != errKilled {
+				t.Fatalf("Sweep() panics with %v, want that it is killed", got)
+			}
+		}()
+		_ = leader.Sweep(t.Context(), sourceOf)
+	}()
+	if trees, err := files.List(t.Context(), record.Trees()); err != nil || len(trees) > 0 {
+		t.Fatalf("left are %v, %v, want that the archive is gone", trees, err)
+	}
+	if err := other.RestoreTree(t.Context(), digest); err != nil {
+		t.Errorf("RestoreTree() = %v while the archive is aside", err)
+	}
+	next := &Store{Shared: true, Archives: Archives{Dir: filepath.Join(dir, "next")}, Blobs: files}
+	if err := next.Sweep(t.Context(), sourceOf); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(blobtest.Get(t, files, record.Tree(digest))); got != "the source" {
+		t.Errorf("the archive is %q after the next sweep", got)
+	}
+	if aside, err := files.List(t.Context(), record.SweptTrees()); err != nil || len(aside) > 0 {
+		t.Errorf("aside are %v, %v, want nothing", aside, err)
+	}
+	if err := files.Delete(t.Context(), record.Snapshot("u", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Sweep(t.Context(), sourceOf); err != nil {
+		t.Fatal(err)
+	}
+	for _, prefix := range []string{record.Trees(), record.SweptTrees()} {
+		if left, err := files.List(t.Context(), prefix); err != nil || len(left) > 0 {
+			t.Errorf("left are %v, %v, want nothing that no snapshot needs", left, err)
+		}
 	}
 }
