@@ -38,8 +38,10 @@ func Fault(err error, what string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled):
 		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.New(fault.Later, ReasonBusy, fmt.Errorf("the cluster has not answered in time: %s: %w", what, err))
 	case apierrors.IsNotFound(err) && noSuchKind(err), meta.IsNoMatchError(err):
 		return fault.New(fault.Missing, ReasonNotInstalled, errors.New("this cluster does not know the kind Terraform of infra.contrib.fluxcd.io"))
 	case apierrors.IsNotFound(err):

@@ -70,9 +70,12 @@ func TestARolloutStopsAndIsResumed(t *testing.T) {
 	if r.GoodGeneration != 1 || r.UpdatedNodes != 1 || r.FailedNodes != 1 || !strings.Contains(r.Message, "a000-web") {
 		t.Errorf("the rollout is %+v", r)
 	}
-	if o.heard.count("RolloutFailed") != 1 || o.heard.count("RolloutThrottled") != 1 {
-		t.Errorf("told: %v", o.heard.all)
-	}
+	o.eventually("it is told once", func() error { // after the status
+		if o.heard.count("RolloutFailed") != 1 || o.heard.count("RolloutThrottled") != 1 {
+			return fmt.Errorf("told: %v", o.heard.all)
+		}
+		return nil
+	})
 	o.set("new", "https://new.example.com", "1", "gold")
 	o.sync()
 	o.eventually("the new row has its tenant, of the good generation", func() error {
@@ -109,9 +112,12 @@ func TestAnInvalidTemplateSaysSoAndReachesNoTenant(t *testing.T) {
 			t.Errorf("%s has generation %d", name, generationOf(&tn))
 		}
 	}
-	if o.heard.count("ValidationPassed") != 1 || o.heard.count("ValidationFailed") != 1 || o.heard.count("DependencyValidationFailed") != 1 {
-		t.Errorf("told: %v", o.heard.all)
-	}
+	o.eventually("both are told once", func() error { // after the status
+		if o.heard.count("ValidationPassed") != 1 || o.heard.count("ValidationFailed") != 1 || o.heard.count("DependencyValidationFailed") != 1 {
+			return fmt.Errorf("told: %v", o.heard.all)
+		}
+		return nil
+	})
 	o.template(`secrets: [{id: config, nameTemplate: b, spec: {apiVersion: v1, kind: Secret}}]`)
 	o.eventually("that an id is used twice is told, by its name and once", func() error {
 		if n, m := o.heard.count("DuplicateResourceIDs"), o.heard.count("ValidationFailed"); n != 1 || m != 2 {
