@@ -33,7 +33,7 @@ func (r *breakGlassSteps) runCommand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.enterChange(ctx, RunningCommand, stepBreakGlass); err != nil {
+	if err := r.enter(ctx, RunningCommand, stepBreakGlass); err != nil {
 		return err
 	}
 	_, err = r.engine.execute(ctx, command{step: stepBreakGlass, args: args})

@@ -272,6 +272,17 @@ const (
 	CheckingHealth Phase = "CheckingHealth"
 )
 
+// Changes reports whether a run that writes may change resources or the state in this
+// phase. One that is not known here may.
+func (p Phase) Changes() bool {
+	switch p {
+	case "", Starting, Unpacking, Initializing, Planning, Showing, CheckingHealth, Saving, Done:
+		return false
+	default:
+		return true
+	}
+}
+
 // Report is the report of a run, durable at every change of its phase. It holds
 // no secret. Its JSON is kept in records and read by later releases.
 type Report struct {
@@ -327,9 +338,7 @@ type Report struct {
 // Changing reports whether the run is in the step that may change resources or the state.
 // The report that says so first is durable before the step begins, and with Config.Asks
 // the step begins only after Allow.
-func (r Report) Changing() bool {
-	return r.Kind.Writes() && (r.Phase == Applying || r.Phase == RunningCommand)
-}
+func (r Report) Changing() bool { return r.Kind.Writes() && r.Phase.Changes() }
 
 // Key is the key by which the run is found.
 func (r Report) Key() string { return Key(r.Stack, r.Beside) }

@@ -76,7 +76,7 @@ type healthChecks struct{ *run }
 
 // health makes the checks of the job and writes down how each went.
 func (r *healthChecks) health(ctx context.Context) error {
-	if err := r.enter(CheckingHealth, stepHealth); err != nil {
+	if err := r.enter(ctx, CheckingHealth, stepHealth); err != nil {
 		return err
 	}
 	r.recorder.begin("health checks")

@@ -111,7 +111,7 @@ func (r *preparation) init(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.enter(Initializing, "init"); err != nil {
+	if err := r.enter(ctx, Initializing, "init"); err != nil {
 		return err
 	}
 	if err := r.install(ctx, command{step: "init", args: args, events: true}); err != nil {

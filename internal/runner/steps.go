@@ -61,7 +61,7 @@ func (r *planSteps) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.enter(Planning, "plan"); err != nil {
+	if err := r.enter(ctx, Planning, "plan"); err != nil {
 		return err
 	}
 	c := command{step: "plan", args: args, events: true, good: []int{changed}}
@@ -71,7 +71,7 @@ func (r *planSteps) plan(ctx context.Context) error {
 		if err := r.directory.initAndRetry(ctx, res, before); err != nil {
 			return err
 		}
-		if err := r.enter(Planning, "plan"); err != nil {
+		if err := r.enter(ctx, Planning, "plan"); err != nil {
 			return err
 		}
 		res, err = r.engine.execute(ctx, c)
@@ -110,7 +110,7 @@ type shownPlan struct {
 // program in the sandbox can write: providers live on between the steps, and exactly
 // the approved plan must be applied.
 func (r *planSteps) document(ctx context.Context) (p shownPlan, err error) {
-	if err := r.enter(Showing, "show"); err != nil {
+	if err := r.enter(ctx, Showing, "show"); err != nil {
 		return p, err
 	}
 	if p.saved, err = r.savedPlan(); err != nil {
@@ -224,7 +224,7 @@ func (r *planSteps) apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.enterChange(ctx, Applying, "apply"); err != nil {
+	if err := r.enter(ctx, Applying, "apply"); err != nil {
 		return err
 	}
 	if err := r.recordBefore(); err != nil {

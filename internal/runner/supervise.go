@@ -267,25 +267,26 @@ func (r *run) finish() error {
 	return errors.Join(append(errs, r.work.wipe())...)
 }
 
-// enter begins a phase that one step of the engine may take its time for.
-func (r *run) enter(p Phase, step string) error {
-	limit, _ := r.limit(step)
-	r.reportFile.set(func(rep *Report) { rep.Until = r.reportFile.now().Add(limit) })
-	return r.reportFile.enter(p)
-}
-
-// enterChange begins the phase of the step that changes resources or the state. It
-// returns once that is known where it has to be.
-func (r *run) enterChange(ctx context.Context, p Phase, step string) error {
-	r.reportFile.set(func(rep *Report) { rep.Untouched = false })
-	if err := r.enter(p, step); err != nil || !r.asks || !r.job.Kind.Writes() {
+// enter begins a phase that one step of the engine may take its time for. Before one that
+// may change resources or the state it returns once that is known where it has to be.
+func (r *run) enter(ctx context.Context, p Phase, step string) error {
+	begin := func() error {
+		limit, _ := r.limit(step)
+		r.reportFile.set(func(rep *Report) { rep.Until = r.reportFile.now().Add(limit) })
+		return r.reportFile.enter(p)
+	}
+	changes := r.job.Kind.Writes() && p.Changes()
+	if changes {
+		r.reportFile.set(func(rep *Report) { rep.Untouched = false })
+	}
+	if err := begin(); err != nil || !changes || !r.asks {
 		return err
 	}
 	if err := r.awaitAllowed(ctx); err != nil {
 		r.reportFile.set(func(rep *Report) { rep.Untouched = true })
 		return err
 	}
-	return r.enter(p, step) // its time begins now
+	return begin() // its time begins now
 }
 
 // awaitAllowed returns once Allow was called for the run.
