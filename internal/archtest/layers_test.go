@@ -28,9 +28,9 @@ const (
 // layerOf holds every package of internal/, by its first directory.
 var layerOf = map[string]layer{
 	"cache": core, "record": ground, "input": edge, "review": edge,
-	"address": core, "fault": core, "graph": core, "meter": core, "plan": core, "policy": core, "schedule": core, "secret": core, "shard": core, "stack": core, "tenant": core, "workdir": core,
+	"address": core, "backend": core, "fault": core, "graph": core, "meter": core, "plan": core, "policy": core, "schedule": core, "secret": core, "shard": core, "stack": core, "tenant": core, "workdir": core,
 	"archive": ground, "failpoint": ground, "machine": ground, "outbound": ground, "sandbox": ground,
-	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "kube": edge, "notify": edge, "peers": edge, "pods": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "tenantapi": edge, "vault": edge,
+	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "kube": edge, "notify": edge, "peers": edge, "pods": edge, "provision": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "tenantapi": edge, "vault": edge,
 	"controller": controller, "access": access, "query": query, "command": command, "client": client,
 	"cli": outside, "web": outside,
 	"app":      wiring,
@@ -60,6 +60,8 @@ var beside = map[string][]string{
 	// Pods keep the contract of package runner by means of a cluster, and terrier-runner
 	// links no Kubernetes.
 	"internal/pods": {"internal/runner", "internal/kube"},
+	// What makes buckets has the identities and the clients of the clouds.
+	"internal/provision": {"internal/blob"},
 	// A dialect maps the types of api, writes conditions and events the way all our
 	// objects do, and knows which kinds of sources its objects may name.
 	"internal/dialect":   {"internal/kube", "internal/input", "api"},

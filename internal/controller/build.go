@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -27,17 +29,21 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	if err := checkOptions(c); err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}
-	backend, ref, kind := states.Backend(c, p.obj.GetNamespace())
+	place, ref, kind := states.Backend(c, p.obj.GetNamespace())
 	if ref != nil {
 		if err := ref.Check(); err != nil {
 			return blockedBy(err, stack.SpecInvalid)
 		}
 	}
-	guard, err := module.Guard(p.in.Module, backend)
+	plugged, err := jb.plugIn(p)
+	if err != nil {
+		return blockedBy(err, stack.SpecInvalid)
+	}
+	guard, err := module.Guard(p.in.Module, place)
 	if err != nil {
 		return blockedBy(err, stack.ModuleInvalid)
 	}
-	backendFile, err := module.BackendFile(backend)
+	backendFile, err := module.BackendFile(place)
 	if err != nil {
 		return blockedBy(err, stack.SpecInvalid)
 	}
@@ -66,7 +72,7 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		Home:   p.in.Files.Home,
 		Pod:    podOf(p),
 
-		Managed: ref != nil, Workspace: c.Workspace,
+		Managed: ref != nil, Workspace: c.Workspace, Backend: plugged,
 		Options: jb.options(c, ref == nil),
 		Limits:  jb.limits(c), Sandbox: jb.sandbox(network),
 	}
@@ -75,6 +81,23 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		p.job.Options.BackendFile = runner.BackendFile
 	}
 	return nil
+}
+
+// plugIn is the plug-in that keeps the state of a stack; nil if there is none.
+func (jb *jobs) plugIn(p *pass) (*runner.Backend, error) {
+	c := p.st.Configuration
+	b := c.Backend
+	if b.Kind != stack.Plugin {
+		return nil, nil
+	}
+	if _, ok := backend.Find(b.Plugin); !ok && !slices.Contains(jb.config.Backends, b.Plugin) {
+		names := slices.Sorted(slices.Values(append(backend.Names(), jb.config.Backends...)))
+		return nil, fault.New(fault.Invalid, "", fmt.Errorf("unsupported backend: %.80q; there are %s", b.Plugin, strings.Join(names, ", ")))
+	}
+	return &runner.Backend{
+		Name: b.Plugin, Settings: b.Settings, Stack: backend.For(b, p.obj.GetNamespace(), c.Workspace).Stack,
+		Expected: p.o.Status.Applied != nil || p.o.Status.Created,
+	}, nil
 }
 
 // options are those that the configuration decides. Outputs and inventory are read at
@@ -97,8 +120,8 @@ func podOf(p *pass) *runner.Pod {
 }
 
 // initKey covers all that an initialised directory depends on beside its tree.
-func (jb *jobs) initKey(p *pass, backend workdir.File, network string) string {
-	parts := []any{p.o.PlanInputs.Engine, string(backend.Content), p.st.Configuration.Workspace, jb.config.MirrorProviders, network}
+func (jb *jobs) initKey(p *pass, place workdir.File, network string) string {
+	parts := []any{p.o.PlanInputs.Engine, string(place.Content), p.st.Configuration.Workspace, jb.config.MirrorProviders, network}
 	if p.in.Main != nil {
 		parts = append(parts, string(p.in.Main))
 	}
@@ -112,6 +135,9 @@ func (jb *jobs) initKey(p *pass, backend workdir.File, network string) string {
 	}
 	if jb.config.MirrorOnly {
 		parts = append(parts, "mirror only")
+	}
+	if b := p.st.Configuration.Backend; b.Kind == stack.Plugin {
+		parts = append(parts, backend.For(b, p.obj.GetNamespace(), ""))
 	}
 	return stack.Digest(parts)
 }
@@ -200,7 +226,7 @@ func engineOf(c stack.Configuration, e engine.Engine) runner.Engine {
 }
 
 // files are the generated files of every run.
-func (jb *jobs) files(p *pass, backend workdir.File) ([]workdir.File, error) {
+func (jb *jobs) files(p *pass, place workdir.File) ([]workdir.File, error) {
 	vars, err := workdir.TFVars(p.in.Resolved.Vars)
 	if err != nil {
 		return nil, err
@@ -213,8 +239,8 @@ func (jb *jobs) files(p *pass, backend workdir.File) ([]workdir.File, error) {
 	if p.in.Main != nil {
 		files = append(files, workdir.Inline(string(p.in.Main)))
 	}
-	if backend.Path != "" {
-		files = append(files, backend)
+	if place.Path != "" {
+		files = append(files, place)
 	}
 	if p.in.imports != nil {
 		files = append(files, *p.in.imports)

@@ -57,6 +57,7 @@ type Config struct {
 	HostNetwork     bool     // a stack may ask for the host's network although the default is none
 	MirrorProviders []string // addresses of the providers in the runner's mirror
 	MirrorOnly      bool     // no provider comes from elsewhere
+	Backends        []string // names of the operator's own plug-ins for states
 	Settable        []string // reserved environment variables that stacks may set
 	MinLevel        int
 	BreakGlass      BreakGlass

@@ -317,6 +317,8 @@ func uncompared(c stack.Configuration) string {
 	switch c.Backend.Kind {
 	case stack.Custom:
 		why = module.CustomPlace(c.Backend.Custom, c.Workspace).Why
+	case stack.Plugin:
+		why = module.PluginPlace(c.Backend, "", cmp.Or(c.Workspace, "default")).Why
 	case stack.Declared:
 		why = "the module chooses its backend (backendConfig.disable)"
 	}

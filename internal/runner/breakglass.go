@@ -73,7 +73,7 @@ func (r *breakGlassSteps) prepareAndInit(ctx context.Context) (unpacked bool, er
 	if err := r.directory.prepare(ctx); err != nil {
 		return false, err
 	}
-	for _, step := range []func(context.Context) error{r.directory.init, r.directory.workspace, r.directory.unlock} {
+	for _, step := range []func(context.Context) error{r.backend.provide, r.directory.init, r.directory.workspace, r.directory.unlock} {
 		if err := step(ctx); err != nil {
 			return true, err
 		}

@@ -66,6 +66,8 @@ type Platform struct {
 	Env       map[string]string `json:"env,omitempty"`       // environment; what a stack sets comes before it
 	Authority []byte            `json:"authority,omitempty"` // certificates in PEM that runs trust, and no others
 	Settable  []string          `json:"settable,omitempty"`  // reserved names that stacks may set
+
+	Backends map[string]string `json:"backends,omitempty"` // programs of the operator that are backends, by name
 }
 
 // Host is where this machine has what a job names.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -139,6 +140,8 @@ type Job struct {
 
 	Command []string // break-glass: the command of a user, one of engine.BreakGlassCommands
 
+	Backend *Backend `json:",omitempty"` // where a plug-in makes the place of the state; one of Files is backend.Placeholder
+
 	Script *Script `json:",omitempty"` // script, and destroy of a stack that has one: what is run in place of the engine's apply
 
 	// Note is the caller's own record of why the run exists. The supervisor
@@ -160,6 +163,15 @@ type Pod struct {
 type Script struct {
 	Apply, Destroy         []byte `json:",omitempty"`
 	ApplyPath, DestroyPath string `json:",omitempty"` // of a file of the tree, relative to the root module
+}
+
+// Backend is the plug-in that makes the place of a state before init, and says which
+// backend block the engine needs for it.
+type Backend struct {
+	Name     string
+	Settings map[string]string `json:",omitempty"`
+	Stack    backend.Stack
+	Expected bool `json:",omitempty"` // the state exists: nothing is created that could hold it
 }
 
 // Prepared is about the directory in which an engine was initialised, for runs that

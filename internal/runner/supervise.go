@@ -60,6 +60,7 @@ type run struct {
 	sandbox    *isolation
 	state      *managedState
 	directory  *preparation
+	backend    *pluggedBackend
 	handover   *handover
 	cache      *providerCache
 	providers  *providerProcesses
@@ -74,6 +75,7 @@ type run struct {
 // values that belong to it; all of them are parts of the same run.
 func (r *run) divide() {
 	r.sandbox, r.state, r.directory = &isolation{run: r}, &managedState{run: r}, &preparation{run: r}
+	r.backend = &pluggedBackend{run: r}
 	r.handover, r.cache = &handover{run: r}, &providerCache{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
 	r.plans, r.blocks, r.checks, r.breakGlass = &planSteps{run: r}, &checkBlocks{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
@@ -133,8 +135,12 @@ func (r *run) release() {
 // report.
 func (r *run) runToEnd(ctx context.Context) (Report, error) {
 	end := endingOf(r.steps(ctx))
+	var forgotten error
+	if end.outcome == stack.Failed {
+		forgotten = r.backend.forget()
+	}
 	// From here on nothing is interrupted: the results must be kept.
-	err := r.finish()
+	err := errors.Join(forgotten, r.finish())
 	if err != nil && end.outcome == stack.Succeeded {
 		end = endingOf(err)
 	}
@@ -166,7 +172,7 @@ func (r *run) steps(ctx context.Context) error {
 
 // sequence lists the steps of a run of each kind.
 func (r *run) sequence() []func(context.Context) error {
-	prepare := []func(context.Context) error{r.directory.prepare, r.directory.init, r.directory.workspace, r.directory.unlock}
+	prepare := []func(context.Context) error{r.directory.prepare, r.backend.provide, r.directory.init, r.directory.workspace, r.directory.unlock}
 	switch r.job.Kind {
 	case stack.PlanRun, stack.CheckRun, stack.PreviewRun:
 		return append(prepare, r.providers.start, r.plans.plan, r.plans.show, r.plans.text, r.plans.outputs)
@@ -319,6 +325,8 @@ func (r *run) limit(step string) (limit, grace time.Duration) {
 	switch step {
 	case "init", "workspace", "unlock":
 		limit = orDefault(l.Init, defaultInit)
+	case stepBackend:
+		limit = min(orDefault(l.Init, defaultInit), backendLimit)
 	case "apply":
 		limit = orDefault(l.Apply, defaultApply)
 	case stepHealth:

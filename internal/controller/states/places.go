@@ -32,6 +32,8 @@ func Backend(c stack.Configuration, namespace string) (module.Backend, *kube.Sta
 		return module.Unset{}, nil, ""
 	case stack.Remote:
 		return module.Cloud{Organization: b.Cloud.Organization, Workspace: b.Cloud.Workspace, Tags: b.Cloud.Tags, Hostname: b.Cloud.Hostname}, nil, "cloud"
+	case stack.Plugin:
+		return module.Plugin{}, nil, ""
 	default:
 		ref := &kube.StateRef{Namespace: namespace, Workspace: Workspace(c), Suffix: b.Suffix, Labels: b.Labels}
 		if ref.Workspace != defaultWorkspace {
@@ -83,6 +85,16 @@ func Place(c stack.Configuration, namespace string) string {
 			return ""
 		}
 		return stack.Digest(module.CloudPlace(b.Cloud.Hostname, b.Cloud.Organization, b.Cloud.Workspace))
+	case stack.Plugin:
+		place := module.PluginPlace(b, namespace, workspace)
+		switch {
+		case place.Parts == nil:
+			return ""
+		case place.Secret != nil:
+			return secretPlace(place.Secret[0], place.Secret[1], place.Secret[2])
+		default:
+			return stack.Digest(place.Parts)
+		}
 	default:
 		return ""
 	}

@@ -33,6 +33,7 @@ func configuration(name string, s *v1alpha2.TerraformSpec) (stack.Configuration,
 // is invalid. It is for showing: nothing may be decided by it.
 func Legible(o *v1alpha2.Terraform) stack.Configuration {
 	p, _ := legible(o.Name, &o.Spec) // Decode returns the error
+	_ = pluggedIn(o, &p)             // and this one
 	return p
 }
 
@@ -40,7 +41,7 @@ func Legible(o *v1alpha2.Terraform) stack.Configuration {
 func legible(name string, s *v1alpha2.TerraformSpec) (stack.Configuration, error) {
 	err := refused(s)
 	p := stack.Configuration{
-		Backend:     backend(name, s.BackendConfig),
+		Backend:     backendOf(name, s.BackendConfig),
 		Targets:     s.Targets,
 		Parallelism: int(max(0, s.Parallelism)),
 		Destroy:     s.Destroy,
@@ -214,9 +215,9 @@ func outputs(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	return nil
 }
 
-// backend reads where the state is. The Secret of the managed backend is the
+// backendOf reads where the state is. The Secret of the managed backend is the
 // one that upstream's default backend uses, so that existing states are found.
-func backend(name string, c *v1alpha2.BackendConfig) stack.Backend {
+func backendOf(name string, c *v1alpha2.BackendConfig) stack.Backend {
 	switch {
 	case c == nil:
 		return stack.Backend{Kind: stack.Managed, Suffix: name, InCluster: true}

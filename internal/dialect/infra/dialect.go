@@ -23,11 +23,13 @@ const (
 	Finalizer           = "finalizers.tf.contrib.fluxcd.io"
 	DependencyFinalizer = "tf.dependency.of." // prefix; followed by the name of a dependant
 	RequestedAt         = "reconcile.fluxcd.io/requestedAt"
-	Engine              = "terrier.dev/engine"       // tofu, terraform, or a name that the operator gave
-	Network             = "terrier.dev/network"      // of the runs: none or host
-	Deletion            = "terrier.dev/deletion"     // approve, retain or destroy; what happens to what was created
-	AdoptState          = "terrier.dev/adopt-state"  // true
-	WebhookPlan         = "terrier.dev/webhook-plan" // masked or unmasked; what webhooks are shown of a plan
+	Engine              = "terrier.dev/engine"           // tofu, terraform, or a name that the operator gave
+	Network             = "terrier.dev/network"          // of the runs: none or host
+	Deletion            = "terrier.dev/deletion"         // approve, retain or destroy; what happens to what was created
+	AdoptState          = "terrier.dev/adopt-state"      // true
+	Backend             = "terrier.dev/backend"          // the plug-in that keeps the state
+	BackendSettings     = "terrier.dev/backend-settings" // of it: a JSON object of texts
+	WebhookPlan         = "terrier.dev/webhook-plan"     // masked or unmasked; what webhooks are shown of a plan
 )
 
 // Dialect speaks infra.contrib.fluxcd.io.
@@ -121,7 +123,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	spec, configuration, status, err := Decode(obj, d.Defaults)
 	a, wrong := asked(obj)
 	a.Into(&spec)
-	err = cmp.Or(err, annotated(obj, &spec), wrong)
+	err = cmp.Or(err, annotated(obj, &spec), wrong, pluggedIn(obj, &configuration))
 	configuration.Engine, configuration.Network = obj.Annotations[Engine], obj.Annotations[Network]
 	legible := configuration
 	if err != nil {

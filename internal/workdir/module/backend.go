@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -53,6 +54,9 @@ type Cloud struct {
 	Hostname     string
 }
 
+// Plugin is a backend that the supervisor of a run asks a plug-in for.
+type Plugin struct{}
+
 // CloudHost is the host of a cloud that names none.
 const CloudHost = "app.terraform.io"
 
@@ -64,6 +68,7 @@ func (Kubernetes) backend() {}
 func (Local) backend()      {}
 func (Custom) backend()     {}
 func (Cloud) backend()      {}
+func (Plugin) backend()     {}
 func (Unset) backend()      {}
 
 // BackendFile returns the file for a backend. For Unset it has no path and is
@@ -89,6 +94,8 @@ func BackendFile(b Backend) (workdir.File, error) {
 	case Custom:
 		content, err := b.content()
 		return workdir.File{Path: BackendPath, Mode: 0o600, Content: content}, err
+	case Plugin:
+		return backend.Placeholder(), nil
 	case Unset:
 		return workdir.File{}, nil
 	default:

@@ -16,6 +16,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Place is where a backend of the engine keeps a state. Two configurations have the
@@ -56,6 +59,26 @@ func CustomPlace(custom, workspace string) Place {
 		return p
 	}
 	return Place{Why: "it has no backend block"}
+}
+
+// PluginPlace finds out where a plug-in keeps the state of a workspace.
+func PluginPlace(b stack.Backend, namespace, workspace string) Place {
+	known, ok := backend.Find(b.Plugin)
+	if !ok {
+		return Place{Why: fmt.Sprintf("the backend %s is a plug-in of the operator, which decides where states are", b.Plugin)}
+	}
+	block, err := known.Render(backend.For(b, namespace, workspace))
+	if err != nil {
+		return Place{Why: err.Error()}
+	}
+	if block.Type == "pg" && block.Text("conn_str") == "" {
+		return Place{Why: "its server is named by the environment of the engine"}
+	}
+	inside, err := block.HCL()
+	if err != nil {
+		return Place{Why: err.Error()}
+	}
+	return CustomPlace(inside, workspace)
 }
 
 // workspaceOne is the workspace of the engine that has no name of its own in a

@@ -1,0 +1,115 @@
+package runner_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/runnertest"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// shelved is a stack whose backend is a program that is no part of Terrier.
+func shelved(t *testing.T) (s *runnertest.Stack, r *runnertest.Local, dir string) {
+	t.Helper()
+	program, err := filepath.Abs("testdata/shelf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	r = open(t, t.TempDir())
+	s = runnertest.NewStack(t, r, tofu(t), `resource "terraform_data" "a" {}`)
+	s.Allow(dir)
+	r.Host().Provide(func(p *runner.Platform) { p.Backends = map[string]string{"shelf": program} })
+	s.Job.Managed = false
+	s.Job.Files[1] = backend.Placeholder()
+	s.Job.Env = map[string]string{"SHELF_KEY": "of the stack"}
+	s.Job.Backend = &runner.Backend{Name: "shelf", Settings: map[string]string{"dir": dir}, Stack: backend.Stack{Namespace: "test", Name: "a"}}
+	return s, r, dir
+}
+
+// asked are the operations since the last call.
+func asked(t *testing.T, dir string) []string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "asked"))
+	if err != nil {
+		return nil
+	}
+	if err := os.Remove(filepath.Join(dir, "asked")); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(data))
+}
+
+// A plug-in of the operator keeps the state. It is asked before init, and not again while
+// the directory stays initialised.
+func TestBackendOfAnotherProgram(t *testing.T) {
+	s, r, dir := shelved(t)
+	planned := s.Must(stack.PlanRun)
+	all := []string{"validate", "ensure", "render"}
+	if diff := cmp.Diff(all, asked(t, dir)); diff != "" {
+		t.Errorf("the first run asked (-want +got):\n%s", diff)
+	}
+	if !runnertest.Has("created the shelf", planned.Log) {
+		t.Errorf("the log does not say what was done:\n%s", planned.Log)
+	}
+	s.Must(stack.ApplyRun, runnertest.Saved(planned))
+	s.Job.Backend.Expected = true
+	if d := s.Must(stack.CheckRun); len(d.Steps) != 1 || !d.Changes.None() {
+		t.Errorf("a quiet check took the steps %v and found %v", d.Steps, d.Changes)
+	}
+	if got := asked(t, dir); got != nil {
+		t.Errorf("in a directory that is initialised runs asked %v", got)
+	}
+	if err := r.Remove(s.Job.Stack); err != nil {
+		t.Fatal(err)
+	}
+	if d := s.Must(stack.CheckRun); !d.Changes.None() || runnertest.Has("created the shelf", d.Log) {
+		t.Errorf("after the work directory was removed a check found %v", d.Changes)
+	}
+	if diff := cmp.Diff(all, asked(t, dir)); diff != "" {
+		t.Errorf("a new directory asked (-want +got):\n%s", diff)
+	}
+	// A run that fails makes the next one ask again.
+	if err := os.Rename(filepath.Join(dir, "states"), filepath.Join(dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	s.Job.Tree.Digest = "sha256:another"
+	d := s.Finish(s.Start(stack.PlanRun))
+	if d.Outcome != stack.Failed || d.Step != "backend" || d.Reason != runner.BackendFailed || !strings.Contains(d.Message, "backend shelf: the shelf is gone, and the state with it") {
+		t.Errorf("without the place of its state the run ended %s in %s: %s", d.Outcome, d.Step, d.Message)
+	}
+}
+
+func TestBackendRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*runner.Job)
+		kind   fault.Kind
+		want   string
+	}{
+		"a setting is wrong": {func(j *runner.Job) { j.Backend.Settings = nil }, fault.Invalid, "backend shelf: the setting dir is missing"},
+		"no credentials of the stack": {func(j *runner.Job) { j.Env = nil }, fault.Invalid,
+			"backend shelf: SHELF_KEY is not set in the environment of the run"},
+		"an unknown name": {func(j *runner.Job) { j.Backend.Name = "attic" }, fault.Invalid,
+			`backend attic: unsupported backend: "attic"; there are shelf, aws, azurerm, gcs, http, kubernetes, local, pg`},
+		"a state in the directory of the run": {func(j *runner.Job) { j.Backend.Settings = map[string]string{"dir": "/tmp"} }, fault.Denied,
+			"the state would be lost with the directory of the run, for \"/tmp/states/a.tfstate\" is below no directory that outlives it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, _ := shelved(t)
+			d := s.Finish(s.Start(stack.PlanRun, c.change))
+			if d.Outcome != stack.Failed || d.Step != "backend" || d.Fault != c.kind || !strings.Contains(d.Message, c.want) {
+				t.Errorf("the run ended %s in %q with %s: %s\n%s", d.Outcome, d.Step, d.Fault, d.Message, d.Log)
+			}
+		})
+	}
+}
