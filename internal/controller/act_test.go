@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -262,6 +265,61 @@ func TestARecordedRunThatComesBackIsCancelled(t *testing.T) {
 			t.Errorf("after run %s: settle() = %v, %q is cancelled, %q is forgotten, and what goes on is %+v", last, err, ran.cancelled, ran.forgotten, p.o.Run)
 		}
 	}
+}
+
+// A run whose end was recorded before that of a later one comes back with a node that was
+// lost: it is recorded once, whatever it left.
+func TestTheEndOfAnEarlierRunIsRecordedOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		note     string
+		kind     stack.RunKind
+		recorded bool
+		phase    runner.Phase
+		earlier  bool
+	}{
+		"a plan":                         {`{"after":"first"}`, stack.PlanRun, false, runner.Done, true},
+		"a plan of a new stack":          {`{"after":""}`, stack.PlanRun, false, runner.Done, true},
+		"a plan that goes on":            {`{"after":"first"}`, stack.PlanRun, false, runner.Planning, true},
+		"an apply that is recorded":      {`{"after":"first"}`, stack.ApplyRun, true, runner.Done, true},
+		"an apply that is not recorded":  {`{"after":"first"}`, stack.ApplyRun, false, runner.Done, false},
+		"the next plan":                  {`{"after":"later"}`, stack.PlanRun, false, runner.Done, false},
+		"a plan of an earlier release":   {`{}`, stack.PlanRun, false, runner.Done, false},
+		"the next apply, which goes on":  {`{"after":"later"}`, stack.ApplyRun, false, runner.Applying, false},
+		"an apply, recorded, is running": {`{"after":"first"}`, stack.ApplyRun, true, runner.Applying, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := &ranOnly{report: &runner.Report{ID: "run", Kind: tt.kind, Phase: tt.phase, Outcome: stack.Failed, Note: []byte(tt.note)}}
+			c := takeApart(&Stacks{Blobs: openRecords(t), Runner: ran, Queue: queueOf(1), States: &lockOnly{}, Log: slog.New(slog.DiscardHandler)})
+			if tt.recorded {
+				if err := c.records.Put(t.Context(), record.Run("uid", "run", record.ReportFile), []byte(`{}`)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}}
+			p.o.Status.LastRun = "later"
+			earlier, err := earlier(t.Context(), c.records, p, ran.report, noteOf(t, tt.note))
+			if err != nil || earlier != tt.earlier {
+				t.Fatalf("earlier() = %v, %v, want %v", earlier, err, tt.earlier)
+			}
+			if !earlier {
+				return
+			}
+			if err := c.settle(t.Context(), p); err != nil || p.o.Status.LastRun != "later" || p.ended != nil {
+				t.Errorf("settle() = %v, and %q is recorded", err, p.o.Status.LastRun)
+			}
+			if done := tt.phase == runner.Done; done != (ran.forgotten == "run") || done == (ran.cancelled == "run") {
+				t.Errorf("forgotten is %q, cancelled is %q", ran.forgotten, ran.cancelled)
+			}
+		})
+	}
+}
+
+func noteOf(t *testing.T, text string) (n note) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // The end of a run that began after that was recorded is recorded again.

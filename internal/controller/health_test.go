@@ -67,7 +67,7 @@ func TestCheckup(t *testing.T) {
 	if err := json.Unmarshal(got.Note, &n); err != nil {
 		t.Fatal(err)
 	}
-	wantNote := note{Cause: stack.Cause{PlanInputs: stack.PlanInputs{Source: "s"}, Health: "sha256:h/apply-7", Whole: true, Why: "something was applied"}, Class: "spec"}
+	wantNote := note{After: new(""), Cause: stack.Cause{PlanInputs: stack.PlanInputs{Source: "s"}, Health: "sha256:h/apply-7", Whole: true, Why: "something was applied"}, Class: "spec"}
 	want := runner.Job{
 		ID: p.name(stack.HealthRun, wantNote.Cause), Stack: "uid", ObjectKind: dialect.KindOf(infra.Dialect{}), Name: "ns/name", Kind: stack.HealthRun,
 		Mask: []string{"90210", "deep-secret", "given", "s3cr3t"}, Limits: runner.Limits{Memory: 5}, Sandbox: runner.Sandbox{Network: "none"}, Note: got.Note,

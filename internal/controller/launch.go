@@ -175,7 +175,7 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 	job := p.job
 	job.ID, job.Kind, job.ObjectKind = p.name(kind, cause), kind, dialect.KindOf(p.dialect)
 	cause.Whole = len(job.Options.Targets) == 0
-	p.note.Cause = cause
+	p.note.Cause, p.note.After = cause, new(p.o.Status.LastRun)
 	var state []byte
 	var err error
 	// A state that is another stack's, or not what it should be, is found out

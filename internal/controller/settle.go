@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
@@ -25,6 +26,7 @@ import (
 // note travels with a run: what a controller that finds it must know.
 type note struct {
 	Cause   stack.Cause    `json:"cause"`
+	After   *string        `json:"after,omitempty"` // the run whose end was recorded last when this one was started; nil in what earlier releases noted
 	State   *kube.StateRef `json:"state,omitempty"` // nil if the engine keeps the state elsewhere
 	Backend string         `json:"backend,omitempty"`
 	Waited  time.Duration  `json:"waited,omitempty"` // for its turn; only told
@@ -86,8 +88,12 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 	if run.Done || report.Phase != runner.Starting {
 		p.entry.room = roomWait{}
 	}
+	recorded, err := earlier(ctx, se.records, p, report, n)
+	if err != nil {
+		return err
+	}
 	if !run.Done {
-		if report.ID == p.o.Status.LastRun {
+		if recorded || report.ID == p.o.Status.LastRun {
 			// Its end is recorded, so that nothing wants it. The next run waits for its end
 			// nevertheless: it may have begun with another controller.
 			if err := se.runner.Cancel(ctx, p.id, report.ID); err != nil {
@@ -99,6 +105,10 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 	}
 	if p.o.Status.LastRun == report.ID && wroteMore(report, n, p.o.Status.KnownState) {
 		p.o.Status.LastRun = "" // its end was recorded before it began
+	}
+	if recorded {
+		se.log.Info("run is not taken over again", "stack", report.Name, "run", report.ID, "later", p.o.Status.LastRun)
+		return se.runner.Forget(p.id, report.ID)
 	}
 	left := se.turns.candidate(ctx, p, run.Kind, run.Cause)
 	left.Class, left.Tenant = n.class(run.Kind), cmp.Or(n.Tenant, left.Tenant)
@@ -123,6 +133,27 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 	}
 	p.ended, p.report = &run, report
 	return nil
+}
+
+// earlier reports whether the end of a run is recorded already, and that of a later one,
+// too. Such a run comes back with a node that was lost, or with a pod that the last
+// controller of its stack could not remove. Nothing is recorded while a run goes on, so
+// one that began after another run than the one recorded last is no news. If the status
+// is older than the runs, as one from a backup is, that proves nothing of a run that
+// writes: of such a run the records have to have the end as well.
+func earlier(ctx context.Context, kept *records.Store, p *pass, r *runner.Report, n note) (bool, error) {
+	last := p.o.Status.LastRun
+	if n.After == nil || last == "" || last == r.ID || last == *n.After || wroteMore(r, n, p.o.Status.KnownState) {
+		return false, nil
+	}
+	if !r.Kind.Writes() {
+		return true, nil
+	}
+	_, err := kept.Get(ctx, record.Run(p.id, r.ID, record.ReportFile))
+	if fault.Of(err) == fault.Missing {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // wroteMore reports whether a run left a state that is newer than the one that is known.

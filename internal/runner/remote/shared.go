@@ -85,7 +85,7 @@ func (r *Runner) Take(ctx context.Context, shards []int) error {
 
 // removalsLimit bounds how long a Give waits until places that have to be removed are
 // gone. The next owner would adopt them as runs that go on, which costs no more than
-// that their end is recorded once more.
+// that their end is looked at once more.
 const removalsLimit = 15 * time.Second
 
 // lookAgain is how long a Give waits between two looks at the places to remove.
