@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +41,7 @@ type removals struct {
 	states       *states.Keeper
 	release      func(ctx context.Context, id string) error // gives back what inputs handed out
 	shards       *shards
+	wakes        *wakeQueues
 	leads        func() bool                     // whether this controller sweeps what belongs to no single stack
 	ours         func(ctx context.Context) error // whether the API server is the one of the stacks whose records are here
 }
@@ -91,10 +91,6 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 		return runInterval, nil
 	}
 	rm.queue.Leave(id)
-	if report != nil && key.Name == "" {
-		key.Namespace, key.Name, _ = strings.Cut(report.Name, "/")
-		e = &entry{id: id, objectRef: objectRef{rm.dialects.Found(report.ObjectKind), key}}
-	}
 	r := kube.Retained{Stack: key.String(), Kind: rm.dialects.Word(e.dialect), UID: id, At: rm.now(), Why: "the object was removed before Terrier released it"}
 	if report != nil {
 		if err := rm.salvage(ctx, e, report, &r); err != nil {
@@ -231,9 +227,20 @@ func (rm *removals) abandonFound(ctx context.Context, id string) (ours bool, err
 	defer leave()
 	e := rm.index.find(id)
 	if e == nil {
-		e = &entry{id: id, objectRef: objectRef{dialect: rm.dialects.Found("")}}
+		report, err := rm.runner.Current(id)
+		switch {
+		case err != nil:
+			return true, err
+		case report != nil && report.Name != "":
+			e = rm.index.makeFormer(id, startedFor(rm.dialects, *report))
+		default:
+			e = &entry{id: id, objectRef: objectRef{dialect: rm.dialects.Found("")}}
+		}
 	}
-	_, err = rm.abandon(ctx, e)
+	wait, err := rm.abandon(ctx, e)
+	if wait > 0 && e.key.Name != "" {
+		rm.wakes.late(e.objectRef) // which looks again until its run has ended
+	}
 	return true, err
 }
 

@@ -49,6 +49,16 @@ type index struct {
 
 // make returns the entry of a stack, a new one if there is none.
 func (x *index) make(id string, of objectRef) *entry {
+	return x.place(id, of, func(others []*entry, e *entry) []*entry { return append(others, e) })
+}
+
+// makeFormer returns the entry of a stack whose object is gone, a new one if there is none.
+// It comes before those of objects that have the name now.
+func (x *index) makeFormer(id string, of objectRef) *entry {
+	return x.place(id, of, func(others []*entry, e *entry) []*entry { return slices.Insert(others, 0, e) })
+}
+
+func (x *index) place(id string, of objectRef, among func(others []*entry, e *entry) []*entry) *entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if e := x.byID[id]; e != nil {
@@ -59,7 +69,7 @@ func (x *index) make(id string, of objectRef) *entry {
 	}
 	e := &entry{objectRef: of, id: id}
 	x.byID[id] = e
-	x.byName[of.String()] = append(x.byName[of.String()], e)
+	x.byName[of.String()] = among(x.byName[of.String()], e)
 	return e
 }
 

@@ -155,29 +155,51 @@ func (c *Stacks) runsOf(ctx context.Context, in func(key string) bool) (map[stri
 		if r.Phase == runner.Done || r.Beside != "" || !in(r.Stack) {
 			continue
 		}
-		namespace, name, _ := strings.Cut(r.Name, "/")
+		of := startedFor(c.Dialects, r)
 		var n note
 		if err := json.Unmarshal(r.Note, &n); err != nil && len(r.Note) > 0 {
 			c.Log.Warn("note of a run not read", "run", r.ID, "stack", r.Name, "err", err) // its stack says so; it is counted all the same
 			n = note{}
 		}
 		running[r.Stack] = schedule.Candidate{
-			Key:  objectRef{c.Dialects.Found(r.ObjectKind), types.NamespacedName{Namespace: namespace, Name: name}}.scheduleKey(),
-			Kind: r.Kind, Class: n.class(r.Kind), Tenant: cmp.Or(n.Tenant, namespace), // which is that of most
+			Key:  of.scheduleKey(),
+			Kind: r.Kind, Class: n.class(r.Kind), Tenant: cmp.Or(n.Tenant, of.key.Namespace), // which is that of most
 			Memory: c.steps.turns.checks.memoryFor(ctx, &entry{id: r.Stack}, r.Kind), Began: r.Started,
 		}
 	}
 	return running, nil
 }
 
-// wakeAll has the stacks in shards reconciled.
+// startedFor is the object that a run was started for.
+func startedFor(dialects dialect.Registry, r runner.Report) objectRef {
+	namespace, name, _ := strings.Cut(r.Name, "/")
+	return objectRef{dialects.Found(r.ObjectKind), types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// wakeAll has the stacks in shards reconciled, also those that have a run and whose objects
+// are gone: the end of the run wakes no stack that is not known.
 func (c *Stacks) wakeAll(ctx context.Context, in func(key string) bool) error {
-	return c.Dialects.EachStack(ctx, c.Client, func(d dialect.Dialect, obj client.Object) error {
-		if in(string(obj.GetUID())) {
+	exists := map[string]bool{}
+	if err := c.Dialects.EachStack(ctx, c.Client, func(d dialect.Dialect, obj client.Object) error {
+		id := string(obj.GetUID())
+		if exists[id] = true; in(id) {
 			c.wakes.late(objectRef{d, client.ObjectKeyFromObject(obj)})
 		}
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
+	reports, err := c.Runner.List()
+	if err != nil {
+		return fmt.Errorf("finding the runs of stacks that are gone: %w", err)
+	}
+	for _, r := range reports {
+		if of := startedFor(c.Dialects, r); in(r.Stack) && !exists[r.Stack] && of.key.Name != "" {
+			c.index.makeFormer(r.Stack, of)
+			c.wakes.late(of)
+		}
+	}
+	return nil
 }
 
 // entered are the stacks of one name that a pass works on.

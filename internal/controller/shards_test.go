@@ -10,9 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/shard"
@@ -100,6 +104,58 @@ func TestAFormerStackIsLookedAfterByItsOwner(t *testing.T) {
 	}
 	if obj := l.stored(t); len(obj.Finalizers)+len(obj.Status.Conditions) > 0 {
 		t.Errorf("the object of the other controller has finalizers %v, conditions %v, want none", obj.Finalizers, obj.Status.Conditions)
+	}
+}
+
+// A controller that takes over the run of a stack whose object is gone follows the run to
+// its end at once: it finds the run when it takes the shard, and when it starts.
+func TestTheRunOfAFormerStackIsFollowedByTheNextOwner(t *testing.T) {
+	for name, find := range map[string]func(l *frugal) error{
+		"takes the shard": func(l *frugal) error {
+			return l.whole.wakeAll(t.Context(), func(string) bool { return true })
+		},
+		"starts": func(l *frugal) error { return l.removals.sweepGone(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newFrugal(t, "net")
+			l.creates(t)
+			l.works(t, stack.PlanRun)
+			l.runs.ends(func(r *runner.Report) { r.Changes, r.ChangesHash = stack.Changes{Add: 1}, "sha256:c" }, map[string]string{runner.FilePlan: "a plan", runner.FileLog: "planned"})
+			l.works(t, stack.ApplyRun)
+			l.removes(t)
+			l.whole.index.dropAll(func(string) bool { return true })
+			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+			defer q.ShutDown()
+			l.whole.wakes.serve(dialect.KindOf(infra.Dialect{}), q)
+			if err := find(l); err != nil {
+				t.Fatal(err)
+			}
+			if q.Len() != 1 {
+				t.Fatalf("%d stacks are woken, want the former one", q.Len())
+			}
+			if got, _ := q.Get(); got.NamespacedName != l.key {
+				t.Errorf("woken is %s, want %s", got, l.key)
+			}
+			if l.looks(t); l.wait != runInterval || l.runs.report == nil {
+				t.Errorf("the run of the former stack is looked at in %s, want %s", l.wait, runInterval)
+			}
+			state := thing("l", 1)
+			l.runs.ends(func(r *runner.Report) { r.State, r.Resources = idOf(state), 1 }, map[string]string{runner.FileState: string(state), runner.FileOutputs: "{}", runner.FileLog: "applied"})
+			if l.looks(t); l.runs.report != nil || len(l.remembered()) > 0 {
+				t.Errorf("the run is %+v, remembered are %v, want neither", l.runs.report, l.remembered())
+			}
+		})
+	}
+}
+
+// An object that has the name of a former stack stays the newest one of that name.
+func TestAFormerStackIsNotTheNewest(t *testing.T) {
+	var x index
+	of := objectRef{infra.Dialect{}, types.NamespacedName{Namespace: "ns", Name: "a"}}
+	now := x.make("now", of)
+	x.makeFormer("former", of)
+	if got := x.newest(of); got != now || len(x.all(of)) != 2 {
+		t.Errorf("newest() = %+v of %d, want the object that exists", got, len(x.all(of)))
 	}
 }
 

@@ -46,7 +46,7 @@ func (c *Stacks) assemble() *steps {
 	removals := &removals{
 		blobs: c.Blobs, dialects: c.Dialects, events: c.Events, live: c.Live, log: c.Log, now: c.Now, queue: c.Queue,
 		runner: c.Runner, store: c.States, index: &c.index, auditor: auditor, dependencies: dependencies, records: kept, settler: settler, states: keeper,
-		release: jobs.release, ours: c.Ours, shards: c.shards, leads: c.Leads,
+		release: jobs.release, ours: c.Ours, shards: c.shards, wakes: &c.wakes, leads: c.Leads,
 	}
 	loader := &loader{
 		blobs: c.Blobs, cache: c.Client, live: c.Live, events: c.Events, now: c.Now, queue: c.Queue, index: &c.index, reviewers: c.Reviewers,
