@@ -121,6 +121,7 @@ type pass struct {
 	job    *runner.Job // as far as it is known before the kind of run is
 	note   note
 	in     inputs
+	within string              // the directory of the source that its URL names; it is part of the path of the root module
 	ended  *stack.Run          // a run that ended and was folded into the status
 	report *runner.Report      // of that run
 	left   *schedule.Candidate // that run as the queue knows it; its place may be there still

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -78,6 +80,21 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 		return blockedBy(fmt.Errorf("fetching the artifact of %s %s: %w", ref.Kind, key, err), stack.SourceFailed)
 	}
 	p.o.PlanInputs.Source, p.o.PlanInputs.Revision = artifact.Digest, artifact.Revision
+	return p.below(artifact.Directory)
+}
+
+// below puts the root module below the directory that the URL of its source names. A
+// pass may find its source twice.
+func (p *pass) below(directory string) *stack.Blocked {
+	if directory == "" || p.within == directory {
+		return nil
+	}
+	if !filepath.IsLocal(directory) {
+		return blockedBy(fault.New(fault.Invalid, "", fmt.Errorf("the source names the directory %q, which is not in it", directory)), stack.SourceFailed)
+	}
+	p.within = directory
+	p.st.Configuration.Path = path.Join(directory, p.st.Configuration.Path)
+	p.o.PlanInputs.Shape = p.st.Configuration.Shape()
 	return nil
 }
 
@@ -118,7 +135,7 @@ func (jb *jobs) artifact(ctx context.Context, kind string, key types.NamespacedN
 		//lint:ignore ST1005 clients know the message by this beginning
 		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("Source is not ready, artifact not found: %s %s%s", kind, key, notReady(obj)))
 	}
-	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest}
+	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest, Directory: a.Metadata[source.DirectoryFound]}
 	if a.Size != nil {
 		out.Size = *a.Size
 	}

@@ -28,6 +28,8 @@ type Artifact struct {
 	Revision string
 	Digest   string // sha256:…, sha384:… or sha512:…
 	Size     int64  // 0 if it does not say
+
+	Directory string // in it that the URL of the source names; empty for its root
 }
 
 // Cache holds artifacts by digest. Nothing leaves it that was not compared

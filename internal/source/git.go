@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -38,6 +39,10 @@ type Git struct {
 	Ignore *string  // rules in the form of a .gitignore file; nil means Flux's defaults
 	Sparse []string // directories to take; all if empty
 
+	Search     bool   // the end of URL may be a directory: the server is asked where the repository ends
+	Remembered string // the URL of the repository that an earlier search found; it is asked first
+	KnownHosts []byte // of the operator, for hosts that the Secret says nothing of
+
 	Out     *outbound.Client
 	Scratch string // where directories for the time of a fetch are made
 	Limits  archive.Limits
@@ -50,26 +55,36 @@ var _ Fetcher = (*Git)(nil)
 const gitTimeout = 10 * time.Minute
 
 // Resolve asks the server what the reference points to. A bare commit needs no
-// asking.
+// asking, unless the repository has to be searched for.
 func (g *Git) Resolve(ctx context.Context) (Found, error) {
 	if _, err := parseGitURL(g.URL); err != nil {
 		return Found{}, err
 	}
-	if g.Ref.Commit != "" {
-		return g.Ref.pinned()
+	if g.Ref.Commit != "" && !g.Search {
+		found, err := g.Ref.pinned()
+		return found.in(where{url: g.URL}), err
 	}
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	session, err := g.connect(ctx)
+	at, refs, err := g.find(ctx)
 	if err != nil {
 		return Found{}, err
 	}
-	defer session.Close()
-	refs, err := session.AdvertisedReferencesContext(ctx)
-	if err != nil {
-		return Found{}, g.fault("listing references", err)
+	found, err := g.Ref.pinned()
+	if g.Ref.Commit == "" {
+		found, err = g.Ref.choose(refs)
 	}
-	return g.Ref.choose(refs)
+	found.Metadata = at.metadata(g.Search)
+	return found.in(at), err
+}
+
+// in adds the repository to what was found.
+func (f Found) in(w where) Found {
+	if at, ok := f.handle.(gitCommit); ok {
+		at.url = w.url
+		f.handle = at
+	}
+	return f
 }
 
 // Fetch gets the commit that was found, without its history where the server
@@ -96,22 +111,24 @@ func (g *Git) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 			if err != nil {
 				return gitFault("reading the tree of commit "+at.commit.String(), err)
 			}
-			return g.write(ctx, tree, dir)
+			return g.write(ctx, at.url, tree, dir)
 		})
 	})
-	return map[string]string{LFSFetched: "true"}, err
+	metadata := map[string]string{LFSFetched: "true"}
+	maps.Copy(metadata, found.Metadata)
+	return metadata, err
 }
 
 // download gets the objects of a commit into store.
 func (g *Git) download(ctx context.Context, at gitCommit, store *filesystem.Storage) error {
-	session, err := g.connect(ctx)
+	session, err := g.connect(ctx, at.url)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
-		return g.fault("listing references", err)
+		return g.fault(at.url, "listing references", err)
 	}
 	req, err := at.request(refs)
 	if err != nil {
@@ -119,11 +136,11 @@ func (g *Git) download(ctx context.Context, at gitCommit, store *filesystem.Stor
 	}
 	resp, err := session.UploadPack(ctx, req)
 	if err != nil {
-		return g.fault("fetching commit "+at.commit.String(), err)
+		return g.fault(at.url, "fetching commit "+at.commit.String(), err)
 	}
 	defer resp.Close()
 	if err := packfile.UpdateObjectStorage(store, demultiplexed(req.Capabilities, resp)); err != nil {
-		return g.fault("fetching commit "+at.commit.String(), err)
+		return g.fault(at.url, "fetching commit "+at.commit.String(), err)
 	}
 	return nil
 }
@@ -174,7 +191,7 @@ func demultiplexed(caps *capability.List, r io.Reader) io.Reader {
 }
 
 // write writes the part of a tree that is wanted below dir.
-func (g *Git) write(ctx context.Context, tree *object.Tree, dir string) error {
+func (g *Git) write(ctx context.Context, url string, tree *object.Tree, dir string) error {
 	out, err := archive.NewTree(dir, g.Limits)
 	if err != nil {
 		return err
@@ -192,7 +209,7 @@ func (g *Git) write(ctx context.Context, tree *object.Tree, dir string) error {
 		return err
 	}
 	wanted := slices.DeleteFunc(w.pointers, func(f lfsFile) bool { return skip(f.name, false) })
-	return g.fetchLFS(ctx, wanted, out)
+	return g.fetchLFS(ctx, url, wanted, out)
 }
 
 // parseGitURL returns a URL that may be fetched from.
@@ -222,9 +239,9 @@ func parseGitURL(text string) (*url.URL, error) {
 
 // fault is gitFault that says what the server was shown, if it wants to know who
 // asks.
-func (g *Git) fault(doing string, err error) error {
+func (g *Git) fault(url, doing string, err error) error {
 	out := gitFault(doing, err)
-	if u, _ := parseGitURL(g.URL); fault.Of(out) != fault.Denied || fault.Reason(out, "") != ReasonAuth || u == nil || u.Scheme == "ssh" {
+	if u, _ := parseGitURL(url); fault.Of(out) != fault.Denied || fault.Reason(out, "") != ReasonAuth || u == nil || u.Scheme == "ssh" {
 		return out
 	}
 	return fault.New(fault.Denied, ReasonAuth, fmt.Errorf("%w: %s", out, g.Auth.sent()))

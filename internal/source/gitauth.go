@@ -24,12 +24,13 @@ type GitAuth struct {
 	Key      secret.Text
 
 	Identity   secret.Text // a private key in PEM
-	KnownHosts []byte      // required for ssh
+	KnownHosts []byte      // lines of known_hosts; those of the operator and of public hosts if empty
 }
 
 // GitAuthFrom reads a Secret as Flux has it: username and password, or
 // bearerToken; identity, known_hosts and password; ca.crt or caFile; tls.crt
-// and tls.key, or certFile and keyFile.
+// and tls.key, or certFile and keyFile. A Secret of the type kubernetes.io/ssh-auth has
+// the identity under ssh-privatekey.
 func GitAuthFrom(data map[string][]byte) GitAuth {
 	first := func(keys ...string) []byte {
 		for _, k := range keys {
@@ -46,7 +47,7 @@ func GitAuthFrom(data map[string][]byte) GitAuth {
 		CA:         first("ca.crt", "caFile"),
 		Cert:       first("tls.crt", "certFile"),
 		Key:        secret.New(string(first("tls.key", "keyFile"))),
-		Identity:   secret.New(string(data["identity"])),
+		Identity:   secret.New(string(first("identity", "ssh-privatekey"))),
 		KnownHosts: data["known_hosts"],
 	}
 }
@@ -74,8 +75,8 @@ func (a GitAuth) sent() string {
 }
 
 // connect starts a conversation with the server.
-func (g *Git) connect(ctx context.Context) (transport.UploadPackSession, error) {
-	u, err := parseGitURL(g.URL)
+func (g *Git) connect(ctx context.Context, repository string) (transport.UploadPackSession, error) {
+	u, err := parseGitURL(repository)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type gitCommit struct {
 	commit plumbing.Hash
 	want   plumbing.Hash // what the server advertises for it: the commit or an annotated tag; may be zero
 	branch string        // where a commit is to be found that is not advertised; may be empty
+	url    string        // of its repository
 }
 
 // pinned returns the commit that the reference names itself.

@@ -2,12 +2,12 @@ package source
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -32,8 +32,8 @@ type sshSession struct {
 	stop    func() bool
 }
 
-// dial connects over ssh. The host's key has to be known: without known_hosts there
-// is no connection.
+// dial connects over ssh. The host's key has to be known: without a line of known_hosts
+// for it there is no connection.
 func (g *Git) dial(ctx context.Context, u *url.URL) (transport.UploadPackSession, error) {
 	config, seen, err := g.sshConfig(u)
 	if err != nil {
@@ -59,6 +59,21 @@ func (g *Git) dial(ctx context.Context, u *url.URL) (transport.UploadPackSession
 	return s, nil
 }
 
+// identityFault says what is wrong with a private key, without a byte of it.
+func identityFault(err error, open bool) error {
+	var locked *ssh.PassphraseMissingError
+	switch {
+	case errors.As(err, &locked):
+		return invalid(ReasonAuth, "the private key has a passphrase: add it to the Secret under password")
+	case errors.Is(err, x509.IncorrectPasswordError):
+		return invalid(ReasonAuth, "the passphrase does not open the private key: correct password in the Secret")
+	case !open:
+		return invalid(ReasonAuth, "the private key cannot be read with a passphrase: correct the key or password in the Secret, or remove password if the key has no passphrase")
+	default:
+		return invalid(ReasonAuth, "the private key cannot be read: the Secret needs it in PEM, from BEGIN to END")
+	}
+}
+
 func sshAddress(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -70,8 +85,8 @@ func sshAddress(u *url.URL) string {
 // sshConfig returns how to log in. What it points to becomes true once the
 // host has proved who it is.
 func (g *Git) sshConfig(u *url.URL) (*ssh.ClientConfig, *bool, error) {
-	if len(g.Auth.KnownHosts) == 0 || g.Auth.Identity.Empty() {
-		return nil, nil, invalid(ReasonAuth, "ssh needs a Secret with identity and known_hosts")
+	if g.Auth.Identity.Empty() {
+		return nil, nil, invalid(ReasonAuth, "ssh needs a private key: set spec.secretRef to a Secret with the key under identity or ssh-privatekey")
 	}
 	var signer ssh.Signer
 	var err error
@@ -81,9 +96,9 @@ func (g *Git) sshConfig(u *url.URL) (*ssh.ClientConfig, *bool, error) {
 		signer, err = ssh.ParsePrivateKeyWithPassphrase([]byte(g.Auth.Identity.Reveal()), []byte(g.Auth.Password.Reveal()))
 	}
 	if err != nil {
-		return nil, nil, invalid(ReasonAuth, "reading the identity: %w", err)
+		return nil, nil, identityFault(err, g.Auth.Password.Empty())
 	}
-	known, err := g.knownHosts()
+	known, err := g.hostKeys(sshAddress(u))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,26 +119,6 @@ func (g *Git) sshConfig(u *url.URL) (*ssh.ClientConfig, *bool, error) {
 		config.User = u.User.Username()
 	}
 	return config, seen, nil
-}
-
-// knownHosts reads the host keys; the library takes them only from a file.
-func (g *Git) knownHosts() (ssh.HostKeyCallback, error) {
-	var known ssh.HostKeyCallback
-	err := scratch(g.Scratch, func(dir string) error {
-		f, err := os.CreateTemp(dir, "known_hosts")
-		if err != nil {
-			return err
-		}
-		_, err = f.Write(g.Auth.KnownHosts)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		if known, err = knownhosts.New(f.Name()); err != nil {
-			return invalid(ReasonAuth, "reading known_hosts: %w", err)
-		}
-		return nil
-	})
-	return known, err
 }
 
 // hostKeyAlgorithms returns the algorithms of the keys that are known for a
@@ -157,9 +152,9 @@ func sshFault(ctx context.Context, proved bool, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("connecting: %w", context.Cause(ctx))
 	case errors.As(err, &unknown) && len(unknown.Want) > 0:
-		return unauthorized("connecting", errors.New("the host's key is not the one in known_hosts"))
+		return unauthorized("connecting", errors.New("the host's key is not the one in known_hosts: compare it with the keys that the host publishes, and put their lines into the Secret under known_hosts if the host has changed its key"))
 	case errors.As(err, &unknown):
-		return unauthorized("connecting", errors.New("the host is not in known_hosts"))
+		return unauthorized("connecting", errors.New("the host is not in known_hosts of the Secret: add its line there"))
 	case errors.As(err, &revoked):
 		return unauthorized("connecting", errors.New("the host's key is revoked in known_hosts"))
 	case proved && !errors.Is(err, io.EOF) && !errors.As(err, new(net.Error)):
@@ -185,8 +180,11 @@ func (s *sshSession) start(path string) error {
 		return err
 	}
 	s.out = io.LimitReader(out, maxPack)
-	if strings.HasPrefix(path, "/~") {
+	switch {
+	case strings.HasPrefix(path, "/~"):
 		path = path[1:] // relative to the home directory there
+	case strings.HasPrefix(path, "/./"):
+		path = path[3:] // likewise, as git sends that of user@host:path
 	}
 	return session.Start("git-upload-pack '" + strings.ReplaceAll(path, "'", `'\''`) + "'")
 }

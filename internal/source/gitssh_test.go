@@ -2,162 +2,38 @@ package source
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/rsa"
-	"encoding/pem"
-	"io"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/knownhosts"
+	"github.com/terrier-iac/terrier/internal/testkit/sshgit"
 )
 
 // sshServer serves repositories over ssh with the real git-upload-pack.
-type sshServer struct {
-	address  string
-	sessions atomic.Int32
-	all      sync.WaitGroup // goroutines
-}
-
-func newSigner(t *testing.T, kind string) (ssh.Signer, any) {
-	t.Helper()
-	var key any
-	var err error
-	if kind == "rsa" {
-		key, err = rsa.GenerateKey(rand.Reader, 2048)
-	} else {
-		_, key, err = ed25519.GenerateKey(rand.Reader)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signer, key
-}
+type sshServer struct{ *sshgit.Server }
 
 // privateKey returns an identity and what lets it in.
 func privateKey(t *testing.T, passphrase string) (secret.Text, ssh.PublicKey) {
 	t.Helper()
-	signer, key := newSigner(t, "ed25519")
-	var block *pem.Block
-	var err error
-	if passphrase == "" {
-		block, err = ssh.MarshalPrivateKey(key, "")
-	} else {
-		block, err = ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte(passphrase))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return secret.New(string(pem.EncodeToMemory(block))), signer.PublicKey()
+	key, public := sshgit.NewIdentity(t, passphrase)
+	return secret.New(key), public
 }
 
 // serveSSH accepts the key of client.
-func (r *repository) serveSSH(client ssh.PublicKey, hosts ...ssh.Signer) *sshServer {
+func (r *repository) serveSSH(client ssh.PublicKey, hosts ...ssh.Signer) sshServer {
 	r.t.Helper()
-	config := &ssh.ServerConfig{PublicKeyCallback: func(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		if c.User() != "git" || string(key.Marshal()) != string(client.Marshal()) {
-			return nil, io.ErrClosedPipe
-		}
-		return nil, nil
-	}}
-	for _, h := range hosts {
-		config.AddHostKey(h)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	s := &sshServer{address: l.Addr().String()}
-	r.t.Cleanup(func() {
-		l.Close()
-		s.all.Wait()
-	})
-	s.all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.all.Go(func() { s.handle(conn, config, r) })
-		}
-	})
-	return s
+	return sshServer{sshgit.Serve(r.t, r.root, client, hosts...)}
 }
 
-func (s *sshServer) handle(conn net.Conn, config *ssh.ServerConfig, r *repository) {
-	defer conn.Close()
-	_, channels, requests, err := ssh.NewServerConn(conn, config)
-	if err != nil {
-		return
-	}
-	go ssh.DiscardRequests(requests)
-	for c := range channels {
-		channel, requests, err := c.Accept()
-		if err != nil {
-			return
-		}
-		s.sessions.Add(1)
-		for req := range requests {
-			if req.Type != "exec" {
-				req.Reply(false, nil)
-				continue
-			}
-			var command struct{ Text string }
-			if ssh.Unmarshal(req.Payload, &command) != nil {
-				return
-			}
-			req.Reply(true, nil)
-			s.all.Go(func() { s.run(channel, command.Text, r) })
-		}
-	}
-}
+func newSigner(t *testing.T, kind string) (ssh.Signer, any) { return sshgit.NewSigner(t, kind) }
 
-func (s *sshServer) run(channel ssh.Channel, command string, r *repository) {
-	defer channel.Close()
-	path, ok := strings.CutPrefix(command, "git-upload-pack '/")
-	if !ok {
-		io.WriteString(channel.Stderr(), "only git-upload-pack")
-		return
-	}
-	cmd := exec.Command("git", "upload-pack", filepath.Join(r.root, strings.TrimSuffix(path, "'")))
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.root, "GIT_CONFIG_NOSYSTEM=1"}
-	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
-	// As cmd.Stdin the channel would be waited for even when git has ended.
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return
-	}
-	go func() {
-		io.Copy(stdin, channel)
-		stdin.Close()
-	}()
-	status := struct{ Code uint32 }{0}
-	if cmd.Run() != nil {
-		status.Code = 128
-	}
-	channel.SendRequest("exit-status", false, ssh.Marshal(status))
-}
+func (s sshServer) url() string { return "ssh://git@" + s.Address + "/team/repo.git" }
 
-func (s *sshServer) url() string { return "ssh://git@" + s.address + "/team/repo.git" }
-
-// known returns a line of known_hosts.
-func (s *sshServer) known(host ssh.Signer) []byte {
-	return []byte(knownhosts.Line([]string{knownhosts.Normalize(s.address)}, host.PublicKey()) + "\n")
-}
+func (s sshServer) known(host ssh.Signer) []byte { return s.Known(host) }
 
 func TestGitOverSSH(t *testing.T) {
 	r := newRepository(t)
@@ -207,6 +83,7 @@ func TestGitOverSSHChecksBothSides(t *testing.T) {
 	r.commit(map[string]string{"main.tf": "1"})
 	identity, client := privateKey(t, "")
 	stranger, _ := privateKey(t, "")
+	locked, _ := privateKey(t, "open sesame")
 	host, _ := newSigner(t, "ed25519")
 	other, _ := newSigner(t, "ed25519")
 	s := r.serveSSH(client, host)
@@ -217,6 +94,8 @@ func TestGitOverSSHChecksBothSides(t *testing.T) {
 	}{
 		"no known_hosts":                    {GitAuth{Identity: identity}, fault.Invalid},
 		"no identity":                       {GitAuth{KnownHosts: s.known(host)}, fault.Invalid},
+		"an identity that is not opened":    {GitAuth{Identity: locked, KnownHosts: s.known(host)}, fault.Invalid},
+		"a passphrase that is wrong":        {GitAuth{Identity: locked, Password: secret.New("open barley"), KnownHosts: s.known(host)}, fault.Invalid},
 		"an identity that is none":          {GitAuth{Identity: secret.New("x"), KnownHosts: s.known(host)}, fault.Invalid},
 		"known_hosts that are none":         {GitAuth{Identity: identity, KnownHosts: []byte("x y z")}, fault.Invalid},
 		"a host that is not in known_hosts": {GitAuth{Identity: identity, KnownHosts: elsewhere}, fault.Denied},
@@ -230,9 +109,14 @@ func TestGitOverSSHChecksBothSides(t *testing.T) {
 			if got := fault.Of(err); got != tt.kind || fault.Reason(err, "") != ReasonAuth {
 				t.Errorf("Resolve() = %v, of kind %q, want %q for %s", err, got, tt.kind, ReasonAuth)
 			}
+			for _, line := range strings.Split(tt.auth.Identity.Reveal(), "\n") {
+				if len(line) > 1 && strings.Contains(err.Error(), line) || strings.Contains(err.Error(), "barley") {
+					t.Errorf("Resolve() = %v, which shows a secret", err)
+				}
+			}
 		})
 	}
-	if got := s.sessions.Load(); got != 0 {
+	if got := s.Sessions.Load(); got != 0 {
 		t.Errorf("%d sessions were opened, want 0", got)
 	}
 }

@@ -90,11 +90,11 @@ type lfsFile struct {
 }
 
 // fetchLFS writes the content of files into a tree.
-func (g *Git) fetchLFS(ctx context.Context, files []lfsFile, out *archive.Tree) error {
+func (g *Git) fetchLFS(ctx context.Context, repository string, files []lfsFile, out *archive.Tree) error {
 	if len(files) == 0 {
 		return nil
 	}
-	u, err := parseGitURL(g.URL)
+	u, err := parseGitURL(repository)
 	if err != nil {
 		return err
 	}

@@ -182,7 +182,7 @@ func TestPointersAreNotContent(t *testing.T) {
 		t.Errorf("fetch() = %v, %v; want a refusal that names the file", tree, err)
 	}
 	g := &Git{URL: "ssh://git@example.com/team/repo.git", Out: loopback(t)}
-	if err := g.fetchLFS(t.Context(), []lfsFile{{name: "b.bin"}}, nil); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "over https only") {
+	if err := g.fetchLFS(t.Context(), g.URL, []lfsFile{{name: "b.bin"}}, nil); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "over https only") {
 		t.Errorf("over ssh: %v, want a refusal that says what to do", err)
 	}
 }

@@ -45,6 +45,9 @@ type Found struct {
 	// Revision names the content for people and for comparison:
 	// main@sha1:…, 1.2.3@sha256:…, sha256:….
 	Revision string
+	// Metadata is what is known already of what Fetch returns. An artifact with other
+	// values there is of another place.
+	Metadata map[string]string
 
 	handle any // what Fetch needs to get exactly this
 }

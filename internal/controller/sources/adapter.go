@@ -53,6 +53,13 @@ type inputs struct {
 	scratch   string
 	limits    archive.Limits
 	pull      func(namespace string) []byte
+	hosts     string // the file of the operator with known_hosts; may be empty
+}
+
+// knownHosts are the lines of the operator.
+func (in inputs) knownHosts() ([]byte, error) {
+	lines, err := source.ReadKnownHosts(in.hosts)
+	return lines, fault.New(fault.Of(err), source.ReasonAuth, err)
 }
 
 // secret returns the data of a Secret that is referred to, nil for no reference.

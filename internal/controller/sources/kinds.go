@@ -3,6 +3,7 @@ package sources
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/fluxcd/pkg/apis/meta"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/location"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
 )
@@ -38,6 +40,22 @@ func (g git) secrets() []*meta.LocalObjectReference {
 	return []*meta.LocalObjectReference{g.Spec.SecretRef}
 }
 
+// identity is the private key for ssh: under the key that an annotation names, or under
+// one of the usual keys.
+func (g git) identity(data map[string][]byte, usual secret.Text) (secret.Text, error) {
+	key := g.Annotations[location.SSHKeyAnnotation]
+	if key == "" {
+		return usual, nil
+	}
+	if g.Spec.SecretRef == nil {
+		return secret.Text{}, fault.New(fault.Invalid, source.ReasonAuth, fmt.Errorf("the annotation %s names a key of a Secret, and spec.secretRef names none", location.SSHKeyAnnotation))
+	}
+	if len(data[key]) == 0 {
+		return secret.Text{}, fault.New(fault.Missing, source.ReasonAuth, fmt.Errorf("the Secret %q has no key %q: add the private key there", g.Spec.SecretRef.Name, key))
+	}
+	return secret.New(string(data[key])), nil
+}
+
 func (g git) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 	spec := g.Spec
 	err := unsupported(map[string]bool{
@@ -55,7 +73,20 @@ func (g git) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &source.Git{URL: spec.URL, Auth: source.GitAuthFrom(data), Ignore: spec.Ignore, Sparse: spec.SparseCheckout, Out: in.out, Scratch: in.scratch, Limits: in.limits}
+	f := &source.Git{
+		URL: spec.URL, Auth: source.GitAuthFrom(data), Ignore: spec.Ignore, Sparse: spec.SparseCheckout,
+		Search: g.Annotations[location.SearchAnnotation] == "true",
+		Out:    in.out, Scratch: in.scratch, Limits: in.limits,
+	}
+	if a := g.Status.Artifact; a != nil {
+		f.Remembered = a.Metadata[source.RepositoryFound]
+	}
+	if f.Auth.Identity, err = g.identity(data, f.Auth.Identity); err != nil {
+		return nil, err
+	}
+	if f.KnownHosts, err = in.knownHosts(); err != nil {
+		return nil, err
+	}
 	if r := spec.Reference; r != nil {
 		f.Ref = source.GitRef{Branch: r.Branch, Tag: r.Tag, SemVer: r.SemVer, Name: r.Name, Commit: r.Commit}
 	}

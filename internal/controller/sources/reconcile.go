@@ -114,12 +114,15 @@ func (r *reconciler) observe(ctx context.Context, p *pass) observation {
 		o.stored = own && r.Store.Has(stored)
 		o.pointers = o.stored && r.kind.name == sourcev1.GitRepositoryKind && a.Metadata[source.LFSFetched] == "" && r.findPointers(ctx, p, stored)
 	}
-	in := inputs{namespace: p.obj.GetNamespace(), live: r.live, out: r.Out, scratch: r.Scratch, limits: r.Limits, pull: r.Pull}
+	in := inputs{namespace: p.obj.GetNamespace(), live: r.live, out: r.Out, scratch: r.Scratch, limits: r.Limits, pull: r.Pull, hosts: r.KnownHosts}
 	if p.fetcher, o.failure = p.adapter.fetcher(ctx, in); o.failure != nil {
 		return o
 	}
 	p.found, o.failure = p.fetcher.Resolve(ctx)
 	o.revision = p.found.Revision
+	for k, v := range p.found.Metadata {
+		o.shaped = o.shaped && o.artifact != nil && o.artifact.Metadata[k] == v
+	}
 	return o
 }
 

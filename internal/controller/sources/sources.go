@@ -53,6 +53,8 @@ type Options struct {
 	// Pull returns additional credentials for the sources of a namespace, as a Docker
 	// configuration: those of the built-in registry. It may be nil.
 	Pull func(namespace string) []byte
+	// KnownHosts is the file with the keys of ssh hosts for sources whose Secret has none.
+	KnownHosts string
 	// Roots returns the directories of the root modules that stacks have in a source, of
 	// those stacks that are not suspended.
 	Roots  func(ctx context.Context, kind string, source client.ObjectKey) ([]string, error)
