@@ -2,7 +2,8 @@
 // drives the engine through it in a sandbox, and leaves everything about it in the
 // run's directory. It is small because it is started for every run. In a pod it is the
 // agent as well, which gets the job from the controller and starts the supervisor. It fills
-// the cache of providers on a volume, too.
+// the cache of providers on a volume, too. In the sandbox of a script it is terraform and
+// tofu.
 //
 // It is started by terrier and not by people; `terrier-runner version` is for
 // them.
@@ -15,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/agent"
 	"github.com/terrier-iac/terrier/internal/runner/filler"
+	"github.com/terrier-iac/terrier/internal/runner/script"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
@@ -23,6 +25,7 @@ var version = "dev"
 
 func main() {
 	sandbox.Main()
+	script.Main()
 	if len(os.Args) == 2 && os.Args[1] == agent.Argument {
 		os.Exit(agent.Program(os.Stderr))
 	}

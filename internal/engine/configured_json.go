@@ -116,3 +116,24 @@ func requiredInJSON(src []byte, sources map[string]string) error {
 	}
 	return nil
 }
+
+func backendInJSON(src []byte) (string, error) {
+	file, err := members(src)
+	if err != nil {
+		return "", err
+	}
+	settings, err := below(file, "terraform")
+	if err != nil {
+		return "", err
+	}
+	for _, s := range settings {
+		if s.name == "cloud" {
+			return s.name, nil
+		}
+	}
+	backends, err := below(settings, "backend")
+	if err != nil || len(backends) == 0 {
+		return "", err
+	}
+	return backends[0].name, nil
+}

@@ -180,9 +180,16 @@ type stop struct {
 	limit   time.Duration // of the step, or of the grace period if killed
 }
 
+// awaited is what a step waits for.
+type awaited interface {
+	Wait() (sandbox.Exit, error)
+	Interrupt() error
+	Kill() error
+}
+
 // await waits for the engine. At the deadline, or when ctx ends, the engine
 // gets exactly one interrupt, then the grace period, then the sandbox is killed.
-func (r *engineProcesses) await(ctx context.Context, step string, p *sandbox.Process) (stop, sandbox.Exit, error) {
+func (r *engineProcesses) await(ctx context.Context, step string, p awaited) (stop, sandbox.Exit, error) {
 	type end struct {
 		exit sandbox.Exit
 		err  error

@@ -73,7 +73,7 @@ func (r *isolation) decide() error {
 	for _, path := range r.host.Readable {
 		r.config.ReadOnly = append(r.config.ReadOnly, sandbox.Bind{Host: path, Inside: path})
 	}
-	if k := r.job.Kind; !k.Writes() || k == stack.DestroyRun {
+	if k := r.job.Kind; !k.Writes() || k == stack.DestroyRun || k == stack.ScriptRun {
 		shown := r.work.path(dirShown)
 		if err := errors.Join(os.MkdirAll(shown, 0o711), os.Chmod(shown, 0o711)); err != nil {
 			return err
@@ -180,4 +180,13 @@ func (r *isolation) configure() {
 		seen := strconv.Quote(r.config.PathInside(MirrorInside))
 		r.job.Files[i].Content = bytes.ReplaceAll(f.Content, []byte(strconv.Quote(MirrorInside)), []byte(seen))
 	}
+}
+
+// cliConfig is the path of the CLI configuration, which a command in another directory
+// has to find as well.
+func (r *isolation) cliConfig() string {
+	if filepath.IsAbs(r.cli) {
+		return r.cli
+	}
+	return r.config.PathInside(path.Join("/work", r.work.module(), r.cli))
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/script"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
@@ -15,6 +16,7 @@ import (
 // that a supervisor starts.
 func TestMain(m *testing.M) {
 	sandbox.Main()
+	script.Main()
 	if len(os.Args) > 1 && (os.Args[1] == "supervise" || os.Args[1] == "health") {
 		if err := runner.Program(os.Args[1:], "test"); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -68,18 +68,27 @@ func (r *engineProcesses) newOutputFile(c command, to io.Writer) (*outputFile, e
 	if !c.toFile {
 		return nil, nil
 	}
-	var key [32]byte
-	if _, err := rand.Read(key[:]); err != nil {
+	if err := r.writePrints(); err != nil {
 		return nil, err
-	}
-	if err := disk.WriteJSON(filepath.Join(r.dir, filePrints), r.hide.Prints(key[:])); err != nil {
-		return nil, fmt.Errorf("making the output file: %w", err)
 	}
 	s, err := openOutputFile(r.dir, to, r.recorder.keepError)
 	if err != nil {
 		return nil, fmt.Errorf("making the output file: %w", err)
 	}
 	return s, nil
+}
+
+// writePrints writes down the fingerprints of the secrets that the output of an engine
+// may hold, for recoverEvents.
+func (r *engineProcesses) writePrints() error {
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return err
+	}
+	if err := disk.WriteJSON(filepath.Join(r.dir, filePrints), r.hide.Prints(key[:])); err != nil {
+		return fmt.Errorf("making the output file: %w", err)
+	}
+	return nil
 }
 
 func openOutputFile(dir string, to io.Writer, failed func(error)) (s *outputFile, err error) {
@@ -217,11 +226,17 @@ func (s *outputFile) cut() {
 	s.read, s.line, s.most = begun, 0, outputFileMost
 }
 
+// outputFiles lists the file, and those of the commands of a script.
+func outputFiles(dir string) ([]string, error) {
+	return filepath.Glob(filepath.Join(dir, fileOutput+"*"))
+}
+
 // removeOutputFile removes the file and its fingerprints.
 func removeOutputFile(dir string) error {
-	var errs []error
-	for _, name := range []string{fileOutput, filePrints} {
-		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+	paths, err := outputFiles(dir)
+	errs := []error{err}
+	for _, path := range append(paths, filepath.Join(dir, filePrints)) {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
@@ -232,7 +247,7 @@ func removeOutputFile(dir string) error {
 // object at an address could be the one that was to be replaced or its
 // replacement.
 func (r *planSteps) recordBefore() error {
-	if r.state.store == nil || r.job.Kind != stack.ApplyRun {
+	if r.state.store == nil || r.job.Kind != stack.ApplyRun && r.job.Kind != stack.ScriptRun {
 		return nil
 	}
 	data, _ := r.state.store.Newest()

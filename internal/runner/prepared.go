@@ -43,7 +43,7 @@ const (
 // can use or leave any.
 func (j Job) PreparedKey() string {
 	o := j.Options
-	if o.InitKey == "" || o.BackendFile != "" || j.Beside != "" || !plansFirst(j.Kind) {
+	if o.InitKey == "" || o.BackendFile != "" || j.Beside != "" || !plansFirst(j.Kind) || j.Script != nil && j.Kind == stack.DestroyRun {
 		return ""
 	}
 	const format = 1

@@ -53,6 +53,7 @@ type stepOutput struct {
 	cut         bool // there were more errors than diagnostics has
 	lock        *engine.Lock
 	changes     map[string]stack.Changes // by operation
+	total       stack.Changes            // what all applies of a script did
 	outputs     int                      // outputs that the plan would change
 	text        tail                     // lines that are no events, for a message
 	began       bool                     // a change was begun
@@ -158,6 +159,18 @@ func (r *recorder) text(line []byte) {
 	r.appendLog(string(line) + "\n")
 }
 
+// eventsAlone takes the events of a command that prints for people as well: the log has
+// what it prints.
+func (r *recorder) eventsAlone() *lineWriter {
+	return &lineWriter{long: isDump, line: func(line []byte) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if event, err := plan.ParseEvent(line); err == nil {
+			r.record(line, event, func(string) {})
+		}
+	}}
+}
+
 func (r *recorder) event(line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,13 +181,18 @@ func (r *recorder) event(line []byte) {
 		}
 		return
 	}
+	r.record(line, event, r.appendLog)
+}
+
+// record keeps an event and shows it.
+func (r *recorder) record(line []byte, event plan.Event, show func(string)) {
 	r.output.follow(event)
 	vital, finished := false, false
 	switch e := event.(type) {
 	case plan.Log:
 		if e.State != nil {
 			r.fail(r.rescue(e.State))
-			r.appendLog("The engine could not store the state anywhere and printed it; it is kept.\n")
+			show("The engine could not store the state anywhere and printed it; it is kept.\n")
 			return
 		}
 	case plan.Diagnosed:
@@ -183,12 +201,15 @@ func (r *recorder) event(line []byte) {
 			return
 		}
 		vital = e.Diagnostic.Severity == "error"
-		r.diagnosed(e)
+		r.diagnosed(e, show)
 	case plan.Summary:
 		if r.output.changes == nil {
 			r.output.changes = map[string]stack.Changes{}
 		}
 		r.output.changes[e.Operation] = e.Changes
+		if e.Operation != "plan" {
+			r.output.total = r.output.total.Plus(e.Changes)
+		}
 	case plan.OutputValues:
 		r.output.outputs = 0
 		for _, o := range e.Outputs {
@@ -207,17 +228,17 @@ func (r *recorder) event(line []byte) {
 		r.keep(line, vital)
 	}
 	if _, ok := event.(plan.Diagnosed); !ok {
-		r.appendLog(plan.HeadOf(event).Message + "\n")
+		show(plan.HeadOf(event).Message + "\n")
 	}
 }
 
-func (r *recorder) diagnosed(e plan.Diagnosed) {
+func (r *recorder) diagnosed(e plan.Diagnosed, show func(string)) {
 	d := e.Diagnostic
 	if lock, ok := engine.LockHeld(d.Summary + "\n" + d.Detail); ok {
 		r.output.lock = &lock
 	}
 	r.output.keep(r.hidden(d))
-	r.appendLog(describe(d))
+	show(describe(d))
 }
 
 // keep keeps a diagnostic for the report. An error takes the place of a warning when

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
@@ -19,14 +21,18 @@ import (
 // that the engine could store nowhere. Nothing else of the output is kept. The
 // engine must be dead. It can be repeated.
 func recoverEvents(dir string) error {
-	in, err := os.Open(filepath.Join(dir, fileOutput))
-	if errors.Is(err, fs.ErrNotExist) {
-		return removeOutputFile(dir)
-	}
+	printed, err := outputFiles(dir)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	if len(printed) == 0 {
+		return removeOutputFile(dir)
+	}
+	in, closeIn, err := openPrinted(printed)
+	if err != nil {
+		return err
+	}
+	defer closeIn()
 	out, err := os.OpenFile(filepath.Join(dir, FileEvents), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -63,6 +69,33 @@ func recoverEvents(dir string) error {
 	return removeOutputFile(dir)
 }
 
+// maxPrinted bounds what is read of one file, which programs of a sandbox may have written.
+const maxPrinted = 256 << 20
+
+// openPrinted reads one file after another. The beginning of a file that the supervisor
+// gave back to the disk is left out.
+func openPrinted(paths []string) (io.Reader, func(), error) {
+	var files []*os.File
+	closeAll := func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}
+	var readers []io.Reader
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		files = append(files, f)
+		// Without any data, or where files have no holes, it is read from its beginning.
+		_, _ = f.Seek(0, unix.SEEK_DATA)
+		readers = append(readers, io.LimitReader(f, maxPrinted), strings.NewReader("\n"))
+	}
+	return io.MultiReader(readers...), closeAll, nil
+}
+
 // eventRecovery finds the events that are not recorded.
 type eventRecovery struct {
 	dir     string
@@ -82,6 +115,7 @@ func (l *eventRecovery) recorded(line []byte) {
 
 // recover takes a line of the engine.
 func (l *eventRecovery) recover(line []byte) {
+	line = bytes.TrimLeft(line, "\x00") // what is left of a block that was given back
 	e, err := plan.ParseEvent(line)
 	if err != nil {
 		return

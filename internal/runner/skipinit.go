@@ -55,7 +55,7 @@ func (r *preparation) skipInit() error {
 	default: // its first step is not a plan, which could still turn to init
 		return nil
 	}
-	if r.backendKey == "" {
+	if r.backendKey == "" || r.job.Script != nil {
 		return nil
 	}
 	data, err := r.knownBackend()

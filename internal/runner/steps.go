@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	planName    = "plan"    // in work/run
-	maxPlan     = 512 << 20 // bytes of a saved plan
-	maxDocument = 512 << 20 // of a plan as a document, which is much larger
-	changed     = 2         // exit code of a plan that holds changes
+	planName     = "plan"     // in work/run
+	approvedName = "approved" // in shown: the plan that a script may carry out
+	maxPlan      = 512 << 20  // bytes of a saved plan
+	maxDocument  = 512 << 20  // of a plan as a document, which is much larger
+	changed      = 2          // exit code of a plan that holds changes
 )
 
 // planSteps are the steps of a run that plans, applies or destroys.
@@ -116,20 +117,25 @@ func (r *planSteps) document(ctx context.Context) (p shownPlan, err error) {
 	if p.saved, err = r.savedPlan(); err != nil {
 		return p, err
 	}
-	copied := r.work.path(dirShown, planName)
-	if err := errors.Join(os.WriteFile(copied, p.saved, 0o600), sandbox.AllowRead(copied)); err != nil {
-		return p, fmt.Errorf("showing the plan: %w", err)
+	p.raw, p.doc, err = r.showCopy(ctx, planName, p.saved)
+	return p, err
+}
+
+// showCopy has the engine show a copy of a saved plan.
+func (r *planSteps) showCopy(ctx context.Context, name string, saved []byte) ([]byte, *plan.Document, error) {
+	copied := r.work.path(dirShown, name)
+	if err := errors.Join(os.WriteFile(copied, saved, 0o600), sandbox.AllowRead(copied)); err != nil {
+		return nil, nil, fmt.Errorf("showing the plan: %w", err)
 	}
 	raw := &capped{most: maxDocument}
-	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowJSON(r.shownPath()), out: raw}); err != nil {
-		return p, err
+	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowJSON(r.shownPath(name)), out: raw}); err != nil {
+		return nil, nil, err
 	}
 	if raw.over {
-		return p, fmt.Errorf("the plan as a document is larger than %d bytes", raw.most)
+		return nil, nil, fmt.Errorf("the plan as a document is larger than %d bytes", raw.most)
 	}
-	p.raw = raw.Bytes()
-	p.doc, err = plan.ParseDocument(p.raw)
-	return p, err
+	doc, err := plan.ParseDocument(raw.Bytes())
+	return raw.Bytes(), doc, err
 }
 
 // show turns the saved plan into a document, and both into files.
@@ -168,8 +174,8 @@ func (r *planSteps) showForgotten(ctx context.Context) error {
 }
 
 // shownPath is where the sandbox sees the copy.
-func (r *planSteps) shownPath() string {
-	return r.sandbox.config.PathInside(path.Join(shownInside, planName))
+func (r *planSteps) shownPath(name string) string {
+	return r.sandbox.config.PathInside(path.Join(shownInside, name))
 }
 
 func (r *planSteps) savedPlan() ([]byte, error) {
@@ -191,7 +197,7 @@ func (r *planSteps) text(ctx context.Context) error {
 		return nil
 	}
 	out := &capped{most: maxDocument}
-	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowText(r.shownPath()), out: out}); err != nil {
+	if _, err := r.engine.execute(ctx, command{step: "show", args: engine.ShowText(r.shownPath(planName)), out: out}); err != nil {
 		return err
 	}
 	return disk.Write(filepath.Join(r.dir, FilePlanTxt), r.hide.Redact(out.Bytes()))

@@ -69,6 +69,7 @@ type run struct {
 	blocks     *checkBlocks
 	checks     *healthChecks
 	breakGlass *breakGlassSteps
+	script     *scriptSteps
 }
 
 // divide makes the parts of a run. Each part is a theme, with the steps and the
@@ -79,6 +80,7 @@ func (r *run) divide() {
 	r.handover, r.cache = &handover{run: r}, &providerCache{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
 	r.plans, r.blocks, r.checks, r.breakGlass = &planSteps{run: r}, &checkBlocks{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
+	r.script = &scriptSteps{run: r}
 }
 
 // acquire takes the locks of the run and of its stack and writes the first
@@ -173,6 +175,13 @@ func (r *run) steps(ctx context.Context) error {
 // sequence lists the steps of a run of each kind.
 func (r *run) sequence() []func(context.Context) error {
 	prepare := []func(context.Context) error{r.directory.prepare, r.backend.provide, r.directory.init, r.directory.workspace, r.directory.unlock}
+	if r.job.Script != nil && (r.job.Kind == stack.ScriptRun || r.job.Kind == stack.DestroyRun) {
+		steps := []func(context.Context) error{r.script.check, prepare[0]}
+		for _, step := range prepare[1:] {
+			steps = append(steps, r.script.whenConfigured(step))
+		}
+		return append(steps, withOutputs(r.script.carryOut, r.script.whenConfigured(r.plans.outputs)))
+	}
 	switch r.job.Kind {
 	case stack.PlanRun, stack.CheckRun, stack.PreviewRun:
 		return append(prepare, r.providers.start, r.plans.plan, r.plans.show, r.plans.text, r.plans.outputs)
@@ -327,13 +336,13 @@ func (r *run) limit(step string) (limit, grace time.Duration) {
 		limit = orDefault(l.Init, defaultInit)
 	case stepBackend:
 		limit = min(orDefault(l.Init, defaultInit), backendLimit)
-	case "apply":
+	case "apply", stepScript, stepDestroyScript:
 		limit = orDefault(l.Apply, defaultApply)
 	case stepHealth:
 		limit = orDefault(l.Health, checksLast(r.job.Checks))
 	}
 	grace = orDefault(l.Grace, defaultGrace)
-	if !r.job.Kind.Writes() || step != "apply" {
+	if !r.job.Kind.Writes() || !slices.Contains([]string{"apply", stepScript, stepDestroyScript}, step) {
 		// Only an apply has anything to lose.
 		grace = min(grace, ReadGrace)
 	}

@@ -27,6 +27,7 @@ import (
 //	STACK/marker.json  what the directory is prepared for, written after a good init
 //	STACK/shadow/      files of the tree that generated ones stand in for
 //	STACK/shown/       the saved plan while it is shown, read-only to the sandbox
+//	STACK/programs/    the script of a run, and the programs in its path, likewise
 //	STACK/work/tree/   the module tree, with .terraform and the lock file
 //	STACK/work/run/    plan, local state
 //	STACK/work/home/   home of a run that has files there
@@ -289,7 +290,7 @@ func (p *workDir) wipe() error {
 		return err
 	}
 	defer failpoint.Act("run.wipe", "")()
-	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch)), os.RemoveAll(p.path(dirWork, dirHome)), os.RemoveAll(p.path(dirShown))}
+	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch)), os.RemoveAll(p.path(dirWork, dirHome)), os.RemoveAll(p.path(dirShown)), os.RemoveAll(p.path(dirPrograms))}
 	if tree, err := p.open(dirTree); err == nil {
 		defer tree.Close()
 		for i, name := range s.Files {

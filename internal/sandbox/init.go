@@ -63,6 +63,7 @@ func (w *sessionInit) start(body []byte, fds []int) {
 	handle := -1
 	pid, err := syscall.ForkExec(string(a.Path), textsOf(a.Argv), &syscall.ProcAttr{
 		Env:   textsOf(a.Env),
+		Dir:   string(a.Dir),
 		Files: []uintptr{uintptr(fds[0]), uintptr(fds[1]), uintptr(fds[2])},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: &handle},
 	})

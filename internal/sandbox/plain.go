@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"syscall"
 
@@ -52,3 +53,7 @@ func awaitExit(pid int) {
 }
 
 func (p *plain) close() {}
+
+// Become turns this process into another program, with the environment that it has. It
+// returns only if it cannot.
+func Become(argv []string) error { return syscall.Exec(argv[0], argv, os.Environ()) }

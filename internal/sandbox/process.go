@@ -30,7 +30,7 @@ type Command struct {
 	Path string   // absolute; in a sandbox, as seen inside it
 	Args []string // without argv[0], which is Path
 	Env  []string // the whole environment, NAME=value
-	Dir  string   // absolute; in a sandbox use Config.Dir
+	Dir  string   // absolute; in a sandbox use Config.Dir, in a session as seen inside it
 
 	Stdin  io.Reader // nil is /dev/null, like the two below; Wait waits for a reader's end
 	Stdout io.Writer
@@ -40,6 +40,7 @@ type Command struct {
 	Listening  func(net.Addr) []string // with Config.Listen: what the listener's address adds to Env
 	Detached   bool                    // its own session, and it survives us; standard streams must be files
 	ExtraFiles []*os.File              // become descriptors 3, 4, …
+	Spares     bool                    // in a session: what other programs left goes on when this one ends
 
 	probe bool   // a sandbox is entered and nothing started in it
 	name  string // argv[0], if it is not Path
@@ -128,6 +129,23 @@ func (p *Process) Interrupt() error {
 	p.interrupted = true
 	if err := p.backend.signal(syscall.SIGINT); err != nil && !gone(err) {
 		return fmt.Errorf("interrupting process %d: %w", p.pid, err)
+	}
+	return nil
+}
+
+// InterruptGroup sends one SIGINT to every process of the program's group, as a
+// terminal does. It is for programs that only wait for others, such as a shell.
+// Whichever of both was called first, later calls do nothing.
+func (p *Process) InterruptGroup() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || p.interrupted || p.pid <= 1 {
+		return nil
+	}
+	p.interrupted = true
+	// A sandboxed program leads a session of its own, and so a group of its own.
+	if err := syscall.Kill(-p.pid, syscall.SIGINT); err != nil && !gone(err) {
+		return fmt.Errorf("interrupting the group of process %d: %w", p.pid, err)
 	}
 	return nil
 }

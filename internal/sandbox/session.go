@@ -21,8 +21,8 @@ import (
 // which starts them on request. Every process of the session ends with the init
 // process, and the init process ends with the process that opened the session.
 //
-// When a program ends, its remaining processes are killed. The other programs of the
-// session stay.
+// When a program ends, its remaining processes are killed, unless it Spares them.
+// The other programs of the session stay.
 type Session struct {
 	init *Process
 	conn conn
@@ -46,6 +46,7 @@ type (
 		Path []byte
 		Argv [][]byte
 		Env  [][]byte
+		Dir  []byte
 	}
 	startReply struct { // started, failed
 		ID, PID int
@@ -99,8 +100,8 @@ func (r *Session) PID() int { return r.init.PID() }
 // Start starts a program in the session. Its standard output and standard error
 // must not be the same writer. Kill ends it alone, beside what it started.
 func (r *Session) Start(c Command) (*Process, error) {
-	if c.Sandbox != nil || c.Dir != "" || c.Detached || len(c.ExtraFiles) > 0 || c.Listening != nil {
-		return nil, fmt.Errorf("starting %s: a command of a session cannot set its sandbox, directory, descriptors or listener", c.Path)
+	if c.Sandbox != nil || c.Detached || len(c.ExtraFiles) > 0 || c.Listening != nil {
+		return nil, fmt.Errorf("starting %s: a command of a session cannot set its sandbox, descriptors or listener", c.Path)
 	}
 	s, err := openStreams(c)
 	if err != nil {
@@ -115,7 +116,7 @@ func (r *Session) Start(c Command) (*Process, error) {
 	s.copy()
 	p := &Process{backend: g, pid: hostPID(g.handle), inside: g.pid, done: make(chan struct{})}
 	began := time.Now()
-	r.follow.Go(func() { r.watch(p, g, s, began) })
+	r.follow.Go(func() { r.watch(p, g, s, began, c.Spares) })
 	return p, nil
 }
 
@@ -130,7 +131,7 @@ func (r *Session) request(c Command, s *streams) (*sessionProcess, error) {
 	r.programs[id] = g
 	r.mu.Unlock()
 	err := r.conn.sendJSON(start, startRequest{
-		ID: id, Path: []byte(c.Path), Argv: bytesOf(append([]string{c.Path}, c.Args...)), Env: bytesOf(c.Env),
+		ID: id, Path: []byte(c.Path), Argv: bytesOf(append([]string{c.Path}, c.Args...)), Env: bytesOf(c.Env), Dir: []byte(c.Dir),
 	}, s.fds()...)
 	if err == nil {
 		select {
@@ -158,12 +159,14 @@ func (r *Session) forget(id int) {
 }
 
 // watch follows a program to its end.
-func (r *Session) watch(p *Process, g *sessionProcess, s *streams, began time.Time) {
+func (r *Session) watch(p *Process, g *sessionProcess, s *streams, began time.Time, spares bool) {
 	select {
 	case d := <-g.ended:
 		p.exit = Exit{CPU: d.CPU, MaxRSS: d.MaxRSS, Memory: r.memory()}.with(d.Status)
 		p.end()
-		r.killStrays()
+		if !spares {
+			r.killStrays()
+		}
 	case <-r.read:
 		// It ended with the session, and is gone when the init process is.
 		p.end()

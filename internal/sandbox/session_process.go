@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strconv"
@@ -104,18 +105,30 @@ func (s *streams) output(w io.Writer) error {
 		}
 		return err
 	}
-	ours, theirs, err := os.Pipe()
+	ours, theirs, err := Pipe()
 	if err != nil {
 		return err
 	}
 	s.add(theirs, false)
 	s.readers, s.writers = append(s.readers, ours), append(s.writers, w)
+	return nil
+}
+
+// Pipe makes a pipe for the output of programs of a session. Given as a file, it stays
+// open for the programs that they start. They can also open it by a name such as
+// /dev/stderr.
+func Pipe() (r, w *os.File, err error) {
+	if r, w, err = os.Pipe(); err != nil {
+		return nil, nil, err
+	}
 	// As in spec.chownPipes, but no process in the sandbox has the right any
 	// more.
 	if uid, change := runAs(); change {
-		return theirs.Chown(uid, uid)
+		if err := w.Chown(uid, uid); err != nil {
+			return nil, nil, errors.Join(err, r.Close(), w.Close())
+		}
 	}
-	return nil
+	return r, w, nil
 }
 
 func (s *streams) fds() []int {

@@ -56,6 +56,15 @@ func AllowRead(path string) error {
 	return errors.Join(os.Chown(path, -1, user), os.Chmod(path, 0o640))
 }
 
+// Own gives an open file to the user that sandboxed programs run as.
+func Own(f *os.File) error {
+	user, change := runAs()
+	if !change {
+		return nil
+	}
+	return f.Chown(user, user)
+}
+
 // ChownWork gives a work directory and its content to the user that sandboxed
 // programs run as. Call it after each write there. It does nothing where that is
 // the user of this process, and does not write where the owner is right already.

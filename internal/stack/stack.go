@@ -138,6 +138,12 @@ type Changes struct {
 	Outputs int `json:"outputs,omitempty"` // output values that would change
 }
 
+// Plus is what both do together.
+func (c Changes) Plus(o Changes) Changes {
+	return Changes{Add: c.Add + o.Add, Change: c.Change + o.Change, Destroy: c.Destroy + o.Destroy, Import: c.Import + o.Import,
+		Forget: c.Forget + o.Forget, Move: c.Move + o.Move, Outputs: c.Outputs + o.Outputs}
+}
+
 // None reports whether applying would change nothing at all.
 func (c Changes) None() bool { return c == Changes{} }
 

@@ -10,12 +10,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/agent"
 	"github.com/terrier-iac/terrier/internal/runner/remote/remotetest"
+	"github.com/terrier-iac/terrier/internal/runner/script"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // TestMain makes the test binary what terrier-runner is in a pod.
 func TestMain(m *testing.M) {
 	sandbox.Main()
+	script.Main()
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case agent.Argument:

@@ -67,6 +67,17 @@ func Run(t *testing.T, f Fixture) {
 		"failing check blocks are found by every run":        checkBlocks,
 		"a broken module hides no state from a user":         breakGlassWithABrokenModule,
 		"names that are no path components are refused":      names,
+		"a script is run as it was written":                  scriptBytes,
+		"the exit code of a script is how its run ends":      scriptFails,
+		"a script applies with the state of its stack":       scriptApplies,
+		"a script cannot lose a state by mistake":            scriptKeepsStateSafe,
+		"a cancelled script interrupts its engine once":      scriptCancelled,
+		"a script that ignores the interrupt is killed":      scriptStubborn,
+		"an engine that outlives its script is interrupted":  scriptLeaves,
+		"a script applies what was approved":                 scriptApproved,
+		"what a script prints has no secret":                 scriptSecrets,
+		"a script reaches no state around its engine":        scriptAround,
+		"a script of the source is run by its path":          scriptOfSource,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if f.Parallel {

@@ -1,0 +1,130 @@
+// Package script is what a script of a user needs beside its sandbox: the program that
+// becomes its interpreter, the programs terraform and tofu that it calls, and the
+// processes that belong to it.
+//
+//	supervisor                                     sandbox of the run
+//	Processes  ── starts ─────────────────────────▶  Main: becomes bash … of the script
+//	Listener   ◀── Call: arguments, environment,  ──  terraform apply (Main: the shim)
+//	               directory, standard streams
+//	           ── starts the engine for it ───────▶  engine, with these streams
+//	           ── Result ─────────────────────────▶  the shim ends as the engine did
+//
+// So an engine is no child of the script. A script that is killed, or gives up waiting,
+// takes no apply with it, and an engine gets one interrupt however many are sent.
+//
+// It decides nothing about a run: which calls are answered and how is the supervisor's
+// part. Start reading at Main, then Listener and Processes.
+package script
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/sandbox"
+)
+
+// Names are those of the programs that a script finds in its PATH.
+var names = []string{"terraform", "tofu"}
+
+// Names are the programs that a script finds in its PATH: links to this binary.
+func Names() []string { return slices.Clone(names) }
+
+// Become is the argument by which a binary that calls Main knows that it is to become
+// the interpreter of the script whose path follows.
+const Become = "become-script"
+
+// Main must be called early in the main function of a binary that supervises runs. In
+// the programs of a script it never returns; else it does nothing.
+func Main() {
+	switch {
+	case len(os.Args) > 0 && slices.Contains(names, filepath.Base(os.Args[0])):
+		os.Exit(call(filepath.Base(os.Args[0]), os.Args[1:]))
+	case len(os.Args) == 3 && os.Args[1] == Become:
+		fmt.Fprintln(os.Stderr, "terrier:", become(os.Args[2]))
+		os.Exit(notFound)
+	}
+}
+
+// notFound is the exit code of a shell that does not find a program.
+const notFound = 127
+
+// maxFirstLine is how much of a script's first line counts, more than a kernel reads.
+const maxFirstLine = 4096
+
+// become turns this process into the interpreter of a script. It returns only if there
+// is none.
+func become(file string) error {
+	first, err := firstLine(file)
+	if err != nil {
+		return fmt.Errorf("reading the script: %w", err)
+	}
+	asked := interpreter(first)
+	for i, argv := range candidates(asked, os.Getenv("PATH")) {
+		if i > 0 || len(asked) == 0 {
+			if info, err := os.Stat(argv[0]); err != nil || !info.Mode().IsRegular() {
+				continue
+			}
+			if len(asked) > 0 {
+				fmt.Fprintf(os.Stderr, "terrier: there is no %s here, which the script names in its first line. %s runs the script.\n", asked[0], argv[0])
+			}
+		}
+		_ = sandbox.Become(append(argv, file))
+	}
+	return fmt.Errorf("there is neither bash nor sh in the image or on the machine of this run. Name an interpreter that is there in the first line of the script, as in #!/usr/bin/python3")
+}
+
+func firstLine(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, maxFirstLine)
+	n, err := f.Read(head)
+	if n == 0 && err != nil {
+		return nil, err
+	}
+	line, _, _ := bytes.Cut(head[:n], []byte("\n"))
+	return line, nil
+}
+
+// interpreter is what the first line of a script names, as a kernel reads it: a path and
+// at most one argument. A carriage return at the end of the line is no part of it.
+func interpreter(first []byte) []string {
+	text, ok := strings.CutPrefix(string(first), "#!")
+	if !ok {
+		return nil
+	}
+	path, argument, _ := strings.Cut(strings.Trim(text, " \t\r"), " ")
+	if i := strings.IndexByte(path, '\t'); i >= 0 {
+		path, argument = path[:i], path[i+1:]+" "+argument
+	}
+	if path == "" {
+		return nil
+	}
+	if argument = strings.Trim(argument, " \t\r"); argument == "" {
+		return []string{path}
+	}
+	return []string{path, argument}
+}
+
+// candidates are the interpreters to try: the one that the script names, then bash and
+// sh where the path has them.
+func candidates(asked []string, path string) [][]string {
+	var all [][]string
+	if len(asked) > 0 {
+		all = append(all, asked)
+	}
+	for _, shell := range []string{"bash", "sh"} {
+		for _, dir := range filepath.SplitList(path) {
+			if filepath.IsAbs(dir) {
+				all = append(all, []string{filepath.Join(dir, shell)})
+			}
+		}
+	}
+	return all
+}
