@@ -27,7 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/examples/quickstart"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
-	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -190,7 +190,7 @@ func (q example) poll(ctx context.Context, c client.Reader, s *exampleStack) err
 	if err := c.Get(ctx, types.NamespacedName{Namespace: exampleNamespace, Name: s.name}, &obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	cond := meta.FindStatusCondition(obj.Status.Conditions, infra.ConditionReady)
+	cond := meta.FindStatusCondition(obj.Status.Conditions, dialect.ConditionReady)
 	if cond == nil {
 		return nil
 	}

@@ -48,7 +48,7 @@ var (
 		"docs/architecture.md: basis":                 "the table of names that stay in JSON",
 		"docs/architecture.md: gap":                   "the same",
 		"docs/architecture.md: glass":                 "the same",
-		"internal/dialect/infra/breakglass.go: glass": "a message is the one of tofu-controller",
+		"internal/dialect/breakglass.go: glass": "a message is the one of tofu-controller",
 		"docs/adr/0022-content-by-digest.md: box":     "a JSON name of earlier records",
 		"internal/stack/messages.go: glass":           "a message is the one of tofu-controller",
 		"internal/graph: box":                         "a graph has boxes and edges",

@@ -67,7 +67,7 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 			if file != "" {
 				return p.approveIn(file, st, seen)
 			}
-			if r := st.Run; r != nil && r.Kind == string(stack.ApplyRun) {
+			if r := st.Run; r != nil && stack.RunKind(r.Kind).Applies() {
 				_, err := fmt.Fprintf(p.Stdout, "The run %s applies the plan %s already.\n", clean(r.ID), clean(seen.Name))
 				return err
 			}

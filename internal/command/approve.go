@@ -92,7 +92,7 @@ func tooLate(o *query.Object, seen query.PlanInfo) error {
 	switch {
 	case !s.Deleting && s.Mode != stack.Manual && s.Untracked == nil:
 		return nil // no plan needs an approval
-	case s.Pending == seen.Name && s.Run != nil && s.Run.Kind == string(stack.ApplyRun):
+	case s.Pending == seen.Name && s.Run != nil && stack.RunKind(s.Run.Kind).Applies():
 		return fault.New(fault.Conflict, query.ReasonTooLate, fmt.Errorf("the run %s applies the plan %s already: your rejection came too late; it is noted on the stack and in the audit log", s.Run.ID, seen.Name))
 	case s.Pending != seen.Name && s.Applied != nil && s.Applied.Name == seen.Name && (seen.Digest == "" || s.Applied.Digest == seen.Digest):
 		return fault.New(fault.Conflict, query.ReasonWasApplied, fmt.Errorf("%s: your rejection came too late; it is noted on the stack and in the audit log", s.AppliedText()))

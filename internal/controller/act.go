@@ -81,6 +81,8 @@ func (ac *actor) carryOut(ctx context.Context, p *pass) (outcome, error) {
 		return p.started(ac.start(ctx, p, a))
 	case stack.Apply:
 		return p.started(ac.apply(ctx, p, a.Plan))
+	case stack.RunScript:
+		return p.started(ac.script(ctx, p, a))
 	case stack.Destroy:
 		return p.started(ac.destroy(ctx, p, a.Unlock))
 	case stack.Publish:
@@ -181,6 +183,14 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	if cause.Snapshot, err = ac.snapshots.snapshotFor(ctx, p); err != nil {
 		return err
 	}
+	if err := ac.take(ctx, p, plan); err != nil {
+		return err
+	}
+	return ac.launcher.launch(ctx, p, stack.ApplyRun, cause, "")
+}
+
+// take puts a saved plan into the job.
+func (ac *actor) take(ctx context.Context, p *pass, plan stack.Plan) error {
 	saved, err := ac.records.Get(ctx, record.Plan(p.id, plan.Digest, "plan.bin"))
 	var lockFile []byte
 	if err == nil {
@@ -198,7 +208,23 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	}
 	p.job.Plan, p.job.LockFile = runner.ContentOf(saved), runner.ContentOf(lockFile)
 	p.job.Lineage, p.job.Serial = plan.Lineage, plan.Serial
-	return ac.launcher.launch(ctx, p, stack.ApplyRun, cause, "")
+	return nil
+}
+
+// script begins a run of the script, which applies the stack. One that a plan lets run may
+// change what the plan says, and nothing else.
+func (ac *actor) script(ctx context.Context, p *pass, a stack.RunScript) error {
+	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Plan: a.Plan, Why: a.Why}
+	if a.Plan != nil {
+		if err := ac.take(ctx, p, *a.Plan); err != nil {
+			return err
+		}
+	}
+	var err error
+	if cause.Snapshot, err = ac.snapshots.snapshotFor(ctx, p); err != nil {
+		return err
+	}
+	return ac.launcher.launch(ctx, p, stack.ScriptRun, cause, a.Unlock)
 }
 
 // destroy begins the destroy of the resources, from the record of the last apply.

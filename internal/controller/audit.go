@@ -238,9 +238,9 @@ func outcomeEntry(t stack.Transition) audit.Entry {
 			e.What = audit.BreakGlassCommandEnded
 			e.Details["by"], e.Details["command"], e.Details["moved"] = c.By, commandWords(c), strconv.FormatBool(r.Moved)
 		}
-	case stack.PlanApplied, stack.StackDestroyed, stack.PlanStale:
+	case stack.PlanApplied, stack.ScriptRan, stack.StackDestroyed, stack.PlanStale:
 		planIn(&e, r.Cause.Plan)
-		if r.Kind == stack.DestroyRun {
+		if r.Kind == stack.DestroyRun || r.Kind == stack.ScriptRun {
 			e.Changes = r.Changes
 		}
 		e.What = writeEnded(r)

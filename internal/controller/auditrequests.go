@@ -113,7 +113,7 @@ func rejection(p *pass, said string) audit.Entry {
 	pending := m.Pending != nil && (said == m.Pending.Name || said == m.Pending.Digest)
 	e.What = audit.Rejected
 	switch r := p.o.Run; {
-	case pending && r != nil && r.Kind == stack.ApplyRun:
+	case pending && r != nil && r.Kind.Applies():
 		e.What, e.Run = audit.RejectedLate, r.ID
 	case !pending:
 		e.What = audit.RejectedLate

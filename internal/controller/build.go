@@ -76,6 +76,9 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		Options: jb.options(c, ref == nil),
 		Limits:  jb.limits(c), Sandbox: jb.sandbox(network),
 	}
+	if c.Script != nil {
+		p.job.Script = &runner.Script{Apply: p.in.Scripts.Apply, Destroy: p.in.Scripts.Destroy, ApplyPath: c.Script.Apply.Path, DestroyPath: c.Script.Destroy.Path}
+	}
 	p.job.Options.BackendType, p.job.Options.InitKey = kind, jb.initKey(p, backendFile, network)
 	if p.in.Files.Settings != nil {
 		p.job.Options.BackendFile = runner.BackendFile

@@ -15,6 +15,7 @@ import (
 
 // claimer makes objects the controller's own.
 type claimer struct {
+	cache    client.Reader
 	live     client.Client
 	log      *slog.Logger
 	index    *index
@@ -22,11 +23,14 @@ type claimer struct {
 }
 
 // claim ends former stacks of the object's name, and puts the finalizer on the
-// object before anything is created for it. It is a Conflict if something else wrote
+// object before anything is created for it: its source, if the object owns that. It is a Conflict if something else wrote
 // the object meanwhile: that write may have changed nothing that wakes the stack.
 func (cl *claimer) claim(ctx context.Context, p *pass) error {
 	p.recheckIn(cl.formerStacks(ctx, p.entry))
-	return cl.ensureFinalizer(ctx, p)
+	if err := cl.ensureFinalizer(ctx, p); err != nil {
+		return err
+	}
+	return cl.ensureOwned(ctx, p)
 }
 
 // formerStacks looks after stacks whose objects had the name of this one before.

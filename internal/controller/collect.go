@@ -30,7 +30,7 @@ const runsKept = 20
 // listed that a killed run created, and of a run that ended every operation whose
 // end the engine did not see.
 func (se *settler) findUntracked(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
-	if r.Kind != stack.ApplyRun || r.Outcome == stack.Succeeded || r.Outcome == stack.Stale {
+	if r.Kind != stack.ApplyRun && r.Kind != stack.ScriptRun || r.Outcome == stack.Succeeded || r.Outcome == stack.Stale {
 		return nil
 	}
 	state, err := se.states.Newest(ctx, p.id, r, n.State)
@@ -377,7 +377,7 @@ func drifted(m stack.Status, kind stack.RunKind, cause stack.Cause) bool {
 func (se *settler) dropOldPlans(ctx context.Context, p *pass, keep string) error {
 	stay := []string{record.Plan(p.id, keep, "")}
 	for _, q := range []*stack.Plan{p.o.Status.Pending, p.o.Status.Applied, p.o.Status.Preview} {
-		if q != nil {
+		if q != nil && q.Digest != "" {
 			stay = append(stay, record.Plan(p.id, q.Digest, ""))
 		}
 	}

@@ -50,6 +50,8 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 		tl.tellFailure(p, t)
 	case stack.StackDestroyed:
 		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Everything in the state was destroyed"+forgottenNote(p, t.Run.Changes), runFacts(*t.Run))
+	case stack.ScriptRan:
+		tl.say(p, normal, p.dialect.EventReason(*t.Run), "The script succeeded"+doneBy(t.Run.Changes), runFacts(*t.Run))
 	case stack.PlanApplied:
 		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Applied "+t.Plan.Name+": "+t.Plan.Changes.String()+forgottenNote(p, t.Plan.Changes), runFacts(*t.Run))
 	case stack.PlanMade:
@@ -76,6 +78,14 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 		tl.events.Event(p.obj, normal, "BreakGlassEnded", "The break-glass session was ended: Terrier reconciles the stack again")
 	case stack.RunEnded, stack.LockBroken, stack.UntrackedFound: // the condition says it, or the end of the run does
 	}
+}
+
+// doneBy is what a script did to resources, as the end of a sentence; empty if nothing.
+func doneBy(c stack.Changes) string {
+	if c.None() {
+		return ""
+	}
+	return ": " + c.String()
 }
 
 // forgottenNote says of a run that did c how many resources it forgot, and what lists them.
@@ -110,7 +120,11 @@ func (tl *teller) tellFailure(p *pass, t stack.Transition) {
 // its apply.
 func (tl *teller) tellPlan(p *pass, t stack.Transition) {
 	reason, facts := p.dialect.EventReason(*t.Run), runFacts(*t.Run)
-	_, applied := p.decision.Action.(stack.Apply)
+	applied := false
+	switch p.decision.Action.(type) {
+	case stack.Apply, stack.RunScript:
+		applied = true
+	}
 	switch {
 	case t.Plan.Drift && t.Repeated:
 	case t.Plan.Drift:

@@ -79,7 +79,7 @@ func (se *settler) forgottenBy(ctx context.Context, p *pass, r *runner.Report, n
 	var doc []byte
 	var err error
 	switch made := n.Cause.Plan; {
-	case r.Kind == stack.DestroyRun:
+	case r.Kind == stack.DestroyRun, r.Kind == stack.ScriptRun:
 		doc, err = se.records.Left(p.id, r.ID, runner.FilePlanDoc) // it is left only by a destroy that forgets
 	case r.Kind == stack.ApplyRun && made != nil && made.Changes.Forget > 0:
 		doc, err = se.records.Get(ctx, record.Plan(p.id, made.Digest, string(review.Masked)))

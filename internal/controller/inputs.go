@@ -184,6 +184,10 @@ func (jb *jobs) findModule(_ context.Context, p *pass) *stack.Blocked {
 	if err != nil {
 		return blockedBy(err, stack.ModuleInvalid)
 	}
+	if s := p.o.Spec; s.Script && s.Mode == stack.Manual && len(p.in.root.Files) == 0 {
+		return &stack.Blocked{Kind: fault.Invalid, Reason: stack.ModuleInvalid, Message: fmt.Sprintf(
+			"The directory %q has no configuration, so no plan can be made for a user to approve. To run the script without an approval, remove the annotation terrier.dev/approval", "/"+p.st.Configuration.Path)}
+	}
 	return nil
 }
 
@@ -277,6 +281,17 @@ func backendDigest(c stack.Configuration, settings map[string]string) string {
 		parts = append(parts, module.LastingSettings(settings))
 	}
 	return stack.Digest(parts)
+}
+
+// destroyScript completes a recorded job, which has no script that destroys, with that of
+// now: the user wrote it after the last apply.
+func (jb *jobs) destroyScript(ctx context.Context, p *pass, to *runner.Script) error {
+	text, err := jb.resolver(p).DestroyScript(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the script that destroys the resources: %w", err)
+	}
+	to.Destroy, to.DestroyPath = text, p.st.Configuration.Script.Destroy.Path
+	return nil
 }
 
 // given are the files of a job that stand for f.

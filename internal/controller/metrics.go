@@ -84,7 +84,7 @@ func newMetrics(r prometheus.Registerer, names bool) (*metrics, error) {
 // begin makes series that alerts look at exist before the first thing happens:
 // an increase from nothing is no increase to Prometheus.
 func (m *metrics) begin() {
-	for _, kind := range []stack.RunKind{stack.PlanRun, stack.CheckRun, stack.ApplyRun, stack.DestroyRun} {
+	for _, kind := range []stack.RunKind{stack.PlanRun, stack.CheckRun, stack.ApplyRun, stack.ScriptRun, stack.DestroyRun} {
 		m.runs.WithLabelValues(string(kind), string(stack.Succeeded))
 		m.runs.WithLabelValues(string(kind), string(stack.Failed))
 		m.seconds.WithLabelValues(string(kind))
@@ -127,8 +127,11 @@ func (m *metrics) ended(namespace, name string, r *runner.Report, run stack.Run,
 	case failed(r.Outcome):
 		m.failures.WithLabelValues(reason).Inc()
 	case r.Outcome != stack.Succeeded:
-	case r.Kind == stack.ApplyRun && run.Cause.Plan != nil:
-		c := run.Cause.Plan.Changes
+	case r.Kind == stack.ApplyRun && run.Cause.Plan != nil, r.Kind == stack.ScriptRun:
+		c := run.Changes
+		if r.Kind == stack.ApplyRun {
+			c = run.Cause.Plan.Changes
+		}
 		for action, n := range map[string]int{"add": c.Add, "change": c.Change, "destroy": c.Destroy, "import": c.Import, "forget": c.Forget, "move": c.Move} {
 			m.changes.WithLabelValues(action).Add(float64(n))
 		}
@@ -159,7 +162,7 @@ func stepLabel(name string) (step, program string) {
 		return "provider", "provider"
 	}
 	switch name {
-	case "version", "init", "workspace", "plan", "show", "apply", "destroy", "output", "health", "force-unlock", "state", "import":
+	case "version", "init", "workspace", "plan", "show", "apply", "script", "destroy", "output", "health", "force-unlock", "state", "import":
 		return name, "engine"
 	default:
 		return "other", "engine"

@@ -241,7 +241,7 @@ func runOf(r *runner.Report, n note) stack.Run {
 		// A state that we do not keep may hold anything.
 		Exists: r.Resources > 0 || n.State == nil,
 	}
-	if run.Kind == stack.DestroyRun {
+	if run.Kind == stack.DestroyRun || run.Kind == stack.ScriptRun {
 		run.Changes = r.Changes
 	}
 	if !run.Done {

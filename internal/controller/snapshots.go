@@ -85,6 +85,11 @@ func (sn *snapshots) recall(ctx context.Context, p *pass) error {
 	if b := p.o.Blocked; s.Job.Pod == nil || b == nil || b.Reason != stack.SpecInvalid {
 		s.Job.Pod = podOf(p) // a spec that cannot be read says nothing about it
 	}
+	if to, now := s.Job.Script, p.st.Configuration.Script; to != nil && len(to.Destroy) == 0 && to.DestroyPath == "" && now != nil {
+		if err := sn.jobs.destroyScript(ctx, p, to); err != nil {
+			return err
+		}
+	}
 	p.note = s.Note
 	sn.jobs.refresh(ctx, p, &s.Job)
 	p.job, p.o.PlanInputs = &s.Job, s.PlanInputs
@@ -97,6 +102,9 @@ func (sn *snapshots) recall(ctx context.Context, p *pass) error {
 // that of the apply would find nothing, and succeed.
 func (sn *snapshots) improvise(ctx context.Context, p *pass) error {
 	lost := p.o.Status.Snapshot != ""
+	if s := p.st.Configuration.Script; s != nil {
+		p.st.Configuration.Script = &stack.Script{Destroy: s.Destroy} // the other may be gone, and is not needed
+	}
 	sn.jobs.observeInputs(ctx, p)
 	switch b := p.o.Blocked; {
 	case b != nil:

@@ -27,6 +27,9 @@ func (s *resolution) environment(ctx context.Context) ([]workdir.Setting, error)
 	for i, v := range s.Configuration.Env {
 		one, ok, err := s.setting(ctx, v)
 		if err != nil {
+			if v.Literal {
+				return nil, fmt.Errorf("variables: %w", err)
+			}
 			return nil, fmt.Errorf("%senv[%d]: %w", podField, i, err)
 		}
 		if ok {
@@ -69,7 +72,7 @@ func (s *resolution) settingsFrom(ctx context.Context, from stack.EnvFrom) ([]wo
 // setting resolves one environment variable; ok is false if it has no value and
 // need not have one.
 func (s *resolution) setting(ctx context.Context, v stack.EnvVar) (out workdir.Setting, ok bool, err error) {
-	out = workdir.Setting{Name: v.Name, Value: v.Value, Refers: true}
+	out = workdir.Setting{Name: v.Name, Value: v.Value, Refers: !v.Literal}
 	if err := workdir.CheckEnvironment(v.Name, s.Settable...); err != nil {
 		return out, false, err
 	}

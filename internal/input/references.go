@@ -74,6 +74,10 @@ func named(c stack.Configuration) []stack.Ref {
 	for _, f := range c.Completes {
 		add(f.Kind, f.Name)
 	}
+	if s := c.Script; s != nil {
+		either(nil, s.Apply.Config)
+		either(nil, s.Destroy.Config)
+	}
 	if r := c.CLIConfig; r != nil {
 		refs = append(refs, stack.Ref{Kind: Secret, Namespace: r.Namespace, Name: r.Name})
 	}

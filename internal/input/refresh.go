@@ -74,6 +74,9 @@ func (s *resolution) freshSettings(ctx context.Context) []workdir.Setting {
 		all = append(all, some...)
 	}
 	for _, v := range s.Configuration.Env {
+		if v.Literal {
+			continue // it is a variable of the module, and says what was applied
+		}
 		one, ok, err := s.setting(ctx, v)
 		whole = whole && err == nil
 		if err == nil && ok {

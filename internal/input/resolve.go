@@ -48,6 +48,7 @@ type Module struct {
 type Inputs struct {
 	Resolved workdir.Resolved
 	Files    Files
+	Scripts  Scripts
 	Main     []byte      // what the template of the module was rendered to; nil if it has none
 	Module   module.Root // with the configuration that is not in its source
 	Mask     []string    // values that must not be shown
@@ -102,9 +103,15 @@ func (s *resolution) resolve(ctx context.Context, m Module, out *Inputs) error {
 	if out.Resolved.Environment, err = workdir.Environ(environment, s.Settable...); err != nil {
 		return err
 	}
+	if out.Scripts, err = s.scripts(ctx); err != nil {
+		return err
+	}
 	parts := []any{out.Resolved.Vars, workdir.Lasting(environment), out.Files.lasting()}
 	if len(s.versions) > 0 {
 		parts = append(parts, s.versions)
+	}
+	if s.Configuration.Script != nil {
+		parts = append(parts, out.Scripts, s.Configuration.Script.Apply.Path, s.Configuration.Script.Destroy.Path)
 	}
 	out.Digest, out.Until = Digest(s.Key, parts), s.until
 	out.Credentials = Digest(s.Key, []any{environment, out.Files.CLI, out.Files.Settings})

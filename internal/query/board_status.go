@@ -40,6 +40,7 @@ var statuses = map[stack.Reason]Status{
 	stack.RetryLater:        StatusFailed,
 	stack.RetryLimitReached: StatusFailed,
 	stack.DestroyFailed:     StatusFailed,
+	stack.NoDestroyScript:   StatusFailed,
 	stack.RunCancelled:      StatusFailed,
 	stack.StateIncomplete:   StatusFailed,
 	stack.NotConverging:     StatusFailed,

@@ -90,6 +90,10 @@ var situations = map[stack.Reason]Situation{
 		"The object is being deleted, and the destroy of its resources failed; the message says how. The object stays until they are destroyed.",
 		"Correct the module, the variables or the spec: Terrier then destroys from what you changed, at once. To keep the resources, annotate the stack with terrier.dev/deletion=retain. To take a resource out of the state, use terrier state pull and terrier state push. To try once more, run terrier replan.",
 	},
+	stack.NoDestroyScript: {
+		"The object is being deleted, and the stack has no script that destroys its resources. The object stays until they are destroyed.",
+		"Set spec.scripts.destroy: Terrier runs it at once. To keep the resources, annotate the stack with terrier.dev/deletion=retain.",
+	},
 	stack.RunCancelled: {
 		"A user cancelled the last run. What an apply or a destroy had done by then is done, and is in the state.",
 		"Read the log with terrier logs. To go on, run terrier replan. Terrier also goes on when the module or an input changes.",
@@ -220,7 +224,7 @@ func facts(s Stack, m stack.Status) []string {
 	if p := s.Plan; p != nil {
 		does := "is pending"
 		switch {
-		case s.Run != nil && s.Run.Kind == string(stack.ApplyRun):
+		case s.Run != nil && stack.RunKind(s.Run.Kind).Applies():
 			does = "is being applied by the run " + s.Run.ID
 		case s.Rejection != nil:
 			does = "was " + s.Rejection.String()

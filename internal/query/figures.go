@@ -127,7 +127,7 @@ func figureOf(r Report) (one Figure, ok bool) {
 		one = Figure{Checks: 1, PlanTime: took, LongestPlan: took}
 	case stack.PlanRun, stack.PreviewRun:
 		one = Figure{Plans: 1, PlanTime: took, LongestPlan: took}
-	case stack.ApplyRun, stack.DestroyRun:
+	case stack.ApplyRun, stack.ScriptRun, stack.DestroyRun:
 		one = Figure{Applies: 1, ApplyTime: took, LongestApply: took}
 	default:
 		return one, false

@@ -62,6 +62,10 @@ var rules = []RuleText{
 		"A user cancelled the destroy. A request, such as terrier replan, or a correction of what it is made from goes on.",
 	},
 	{
+		"a deleted stack without a script that destroys it is not released", "wait", []stack.Reason{stack.NoDestroyScript},
+		"The stack is applied by a script, and spec.scripts.destroy is empty. Terrier goes on once it is set, or terrier.dev/deletion is retain.",
+	},
+	{
 		"a destroy breaks a state lock that may be broken", "destroy", []stack.Reason{stack.Unlocking},
 		"tfstate.forceUnlock names this lock, or any.",
 	},
@@ -82,7 +86,7 @@ var rules = []RuleText{
 		"terrier.dev/deletion is approve, and approvePlan does not name this plan. In this case approvePlan: auto is not enough.",
 	},
 	{
-		"an approved destroy plan is applied", "apply", []stack.Reason{stack.Destroying},
+		"an approved destroy plan is applied", "apply, or destroy by the script", []stack.Reason{stack.Destroying},
 		"approvePlan names exactly the pending plan.",
 	},
 	{
@@ -122,7 +126,7 @@ var rules = []RuleText{
 		"A user cancelled the last run. A request, an approval, or a change of what a run is made from goes on; a check is made again after interval.",
 	},
 	{
-		"a state lock that may be broken is broken", "plan", []stack.Reason{stack.Unlocking},
+		"a state lock that may be broken is broken", "plan, or run the script", []stack.Reason{stack.Unlocking},
 		"tfstate.forceUnlock names this lock, or any. No lock is broken twice; one that the engine could not break is tried again after the pause.",
 	},
 	{
@@ -136,6 +140,10 @@ var rules = []RuleText{
 	{
 		"a failure is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
 		"The pause is retryInterval, and grows as retryStrategy says. A change of the failed source or spec ends it.",
+	},
+	{
+		"a script that needs no plan is run on request", "run the script", []stack.Reason{stack.Applying},
+		"A user requested it with terrier replan or the annotation reconcile.fluxcd.io/requestedAt. Each request is one attempt. A script needs a plan if terrier.dev/approval is manual, if the stack has a reviewer, or if it has untracked resources.",
 	},
 	{
 		"a plan is made on request", "plan", []stack.Reason{stack.Planning},
@@ -178,7 +186,7 @@ var rules = []RuleText{
 		"Three applies in a row changed the same addresses from the same inputs. A check without a finding ends this, and so does an approval that names the plan.",
 	},
 	{
-		"an approved plan is applied", "apply", []stack.Reason{stack.Applying},
+		"an approved plan is applied", "apply, or run the script", []stack.Reason{stack.Applying},
 		"approvePlan names exactly the pending plan, or is auto, or force is set, unless a reviewer holds the plan; and no input of the plan has changed.",
 	},
 	{
@@ -202,6 +210,14 @@ var rules = []RuleText{
 		"Terrier planned another revision less than ten seconds ago. A request of a user does not wait.",
 	},
 	{
+		"a change of source, inputs, spec or engine runs a script that needs no plan", "run the script", []stack.Reason{stack.Applying},
+		"The script was run last with other inputs, or never, or it failed.",
+	},
+	{
+		"a script that failed is run again", "run the script", []stack.Reason{stack.Applying},
+		"The pause after the failure is over.",
+	},
+	{
 		"a change of source, inputs, spec or engine makes a new plan", "plan", []stack.Reason{stack.Planning},
 		"The last plan had other inputs, or there is none.",
 	},
@@ -220,6 +236,10 @@ var rules = []RuleText{
 	{
 		"a destroyed stack is not checked for drift", "wait", settled,
 		"destroy is set and done.",
+	},
+	{
+		"a script that repairs drift is run at each interval", "run the script", []stack.Reason{stack.Applying},
+		"terrier.dev/interval is over, and terrier.dev/drift is not report.",
 	},
 	{
 		"a stack without drift detection is planned at each interval", "plan", []stack.Reason{stack.Planning},
@@ -263,6 +283,8 @@ func actionText(a stack.Action) string {
 		return string(a.Kind)
 	case stack.Apply:
 		return "apply"
+	case stack.RunScript:
+		return "run the script"
 	case stack.Destroy:
 		return "destroy"
 	case stack.Cancel:

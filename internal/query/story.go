@@ -145,6 +145,10 @@ func next(o *stack.Observation, d stack.Decision, n int) string {
 		run.Kind, run.Cause.Plan = stack.ApplyRun, &a.Plan
 		o.Status = o.Status.Record(run)
 		return "the plan is applied"
+	case stack.RunScript:
+		run.Kind, run.Cause.Plan = stack.ScriptRun, a.Plan
+		o.Status = o.Status.Record(run)
+		return "the script succeeds"
 	case stack.Destroy:
 		run.Kind = stack.DestroyRun
 		o.Status = o.Status.Record(run)

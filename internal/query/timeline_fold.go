@@ -11,7 +11,7 @@ import (
 // meanwhile is what is decided as long as a run of one of the kinds goes on. A plan
 // that destroys is applied as any other.
 var meanwhile = map[stack.Reason][]stack.RunKind{
-	stack.Planning: {stack.PlanRun}, stack.Checking: {stack.CheckRun}, stack.Applying: {stack.ApplyRun}, stack.Destroying: {stack.DestroyRun, stack.ApplyRun},
+	stack.Planning: {stack.PlanRun}, stack.Checking: {stack.CheckRun}, stack.Applying: {stack.ApplyRun, stack.ScriptRun}, stack.Destroying: {stack.DestroyRun, stack.ApplyRun},
 	stack.Previewing: {stack.PreviewRun}, stack.CheckingHealth: {stack.HealthRun},
 }
 

@@ -11,7 +11,7 @@ import (
 
 // runNouns name the kinds of run at the beginning of a sentence.
 var runNouns = map[stack.RunKind]string{
-	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
+	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.ScriptRun: "Script", stack.DestroyRun: "Destroy",
 	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.BreakGlassRun: "Break-glass command",
 }
 
@@ -49,13 +49,13 @@ func runResult(r Report) string {
 	switch {
 	case r.Kind == stack.HealthRun:
 		return "healthy"
-	case r.Kind == stack.BreakGlassRun, r.Kind == stack.ApplyRun && r.Changes.None(), r.Kind == stack.DestroyRun:
+	case r.Kind == stack.BreakGlassRun, r.Kind.Applies() && r.Changes.None(), r.Kind == stack.DestroyRun:
 		return "done"
 	case r.Kind == stack.CheckRun && r.Changes.None():
 		return "no drift"
 	case r.Changes.None():
 		return "no changes"
-	case r.Kind == stack.ApplyRun:
+	case r.Kind.Applies():
 		return applied(r.Changes)
 	default:
 		return r.Changes.String()

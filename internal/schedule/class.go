@@ -60,7 +60,7 @@ func ClassOf(kind stack.RunKind, cause stack.Cause, o stack.Observation) Class {
 	case kind == stack.BreakGlassRun, kind == stack.PreviewRun, cause.Replan != "",
 		cause.Unlock != "" && cause.Unlock == o.Spec.Unlock.ID:
 		return Person
-	case kind.Writes(), o.Deleting:
+	case kind.Writes() && !(kind == stack.ScriptRun && cause.Plan == nil), o.Deleting:
 		return Apply
 	case kind == stack.HealthRun:
 		return Spec // it ends what a change of the object began

@@ -98,7 +98,7 @@ func calledOff(o Observation) bool {
 	case c.Kind == CheckRun || c.Kind == HealthRun:
 		return o.clock().left(c.Ended, o.Spec.Interval) > 0
 	default:
-		return c.Kind == PlanRun || c.Kind == ApplyRun || c.Kind == DestroyRun
+		return c.Kind == PlanRun || c.Kind == ApplyRun || c.Kind == ScriptRun || c.Kind == DestroyRun
 	}
 }
 

@@ -95,6 +95,8 @@ type EnvVar struct {
 	Secret *KeyRef
 	Config *KeyRef
 	Field  string
+
+	Literal bool // $(NAME) in the value is no reference
 }
 
 // EnvFrom makes every key of a Secret or ConfigMap an environment variable.

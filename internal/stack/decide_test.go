@@ -48,6 +48,11 @@ func newWorld(t *rapid.T) *world {
 			Outputs:        rapid.SampledFrom([]string{"", "o0"}).Draw(t, "outputs"),
 		},
 	}
+	if w.o.Spec.Script = rapid.IntRange(0, 2).Draw(t, "script") == 0; w.o.Spec.Script {
+		w.o.Spec.Mode = rapid.SampledFrom([]Mode{Auto, Manual}).Draw(t, "scriptMode")
+		w.o.Spec.CheckDrift, w.o.Spec.ReportDrift = true, rapid.Bool().Draw(t, "reportDrift")
+		w.o.Spec.NoDestroyScript = rapid.IntRange(0, 5).Draw(t, "noDestroyScript") == 0
+	}
 	return w
 }
 
@@ -77,11 +82,13 @@ func (w *world) act(t *rapid.T) Decision {
 		*rapid.SampledFrom([]*bool{&v.Passed, &v.Held, &v.Refused, new(bool)}).Draw(t, "verdict") = true
 		w.o.Status.Review = &v
 	case Apply:
-		if r := w.o.Status.Review; w.o.Spec.Reviews != "" && !w.o.Deleting && (r == nil || r.Plan != a.Plan.Digest || !r.Passed && !(r.Held && (w.o.named() || w.o.repaired()))) {
-			t.Fatalf("applies a plan that its reviewers did not let pass")
-		}
+		w.passed(t, &a.Plan)
 		cause.Plan, cause.Destroy = &a.Plan, a.Plan.Destroy
 		w.o.Run = &Run{ID: id, Kind: ApplyRun, Cause: cause}
+	case RunScript:
+		w.passed(t, a.Plan)
+		cause.Plan, cause.Unlock = a.Plan, a.Unlock
+		w.o.Run = &Run{ID: id, Kind: ScriptRun, Cause: cause, Broke: a.Unlock}
 	case Destroy:
 		w.o.Run = &Run{ID: id, Kind: DestroyRun, Cause: Cause{Destroy: true, Replan: d.Answers, Unlock: a.Unlock}, Broke: a.Unlock}
 	case Cancel:
@@ -97,6 +104,13 @@ func (w *world) act(t *rapid.T) Decision {
 	return d
 }
 
+// passed checks that the reviewers let a plan pass.
+func (w *world) passed(t *rapid.T, p *Plan) {
+	if r := w.o.Status.Review; w.o.Spec.Reviews != "" && !w.o.Deleting && (p == nil || r == nil || r.Plan != p.Digest || !r.Passed && !(r.Held && (w.o.named() || w.o.repaired()))) {
+		t.Fatalf("applies a plan that its reviewers did not let pass")
+	}
+}
+
 // finish ends the run that goes on.
 func (w *world) finish(t *rapid.T, mayFail bool) {
 	r := w.o.Run
@@ -108,7 +122,7 @@ func (w *world) finish(t *rapid.T, mayFail bool) {
 	if mayFail {
 		r.Outcome = rapid.SampledFrom([]Outcome{Succeeded, Succeeded, Succeeded, Failed, Killed, TimedOut, Interrupted, Locked}).Draw(t, "outcome")
 	}
-	if r.Kind == ApplyRun && w.made[r.Cause.Plan.Digest] != w.content {
+	if (r.Kind == ApplyRun || r.Kind == ScriptRun && r.Cause.Plan != nil) && w.made[r.Cause.Plan.Digest] != w.content {
 		r.Outcome = Stale
 	}
 	switch r.Kind {
@@ -116,6 +130,11 @@ func (w *world) finish(t *rapid.T, mayFail bool) {
 		w.finishPlan(t, r)
 	case ApplyRun:
 		w.finishApply(t, r)
+	case ScriptRun:
+		if r.Outcome != Stale {
+			w.content++
+			w.exists, r.State = true, fmt.Sprintf("state%d", w.content)
+		}
 	case DestroyRun:
 		if r.Outcome == Succeeded {
 			w.exists = false
@@ -180,6 +199,8 @@ func (w *world) attempts(t *rapid.T, d Decision) {
 			return
 		}
 		unlock = a.Unlock
+	case RunScript:
+		unlock = a.Unlock
 	case Destroy:
 		unlock = a.Unlock
 	case Apply:
@@ -224,8 +245,12 @@ func (w *world) check(t *rapid.T, d Decision) {
 		t.Fatalf("disturbs a run with %T", d.Action)
 	}
 	switch a := d.Action.(type) {
+	case RunScript:
+		w.checkScript(t, a)
 	case Apply:
 		switch {
+		case w.o.Spec.Script:
+			t.Fatalf("applies a saved plan of a stack that is applied by its script")
 		case w.o.Deleting && !a.Plan.Destroy:
 			t.Fatalf("builds while deleting")
 		case w.o.Deleting:
@@ -264,6 +289,22 @@ func (w *world) check(t *rapid.T, d Decision) {
 	}
 }
 
+// checkScript holds of every run of a script.
+func (w *world) checkScript(t *rapid.T, a RunScript) {
+	switch {
+	case !w.o.Spec.Script:
+		t.Fatalf("runs a script of a stack that has none")
+	case w.o.Deleting, w.o.Spec.Suspended, w.o.Blocked != nil, w.o.Waiting != nil:
+		t.Fatalf("runs a script that it must not")
+	case a.Plan == nil && w.o.Spec.Mode != Auto:
+		t.Fatalf("runs a script in mode %s without a plan", w.o.Spec.Mode)
+	case a.Plan != nil && w.o.Spec.Mode != Auto && !w.approved[a.Plan.Digest]:
+		t.Fatalf("runs a script by the plan %s, which nobody approved", a.Plan.Digest)
+	case a.Plan != nil && !a.Plan.PlanInputs.same(w.o.PlanInputs):
+		t.Fatalf("runs a script by a plan of something else")
+	}
+}
+
 func TestDecideIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -285,12 +326,18 @@ func TestDecideIsSafe(t *testing.T) {
 			"back":   func(t *rapid.T) { w.o.PlanInputs.Source, w.o.PlanInputs.Revision = "s0", "main@sha1:0" },
 			"inputs": func(t *rapid.T) { w.o.PlanInputs.Inputs = fmt.Sprint("i", rapid.IntRange(0, 2).Draw(t, "inputs")) },
 			"destroy": func(t *rapid.T) {
+				if w.o.Spec.Script {
+					return // such a stack has no such field, nor the next one
+				}
 				w.o.Spec.Destroy = !w.o.Spec.Destroy
 				w.o.PlanInputs.Shape = fmt.Sprint("f", w.o.Spec.Destroy)
 			},
-			"force": func(t *rapid.T) { w.o.Spec.Force = !w.o.Spec.Force },
+			"force": func(t *rapid.T) { w.o.Spec.Force = !w.o.Spec.Force && !w.o.Spec.Script },
 			"mode": func(t *rapid.T) {
 				w.o.Spec.Mode = rapid.SampledFrom([]Mode{Auto, Manual, PlanOnly, DriftOnly}).Draw(t, "mode")
+				if w.o.Spec.Script && w.o.Spec.Mode != Auto {
+					w.o.Spec.Mode = Manual
+				}
 			},
 			"preview": func(*rapid.T) { w.seq++; w.o.Spec.Preview = fmt.Sprint("v", w.seq) },
 			"ask":     func(t *rapid.T) { w.seq++; w.o.Replan = fmt.Sprint("t", w.seq) },
@@ -343,7 +390,7 @@ func TestDecideSettles(t *testing.T) {
 			if w.gone {
 				return
 			}
-			if last.waits() && (!w.o.Deleting || last.Ready == Held) && last.Ready != Reconciling {
+			if last.waits() && (!w.o.Deleting || last.Ready == Held || last.Reason == NoDestroyScript) && last.Ready != Reconciling {
 				return
 			}
 		}

@@ -21,6 +21,12 @@ type (
 	}
 	// Apply applies exactly this plan.
 	Apply struct{ Plan Plan }
+	// RunScript runs the script of the stack.
+	RunScript struct {
+		Plan   *Plan // that was made before, and lets it run; nil if none is needed
+		Why    string
+		Unlock string // a foreign lock to break first
+	}
 	// Destroy destroys the resources of the stack, from the record of the last apply.
 	Destroy struct{ Unlock string }
 	// Cancel stops the run that is going on.
@@ -34,14 +40,15 @@ type (
 	Finish struct{ Retained bool }
 )
 
-func (Wait) action()    {}
-func (Start) action()   {}
-func (Apply) action()   {}
-func (Destroy) action() {}
-func (Cancel) action()  {}
-func (Publish) action() {}
-func (Review) action()  {}
-func (Finish) action()  {}
+func (Wait) action()      {}
+func (Start) action()     {}
+func (Apply) action()     {}
+func (RunScript) action() {}
+func (Destroy) action()   {}
+func (Cancel) action()    {}
+func (Publish) action()   {}
+func (Review) action()    {}
+func (Finish) action()    {}
 
 // Readiness is what a decision says about the stack as a whole.
 type Readiness string
@@ -84,6 +91,7 @@ const (
 	RetryLater         Reason = "RetryLater"
 	RetryLimitReached  Reason = "RetryLimitReached"
 	DestroyFailed      Reason = "DestroyFailed"
+	NoDestroyScript    Reason = "NoDestroyScript"
 	RunCancelled       Reason = "RunCancelled"
 	StateIncomplete    Reason = "StateIncomplete"
 	AwaitingApproval   Reason = "AwaitingApproval"

@@ -21,6 +21,8 @@ func (k RunKind) doing() string {
 	switch k {
 	case ApplyRun:
 		return "Applying"
+	case ScriptRun:
+		return "Running the script"
 	case DestroyRun:
 		return "Deletion in progress"
 	case HealthRun:
@@ -47,7 +49,7 @@ func (k RunKind) progress() Reason {
 		return Planning
 	case CheckRun:
 		return Checking
-	case ApplyRun:
+	case ApplyRun, ScriptRun:
 		return Applying
 	case PreviewRun:
 		return Previewing
@@ -69,6 +71,8 @@ func suspended(o Observation) Decision {
 		msg += fmt.Sprintf(". The last run, a %s, did not succeed: %s", m.FailedKind.noun(), m.FailedWith)
 	case m.Pending != nil:
 		msg += fmt.Sprintf(". The plan %s is pending: %s", m.Pending.Name, m.Pending.Changes)
+	case m.LastRun != "" && m.LastRun == m.LastWrite && m.Applied != nil && m.Applied.Name == "":
+		msg += ". The last run was the script, and succeeded"
 	case m.LastRun != "" && m.LastRun == m.LastWrite && m.Applied != nil:
 		msg += fmt.Sprintf(". The last run applied the plan %s: %s", m.Applied.Name, m.Applied.Changes)
 	}
@@ -84,7 +88,7 @@ func (k RunKind) noun() string {
 		return "health check"
 	case BreakGlassRun:
 		return "break-glass command"
-	case PlanRun, ApplyRun, DestroyRun, PreviewRun:
+	case PlanRun, ApplyRun, DestroyRun, PreviewRun, ScriptRun:
 		return string(k)
 	default:
 		return "run"
@@ -233,8 +237,11 @@ func rejected(o Observation) Decision {
 
 func drifted(o Observation) Decision {
 	d := Decision{Ready: Held, Reason: DriftFound, Message: "Drift detected: " + o.Status.Drift.Changes.String()}
-	if o.Spec.Mode == Manual {
+	switch {
+	case o.Spec.Mode == Manual:
 		d.Message += fmt.Sprintf(". To remediate it, set approvePlan: %q.", o.Status.Pending.Name)
+	case o.Spec.Script:
+		d.Message += ". To run the script again, which remediates it: terrier replan."
 	}
 	d.Action = waitOrCheck(o)
 	return d

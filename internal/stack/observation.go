@@ -64,7 +64,7 @@ func answers(o Observation, a Action) string {
 		if a.Kind != PreviewRun && a.Kind != BreakGlassRun {
 			return o.Replan
 		}
-	case Apply, Destroy:
+	case Apply, RunScript, Destroy:
 		return o.Replan
 	case Wait, Cancel, Publish, Review, Finish:
 	}

@@ -21,6 +21,8 @@ func (o Observation) approved() bool {
 		return o.named() || o.repaired() // whatever the mode: a reviewer wants a person to see it
 	case o.Spec.Force:
 		return !isRejected(o)
+	case onlyReported(o):
+		return o.named()
 	case o.Spec.Mode == Auto:
 		return true
 	case o.Spec.Mode == Manual:

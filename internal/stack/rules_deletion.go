@@ -32,6 +32,11 @@ func deletionRules() []rule {
 			cancelled,
 		},
 		{
+			"a deleted stack without a script that destroys it is not released",
+			func(o Observation) bool { return o.Deleting && o.Spec.NoDestroyScript },
+			noDestroyScript,
+		},
+		{
 			"a destroy breaks a state lock that may be broken",
 			func(o Observation) bool { return o.Deleting && breaksLock(o) },
 			func(o Observation) Decision { return unlocking(o, Destroy{Unlock: o.Status.Lock.ID}) },
@@ -66,7 +71,11 @@ func deletionRules() []rule {
 			"an approved destroy plan is applied",
 			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy },
 			func(o Observation) Decision {
-				return Decision{Action: Apply{*o.Status.Pending}, Ready: Reconciling, Reason: Destroying, Message: DestroyRun.doing()}
+				d := Decision{Action: Apply{*o.Status.Pending}, Ready: Reconciling, Reason: Destroying, Message: DestroyRun.doing()}
+				if o.Spec.Script {
+					d.Action = Destroy{}
+				}
+				return d
 			},
 		},
 		{

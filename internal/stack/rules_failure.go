@@ -24,6 +24,9 @@ func failureRules() []rule {
 			"a state lock that may be broken is broken",
 			breaksLock,
 			func(o Observation) Decision {
+				if direct(o) {
+					return unlocking(o, RunScript{Why: "breaking a state lock", Unlock: o.Status.Lock.ID})
+				}
 				return unlocking(o, Start{Kind: PlanRun, Why: "breaking a state lock", Unlock: o.Status.Lock.ID})
 			},
 		},
@@ -51,6 +54,11 @@ func failureRules() []rule {
 
 func requestRules() []rule {
 	return []rule{
+		{
+			"a script that needs no plan is run on request",
+			func(o Observation) bool { return o.requested() && direct(o) },
+			func(Observation) Decision { return beginScript("requested") },
+		},
 		{
 			"a plan is made on request",
 			func(o Observation) bool { return o.requested() && (o.Spec.Mode != DriftOnly || o.Spec.Force) },

@@ -42,6 +42,9 @@ func pendingRules() []rule {
 			"an approved plan is applied",
 			func(o Observation) bool { return o.pendingIsCurrent() && o.approved() },
 			func(o Observation) Decision {
+				if o.Spec.Script {
+					return planned(o)
+				}
 				return Decision{Action: Apply{*o.Status.Pending}, Ready: Reconciling, Reason: Applying, Message: ApplyRun.doing()}
 			},
 		},
@@ -53,7 +56,7 @@ func pendingRules() []rule {
 		{
 			"drift that is not to be remediated is shown",
 			func(o Observation) bool {
-				return o.pendingIsCurrent() && o.Status.Drift != nil && (o.Spec.Mode == DriftOnly || o.Spec.Mode == Manual)
+				return o.pendingIsCurrent() && o.Status.Drift != nil && (o.Spec.Mode == DriftOnly || o.Spec.Mode == Manual || onlyReported(o))
 			},
 			drifted,
 		},
@@ -81,6 +84,16 @@ func planningRules() []rule {
 				return Decision{Action: Wait{o.untilDebounced()}, Ready: Reconciling, Reason: SourceDebounced,
 					Message: fmt.Sprintf("The source changed again within %s of the last plan: the newest revision is planned after that", debounce)}
 			},
+		},
+		{
+			"a change of source, inputs, spec or engine runs a script that needs no plan",
+			func(o Observation) bool { return direct(o) && !o.Status.Planned.same(o.PlanInputs) },
+			func(o Observation) Decision { return beginScript(scriptWhy(o)) },
+		},
+		{
+			"a script that failed is run again",
+			func(o Observation) bool { return direct(o) && o.Status.Failures > 0 && !o.unhealthy() },
+			func(Observation) Decision { return beginScript("retry") },
 		},
 		{
 			"a change of source, inputs, spec or engine makes a new plan",
@@ -113,6 +126,11 @@ func settledRules() []rule {
 			"a destroyed stack is not checked for drift",
 			func(o Observation) bool { return o.Status.Destroyed && o.Spec.Destroy },
 			settled,
+		},
+		{
+			"a script that repairs drift is run at each interval",
+			func(o Observation) bool { return o.untilCheck() == 0 && direct(o) && !o.Spec.ReportDrift },
+			func(Observation) Decision { return beginScript(intervalPassed) },
 		},
 		{
 			"a stack without drift detection is planned at each interval",

@@ -58,6 +58,10 @@ type Spec struct {
 	BreakGlass string   // the break-glass session that a person asks for; empty if none
 	Command    *Command // what that person wants to be run in it
 
+	Script          bool // it is applied by a script, and a plan is only for a person to see
+	ReportDrift     bool // of such a stack: drift is only shown; otherwise the script is run again at each interval
+	NoDestroyScript bool // of such a stack: it has no script that destroys the resources
+
 	ApproveDestroy bool   // a deleted stack is destroyed only by a plan that a person approved
 	Spread         uint64 // any number that is the stack's own: spreads looks over the interval
 }
@@ -166,6 +170,9 @@ const (
 func (k RunKind) Writes() bool {
 	return k == ApplyRun || k == DestroyRun || k == BreakGlassRun || k == ScriptRun
 }
+
+// Applies reports whether a run of this kind applies a stack: a plan, or by its script.
+func (k RunKind) Applies() bool { return k == ApplyRun || k == ScriptRun }
 
 // Outcome is how a run ended.
 type Outcome string

@@ -272,6 +272,8 @@ func (m Status) Record(r Run) Status {
 		m.Healthy = r.Cause.Health
 	case ApplyRun:
 		return m.applied(r)
+	case ScriptRun:
+		return afterScript(m, r)
 	case DestroyRun:
 		m.Pending, m.Applied, m.Drift, m.Created, m.Destroyed, m.State = nil, nil, nil, false, true, ""
 		m.AppliedAt, m.Recurrence, m.FailingCheckBlocks = r.At, nil, nil
@@ -365,6 +367,21 @@ func (m Status) applied(r Run) Status {
 	return m
 }
 
+// afterScript folds a script that succeeded, which is all that is done about its inputs. It
+// counts as the apply of a plan, also if none was made before.
+func afterScript(m Status, r Run) Status {
+	p := Plan{Run: r.ID, PlanInputs: r.Cause.PlanInputs, Changes: r.Changes, At: r.At}
+	if r.Cause.Plan != nil {
+		p = *r.Cause.Plan
+	}
+	r.Cause.Plan = &p
+	if was := m.Planned.Source; was != "" && was != r.Cause.PlanInputs.Source {
+		m.SourceChangedAt = r.At
+	}
+	m.Planned, m.PlannedAt = r.Cause.PlanInputs, r.At
+	return m.applied(r)
+}
+
 // countApply counts an apply of p: how often in a row the same changes were made.
 func (m Status) countApply(p *Plan) Status {
 	key := p.RecurrenceKey()
@@ -417,7 +434,7 @@ func (m Status) fail(r Run) Status {
 		// A failed apply may have created something, and its plan is spent.
 		m.Pending, m.PlanNote = nil, ""
 		m.Planned = PlanInputs{}
-		if r.Kind == ApplyRun {
+		if r.Kind == ApplyRun || r.Kind == ScriptRun {
 			m.Created = true
 			m.Snapshot = r.Cause.Snapshot
 		}

@@ -14,6 +14,7 @@ const (
 	PlanMade          Change = "PlanMade"          // a plan with changes was made
 	PlanStale         Change = "PlanStale"         // a saved plan did not fit the state any more, and was not applied
 	PlanApplied       Change = "PlanApplied"       // a plan was applied
+	ScriptRan         Change = "ScriptRan"         // the script of a stack was run
 	StackDestroyed    Change = "StackDestroyed"    // everything in the state was destroyed
 	AttemptFailed     Change = "AttemptFailed"     // a run failed, or could not begin
 	StackRecovered    Change = "StackRecovered"    // a run succeeded after others failed
@@ -111,6 +112,8 @@ func outcome(was, is Status, r *Run) []Transition {
 		add(Transition{Change: AttemptFailed, Failures: is.Failures, Repeated: !failsAgain(was, is)})
 	case r.Kind == DestroyRun:
 		add(Transition{Change: StackDestroyed})
+	case r.Kind == ScriptRun:
+		add(Transition{Change: ScriptRan, Plan: r.Cause.Plan})
 	case r.Kind == ApplyRun:
 		add(Transition{Change: PlanApplied, Plan: r.Cause.Plan})
 	case r.Plan != nil:

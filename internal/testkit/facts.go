@@ -79,7 +79,7 @@ func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Sta
 			s.Run.Started = t.Run.StartedAt.Time
 		}
 		switch s.Run.Kind {
-		case stack.ApplyRun:
+		case stack.ApplyRun, stack.ScriptRun:
 			s.Run.Cause.Plan = s.Status.Pending
 		case stack.DestroyRun:
 			s.Run.Cause.Destroy = true

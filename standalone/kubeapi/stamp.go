@@ -30,11 +30,12 @@ const (
 var saying = []string{"terrier.dev/", "reconcile.fluxcd.io/", "break-the-glass.tf-controller/"}
 
 // deciding are those by which they decide, besides spec.approvePlan.
-var deciding = []string{"terrier.dev/rejected", "terrier.dev/allow-deletions", "terrier.dev/rollout"}
+var deciding = []string{"terrier.dev/rejected", "terrier.dev/approved", "terrier.dev/allow-deletions", "terrier.dev/rollout"}
 
 // stamped are the kinds that bear stamps.
 var stamped = []schema.GroupResource{
 	{Group: "infra.contrib.fluxcd.io", Resource: "terraforms"},
+	{Group: "alustan.io", Resource: "terraforms"},
 	{Group: "operator.kubernetes-tenants.org", Resource: "tenantregistries"},
 	{Group: "operator.kubernetes-tenants.org", Resource: "tenanttemplates"},
 }

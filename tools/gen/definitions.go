@@ -19,6 +19,8 @@ const (
 	fluxGroup  = "source.toolkit.fluxcd.io"
 	infraGroup = "infra.contrib.fluxcd.io"
 
+	alustanGroup = "alustan.io"
+
 	tenantsGroup = "operator.kubernetes-tenants.org"
 
 	noticesAPI   = "github.com/fluxcd/notification-controller/api"
@@ -49,6 +51,10 @@ func (d definitions) Generate(ctx *genall.GenerationContext) error {
 		edit(whole, undescribed, "spec")
 	}
 	if err := d.write(stack, ""); err != nil {
+		return err
+	}
+
+	if err := d.write(definition(p, alustanGroup, "Terraform"), ""); err != nil {
 		return err
 	}
 

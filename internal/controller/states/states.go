@@ -97,7 +97,7 @@ func (kp *Keeper) Start(ctx context.Context, of Subject, ref *kube.StateRef, run
 // destructive reports whether a run may destroy something, or forget it.
 func destructive(kind stack.RunKind, cause stack.Cause) bool {
 	switch kind {
-	case stack.DestroyRun, stack.BreakGlassRun:
+	case stack.DestroyRun, stack.BreakGlassRun, stack.ScriptRun:
 		return true
 	case stack.ApplyRun:
 		return cause.Destroy || cause.Plan == nil || cause.Plan.Changes.Destroy+cause.Plan.Changes.Forget > 0

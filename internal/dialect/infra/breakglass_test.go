@@ -81,7 +81,7 @@ func TestBreakGlassIsShown(t *testing.T) {
 			obj := &v1alpha2.Terraform{}
 			tt.status.Decision = stack.Decision{Ready: stack.Held, Reason: stack.BreakGlassSession, Message: "m"}
 			Dialect{}.Encode(obj, tt.status)
-			c := meta.FindStatusCondition(obj.Status.Conditions, ConditionGlass)
+			c := meta.FindStatusCondition(obj.Status.Conditions, dialect.ConditionGlass)
 			if (c == nil) != (tt.reason == "") || c != nil && (c.Reason != tt.reason || c.Message != tt.message) {
 				t.Errorf("condition = %+v, want %s %q", c, tt.reason, tt.message)
 			}

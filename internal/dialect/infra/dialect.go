@@ -2,12 +2,9 @@ package infra
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,10 +20,6 @@ const (
 	Finalizer           = "finalizers.tf.contrib.fluxcd.io"
 	DependencyFinalizer = "tf.dependency.of." // prefix; followed by the name of a dependant
 	RequestedAt         = "reconcile.fluxcd.io/requestedAt"
-	Engine              = "terrier.dev/engine"           // tofu, terraform, or a name that the operator gave
-	Network             = "terrier.dev/network"          // of the runs: none or host
-	Deletion            = "terrier.dev/deletion"         // approve, retain or destroy; what happens to what was created
-	AdoptState          = "terrier.dev/adopt-state"      // true
 	Backend             = "terrier.dev/backend"          // the plug-in that keeps the state
 	BackendSettings     = "terrier.dev/backend-settings" // of it: a JSON object of texts
 	WebhookPlan         = "terrier.dev/webhook-plan"     // masked or unmasked; what webhooks are shown of a plan
@@ -70,52 +63,19 @@ func lasting(o client.Object) (*v1alpha2.TerraformStatus, error) {
 	for i := range s.Conditions {
 		s.Conditions[i].Message, s.Conditions[i].LastTransitionTime = "", metav1.Time{}
 	}
-	t := s.Terrier
-	if t == nil {
-		return s, nil
-	}
-	m, err := stored(s)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := json.Marshal(m) // the server sorts its keys
-	t.Phase, t.Rule, t.WaitingFor, t.Since, t.Run = "", "", "", nil, nil
-	t.Isolation, t.Environment, t.Memory = "", nil, &apiextensionsv1.JSON{Raw: raw}
+	var err error
+	s.Terrier, err = dialect.Lasting(s.Terrier)
 	return s, err
 }
 
 // Ready reports whether the object is ready and up to date.
 func (Dialect) Ready(o client.Object) (bool, string) {
 	obj := o.(*v1alpha2.Terraform)
-	if obj.Status.ObservedGeneration != obj.Generation {
-		return false, "it has changed since Terrier reconciled it last"
-	}
-	c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
-	if c == nil {
-		return false, "Terrier has not reconciled it yet"
-	}
-	if c.Status != metav1.ConditionTrue {
-		return false, c.Message
-	}
-	return true, ""
+	return conditionsOf(obj).Ready(obj.Status.ObservedGeneration)
 }
 
 // EventReason returns upstream's reason for the end of a run.
-func (Dialect) EventReason(r stack.Run) string {
-	if r.Outcome != stack.Succeeded {
-		return failedReason(stack.Status{Failure: stack.Failure{FailedStep: r.Step, FailedKind: r.Kind, FailedWhy: r.Why}})
-	}
-	switch {
-	case r.Kind == stack.DestroyRun:
-		return "TerraformDestroySucceed"
-	case r.Kind == stack.ApplyRun:
-		return reasonApplied
-	case r.Plan != nil && r.Plan.Drift:
-		return "DriftDetected"
-	default:
-		return "TerraformPlanSucceed"
-	}
-}
+func (Dialect) EventReason(r stack.Run) string { return dialect.EventReason(r) }
 
 // Decode reads a Terraform.
 func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
@@ -123,8 +83,8 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	spec, configuration, status, err := Decode(obj, d.Defaults)
 	a, wrong := asked(obj)
 	a.Into(&spec)
-	err = cmp.Or(err, annotated(obj, &spec), wrong, pluggedIn(obj, &configuration))
-	configuration.Engine, configuration.Network = obj.Annotations[Engine], obj.Annotations[Network]
+	err = cmp.Or(err, dialect.Annotated(obj, &spec), wrong, pluggedIn(obj, &configuration))
+	configuration.Engine, configuration.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	legible := configuration
 	if err != nil {
 		legible = Legible(obj)

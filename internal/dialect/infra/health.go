@@ -17,8 +17,7 @@ import (
 const (
 	ConditionHealthCheck = "HealthCheck"
 
-	reasonHealthy   = "HealthChecksSucceed"
-	reasonUnhealthy = "HealthChecksFailed"
+	reasonHealthy = "HealthChecksSucceed"
 )
 
 const checksMost = 256 // of one stack
@@ -63,22 +62,22 @@ func checksDigest(c stack.Configuration) string {
 	return stack.Digest(c.Checks)
 }
 
-// health sets the condition about the checks of obj.
-func health(c setter, s dialect.Summary) {
+// health sets the condition about the checks of a spec.
+func health(c dialect.Conditions, spec *v1alpha2.TerraformSpec, s dialect.Summary) {
 	var p stack.Configuration
-	if err := checks(&p, &c.obj.Spec); err != nil {
+	if err := checks(&p, spec); err != nil {
 		return // what is wrong with the spec is said elsewhere
 	}
 	switch m, wanted := s.Status, checksDigest(p); {
 	case wanted == "" || m.Destroyed:
-		c.drop(ConditionHealthCheck)
+		c.Drop(ConditionHealthCheck)
 	case m.LastWrite == "":
 		// Terrier has applied nothing yet: upstream's result stays.
 	case m.Healthy == stack.HealthKey(wanted, m.LastWrite):
-		c.set(ConditionHealthCheck, metav1.ConditionTrue, reasonHealthy, "Health checks succeeded")
+		c.Set(ConditionHealthCheck, metav1.ConditionTrue, reasonHealthy, "Health checks succeeded")
 	case m.Failures > 0 && m.FailedKind == stack.HealthRun:
-		c.set(ConditionHealthCheck, metav1.ConditionFalse, reasonUnhealthy, m.FailedWith)
+		c.Set(ConditionHealthCheck, metav1.ConditionFalse, dialect.ReasonUnhealthy, m.FailedWith)
 	default:
-		c.set(ConditionHealthCheck, metav1.ConditionUnknown, reasonProgressing, "The health checks have not run since the newest apply")
+		c.Set(ConditionHealthCheck, metav1.ConditionUnknown, dialect.ReasonProgressing, "The health checks have not run since the newest apply")
 	}
 }

@@ -94,7 +94,7 @@ func TestHealthCheckCondition(t *testing.T) {
 		}
 	}
 	Dialect{}.Encode(obj, dialect.Summary{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater, Message: failed.FailedWith}, Status: failed, Now: noon})
-	if got, want := shown(obj, ConditionReady), "False/HealthChecksFailed "+failed.FailedWith; got != want {
+	if got, want := shown(obj, dialect.ConditionReady), "False/HealthChecksFailed "+failed.FailedWith; got != want {
 		t.Errorf("Ready = %q, want %q", got, want)
 	}
 	if ok, why := (Dialect{}).Ready(obj); ok || why != failed.FailedWith {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -25,10 +26,6 @@ type Defaults struct {
 	RetryEvery time.Duration // 15s
 	RetryMax   time.Duration // 24h
 }
-
-// never is an interval that does not end in practice. Upstream reads an
-// interval of zero or less as: not by itself, only when something changes.
-const never = 100 * 365 * 24 * time.Hour
 
 // Decode returns what obj asks for, how, and what its status says.
 //
@@ -108,7 +105,7 @@ func every(d *metav1.Duration, absent time.Duration) time.Duration {
 	case d == nil:
 		return absent
 	case d.Duration <= 0:
-		return never
+		return dialect.Never // upstream reads it as: not by itself, only when something changes
 	default:
 		return max(d.Duration, shortest)
 	}

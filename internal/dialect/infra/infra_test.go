@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -51,7 +52,7 @@ func TestDecodeSpec(t *testing.T) {
 			s.Interval, s.RetryEvery, s.RetryMax, s.Backoff = time.Hour, time.Minute, 30*time.Minute, stack.Exponential
 		}},
 		"a nanosecond is a second":           {`{interval: 1ns, retryInterval: 1ms}`, func(s *stack.Spec) { s.Interval, s.RetryEvery = time.Second, time.Second }},
-		"an interval of zero is never":       {`{interval: 0s, retryInterval: -1s}`, func(s *stack.Spec) { s.Interval, s.RetryEvery = never, never }},
+		"an interval of zero is never":       {`{interval: 0s, retryInterval: -1s}`, func(s *stack.Spec) { s.Interval, s.RetryEvery = dialect.Never, dialect.Never }},
 		"a cap of zero is none given":        {`maxRetryInterval: 0s`, func(*stack.Spec) {}},
 		"no retries":                         {`remediation: {retries: 0}`, func(s *stack.Spec) { s.MaxRetries = retries(0) }},
 		"three retries":                      {`remediation: {retries: 3}`, func(s *stack.Spec) { s.MaxRetries = retries(3) }},

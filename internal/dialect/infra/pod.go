@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -22,7 +23,7 @@ const podField = "spec.runnerPodTemplate.spec."
 // into fields of their own, and all but the environment as a patch of the pod.
 func runnerPod(p *stack.Configuration, s *v1alpha2.TerraformSpec) error {
 	if g := s.RunnerTerminationGracePeriodSeconds; g != nil && *g > 0 {
-		p.Grace = time.Duration(min(*g, int64(never/time.Second))) * time.Second
+		p.Grace = time.Duration(min(*g, int64(dialect.Never/time.Second))) * time.Second
 	}
 	t := s.RunnerPodTemplate.Spec
 	for i, e := range t.Env {

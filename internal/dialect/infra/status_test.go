@@ -2,7 +2,6 @@ package infra
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,16 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
-	"github.com/terrier-iac/terrier/internal/stack/stacktest"
 )
-
-func TestEveryReasonIsTranslated(t *testing.T) {
-	for _, r := range stacktest.Reasons(t, "../../stack") {
-		if _, ok := readiness[r]; !ok {
-			t.Errorf("the reason %s has no row in readiness", r)
-		}
-	}
-}
 
 var (
 	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -64,7 +54,7 @@ func TestReady(t *testing.T) {
 			tt.o.Now, tt.o.PlanInputs = noon, basis
 			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 			Dialect{}.Encode(obj, dialect.Summary{Decision: stack.Decide(tt.o), Status: tt.o.Status, PlanInputs: basis, Now: noon})
-			c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
+			c := meta.FindStatusCondition(obj.Status.Conditions, dialect.ConditionReady)
 			if c == nil || c.Status != tt.status || c.Reason != tt.reason || c.Message != tt.message {
 				t.Errorf("Ready = %+v, want %s/%s %q", c, tt.status, tt.reason, tt.message)
 			}
@@ -132,18 +122,9 @@ func TestUnreadableStatusIsNamed(t *testing.T) {
 		t.Fatalf("Decode() = %v, want Broken", err)
 	}
 	Dialect{}.Encode(obj, dialect.Summary{Unreadable: err, Now: noon})
-	c := meta.FindStatusCondition(obj.Status.Conditions, ConditionReady)
-	if c.Status != metav1.ConditionFalse || c.Reason != StatusUnreadable || string(obj.Status.Terrier.Memory.Raw) != `"garbage"` {
+	c := meta.FindStatusCondition(obj.Status.Conditions, dialect.ConditionReady)
+	if c.Status != metav1.ConditionFalse || c.Reason != dialect.StatusUnreadable || string(obj.Status.Terrier.Memory.Raw) != `"garbage"` {
 		t.Errorf("Ready = %+v and status %s, want it named and kept", c, obj.Status.Terrier.Memory.Raw)
-	}
-}
-
-func TestCut(t *testing.T) {
-	if got := cut(strings.Repeat("é", messageRunes+5) + "the end"); len([]rune(got)) > messageRunes || !strings.HasSuffix(got, "the end") {
-		t.Errorf("cut() left %d runes", len(got))
-	}
-	if got := cut("short"); got != "short" {
-		t.Errorf("cut(short) = %q", got)
 	}
 }
 
@@ -196,13 +177,13 @@ func TestFailingCheckBlocksAreACondition(t *testing.T) {
 		Dialect{}.Encode(obj, dialect.Summary{
 			Status: stack.Status{Resources: stack.Resources{FailingCheckBlocks: f}}, Decision: stack.Decision{Ready: stack.Ready, Reason: stack.NoDrift}, Now: noon,
 		})
-		return meta.FindStatusCondition(obj.Status.Conditions, ConditionChecks)
+		return meta.FindStatusCondition(obj.Status.Conditions, dialect.ConditionChecks)
 	}
 	failing := &stack.FailingCheckBlocks{Since: noon, Failed: []stack.FailedCheckBlock{{Address: "check.a", Message: "it expires soon"}}}
 	if c := encode(failing); c == nil || c.Status != metav1.ConditionTrue || c.Message != "1 check block fails: check.a: it expires soon" {
 		t.Errorf("ChecksFailed = %+v", c)
 	}
-	if !meta.IsStatusConditionTrue(obj.Status.Conditions, ConditionReady) {
+	if !meta.IsStatusConditionTrue(obj.Status.Conditions, dialect.ConditionReady) {
 		t.Errorf("a check block that fails made the stack unready: %+v", obj.Status.Conditions)
 	}
 	st, err := Dialect{}.Decode(obj)

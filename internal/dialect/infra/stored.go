@@ -1,25 +1,19 @@
 package infra
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // stored reads the status that earlier reconciles wrote. An object that upstream
 // reconciled before has none, and is adopted.
 func stored(s *v1alpha2.TerraformStatus) (stack.Status, error) {
-	if s.Terrier == nil || s.Terrier.Memory == nil {
+	m, found, err := dialect.Stored(s.Terrier)
+	if !found {
 		return adopted(s), nil
 	}
-	var m stack.Status
-	if err := json.Unmarshal(s.Terrier.Memory.Raw, &m); err != nil {
-		return stack.Status{}, fault.New(fault.Broken, "", fmt.Errorf("reading status.terrier.memory: %w", err))
-	}
-	return m, nil
+	return m, err
 }
 
 // adopted keeps of upstream's status what must not be lost: that resources may

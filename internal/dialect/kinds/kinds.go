@@ -7,6 +7,7 @@ package kinds
 
 import (
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/alustan"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 )
 
@@ -15,5 +16,6 @@ import (
 func All() dialect.Registry {
 	return dialect.NewRegistry(
 		infra.Dialect{},
+		alustan.Dialect{},
 	)
 }

@@ -76,7 +76,7 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Dependents = []string{"b"}
 	}
 	if rarely("run") {
-		o.Run = &stack.Run{ID: "r", Kind: rapid.SampledFrom([]stack.RunKind{stack.PlanRun, stack.CheckRun, stack.ApplyRun, stack.DestroyRun, stack.PreviewRun, stack.HealthRun, stack.BreakGlassRun}).Draw(t, "kind")}
+		o.Run = &stack.Run{ID: "r", Kind: rapid.SampledFrom([]stack.RunKind{stack.PlanRun, stack.CheckRun, stack.ApplyRun, stack.DestroyRun, stack.PreviewRun, stack.HealthRun, stack.BreakGlassRun, stack.ScriptRun}).Draw(t, "kind")}
 	}
 	if rarely("request") {
 		o.Replan = "t1"
@@ -89,6 +89,10 @@ func Observation(t *rapid.T) stack.Observation {
 	}
 	if rarely("rejected") {
 		o.Spec.Rejected = "p1"
+	}
+	if rapid.IntRange(0, 3).Draw(t, "script") == 0 {
+		o.Spec.Script, o.Spec.CheckDrift, o.Spec.Destroy = true, true, false
+		o.Spec.ReportDrift, o.Spec.NoDestroyScript = rapid.Bool().Draw(t, "reportDrift"), rapid.Bool().Draw(t, "noDestroyScript")
 	}
 	drawWorstDay(t, &o, rarely, ago)
 	if rarely("obstacle") {

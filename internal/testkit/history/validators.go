@@ -74,7 +74,7 @@ func serialsGrow(h History) (found []string) {
 func appliesWerePending(h History) (found []string) {
 	_, versions := h.versions()
 	for _, r := range h.Runs {
-		if r.Kind != stack.ApplyRun || r.Cause.Plan == nil || len(versions[r.Stack]) == 0 {
+		if !r.Kind.Applies() || r.Cause.Plan == nil || len(versions[r.Stack]) == 0 {
 			continue
 		}
 		shown := slices.ContainsFunc(versions[r.Stack], func(s Stack) bool {

@@ -122,7 +122,7 @@ func classWord(class string) string {
 }
 
 var turnWords = map[stack.RunKind]string{
-	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.DestroyRun: "Destroy",
+	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.ScriptRun: "Script", stack.DestroyRun: "Destroy",
 	stack.PreviewRun: "Destroy preview", stack.HealthRun: "Health check", stack.BreakGlassRun: "Break-glass command",
 }
 

@@ -55,13 +55,13 @@ func (s stage) with(other stage) stage {
 // stepTitles are the engine's commands, in words.
 var stepTitles = map[string]string{
 	"init": "Init", "workspace": "Select the workspace", "unlock": "Break the lock", "plan": "Plan", "show": "Read the plan",
-	"apply": "Apply", "destroy": "Destroy", "output": "Read the outputs", "inventory": "List what exists", "check-blocks": "Read the check blocks", "health": "Health checks",
+	"apply": "Apply", "destroy": "Destroy", "output": "Read the outputs", "inventory": "List what exists", "check-blocks": "Read the check blocks", "script": "Script", "health": "Health checks",
 }
 
 // expected are the steps of each kind of run.
 var expected = map[stack.RunKind][]string{
 	stack.PlanRun: {"init", "plan", "show"}, stack.CheckRun: {"init", "plan"}, stack.PreviewRun: {"init", "plan", "show"},
-	stack.ApplyRun: {"init", "apply"}, stack.DestroyRun: {"init", "apply"}, stack.HealthRun: {"health"},
+	stack.ApplyRun: {"init", "apply"}, stack.DestroyRun: {"init", "apply"}, stack.ScriptRun: {"init", "script"}, stack.HealthRun: {"health"},
 }
 
 // phases are the steps during which a supervisor names a phase.

@@ -89,7 +89,7 @@ func decideOf(s query.Stack, may, back string) Decide {
 	if why := undecidable(s); why != "" {
 		d.Why = why // for every user
 	}
-	switch running := s.Run != nil && s.Run.Kind == string(stack.ApplyRun); {
+	switch running := s.Run != nil && stack.RunKind(s.Run.Kind).Applies(); {
 	case running:
 		d.Said, d.Why = p.Name+" is being applied.", "The run "+s.Run.ID+" applies the plan. It is too late to reject it."
 	case s.Approved != "" && (s.Approved == p.Name || s.Approved == p.Digest):

@@ -66,7 +66,7 @@ func runPill(r query.Report, st query.Stack) ui.Pill {
 		return ui.PillOf(ui.ToneOK, "Done")
 	case r.Kind == stack.DestroyRun:
 		return ui.NewPill(ui.ToneWarn, "minus", "Destroyed")
-	case r.Kind == stack.ApplyRun:
+	case r.Kind.Applies():
 		return ui.PillOf(ui.ToneOK, "Applied")
 	case r.Kind == stack.CheckRun && r.Changes.None():
 		return ui.PillOf(ui.ToneOK, "No drift")

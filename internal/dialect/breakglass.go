@@ -1,4 +1,4 @@
-package infra
+package dialect
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -18,17 +17,17 @@ const (
 )
 
 // sessionCondition sets the condition about the session.
-func sessionCondition(c setter, s dialect.Summary) {
+func sessionCondition(c Conditions, s Summary) {
 	g := s.Status.BreakGlass
 	switch {
 	case s.BreakGlassDenied:
-		c.set(ConditionGlass, metav1.ConditionFalse, reasonNotAllowed, "Breaking the glass is not allowed")
+		c.Set(ConditionGlass, metav1.ConditionFalse, reasonNotAllowed, "Breaking the glass is not allowed")
 	case g == nil:
-		c.drop(ConditionGlass)
+		c.Drop(ConditionGlass)
 	case !s.Now.Before(g.Until):
-		c.set(ConditionGlass, metav1.ConditionFalse, "SessionOver", "The session expired at "+g.Until.UTC().Format(time.RFC3339)+". Begin another one with terrier break-glass"+lastBreakGlassCommand(s.Status))
+		c.Set(ConditionGlass, metav1.ConditionFalse, "SessionOver", "The session expired at "+g.Until.UTC().Format(time.RFC3339)+". Begin another one with terrier break-glass"+lastBreakGlassCommand(s.Status))
 	default:
-		c.set(ConditionGlass, metav1.ConditionTrue, "SessionOpen", "Terrier plans and applies nothing by itself until "+g.Until.UTC().Format(time.RFC3339)+lastBreakGlassCommand(s.Status))
+		c.Set(ConditionGlass, metav1.ConditionTrue, "SessionOpen", "Terrier plans and applies nothing by itself until "+g.Until.UTC().Format(time.RFC3339)+lastBreakGlassCommand(s.Status))
 	}
 }
 

@@ -1,0 +1,75 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// ensureOwned makes the source that an object owns, or makes it say again what it has to
+// say. It goes with its owner. A source of that name that is not the object's own is
+// left as it is, and holds the stack up.
+func (cl *claimer) ensureOwned(ctx context.Context, p *pass) error {
+	want := p.st.Owned
+	if want == nil || p.o.Deleting || p.o.Blocked != nil || p.unreadable != nil {
+		return nil
+	}
+	is := &sourcev1.GitRepository{}
+	err := cl.cache.Get(ctx, client.ObjectKeyFromObject(want), is)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = cl.live.Create(ctx, want.DeepCopy(), client.FieldOwner(kube.FieldManager))
+		if apierrors.IsAlreadyExists(err) {
+			return nil // the cache does not have it yet, and wakes the stack
+		}
+	case err != nil:
+	case !metav1.IsControlledBy(is, p.obj):
+		p.o.Blocked = &stack.Blocked{Kind: fault.Denied, Reason: stack.SourceDenied, Message: fmt.Sprintf(
+			"The GitRepository %s/%s exists and belongs to another object, and the stack needs one of that name: delete it, or give the stack another name", want.Namespace, want.Name)}
+		return nil
+	case !saysAgain(is, want):
+		before := is.DeepCopy()
+		correct(is, want)
+		err = cl.live.Patch(ctx, is, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return nil // its change wakes the stack
+		}
+	}
+	if err != nil {
+		p.o.Blocked = blockedBy(fmt.Errorf("writing GitRepository %s/%s: %w", want.Namespace, want.Name, err), stack.SourceFailed)
+	}
+	return nil
+}
+
+// saysAgain reports whether a source says what it has to say.
+func saysAgain(is, want *sourcev1.GitRepository) bool {
+	corrected := is.DeepCopy()
+	correct(corrected, want)
+	return equality.Semantic.DeepEqual(is, corrected)
+}
+
+// correct has a source say what it has to say. What others wrote into fields that the
+// owner says nothing about stays.
+func correct(is, want *sourcev1.GitRepository) {
+	is.Spec.URL, is.Spec.Reference, is.Spec.SecretRef, is.Spec.Interval = want.Spec.URL, want.Spec.Reference, want.Spec.SecretRef, want.Spec.Interval
+	is.Labels, is.Annotations = with(is.Labels, want.Labels), with(is.Annotations, want.Annotations)
+}
+
+func with(is, want map[string]string) map[string]string {
+	out := maps.Clone(is)
+	if out == nil && len(want) > 0 {
+		out = map[string]string{}
+	}
+	maps.Copy(out, want)
+	return out
+}

@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/dialect/alustan"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// A script is what the ConfigMap holds, byte for byte, and another script is another
+// input. One that is missing is waited for, and its ConfigMap wakes the stack.
+func TestScriptsAreInputs(t *testing.T) {
+	c := newCupboard(t)
+	const text = "#!/bin/bash\r\necho 'it''s' \"$HOME\" `x` \\n $(A) %s\n\n"
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.kube.Namespace, Name: "scripts"}, Data: map[string]string{"apply.sh": text, "empty": ""}}
+	if err := c.kube.Client.Create(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	with := func(key, destroy string) stack.Configuration {
+		return stack.Configuration{
+			Script: &stack.Script{Apply: stack.ScriptText{Config: &stack.KeyRef{Name: "scripts", Key: key}}, Destroy: stack.ScriptText{Text: destroy}},
+			Env:    []stack.EnvVar{{Name: "A", Value: "a", Literal: true}, {Name: "B", Value: "$(A) $$", Literal: true}},
+		}
+	}
+	p, blocked := c.resolve(t, with("apply.sh", "d"))
+	if blocked != nil {
+		t.Fatal(blocked.Message)
+	}
+	if got := p.in.Scripts; string(got.Apply) != text || string(got.Destroy) != "d" {
+		t.Errorf("scripts = %q and %q", got.Apply, got.Destroy)
+	}
+	if got := p.in.Resolved.Environment["B"]; got != "$(A) $$" {
+		t.Errorf("the variable B is %q, want what was written", got)
+	}
+	other, _ := c.resolve(t, with("apply.sh", "e"))
+	if other.in.Digest == p.in.Digest {
+		t.Error("another script is the same input")
+	}
+	for key, want := range map[string]string{"nope": `has no key "nope"`, "empty": "is empty"} {
+		if _, blocked := c.resolve(t, with(key, "d")); blocked == nil || blocked.Kind != fault.Missing || blocked.Reason != stack.InputsFailed || !strings.Contains(blocked.Message, "scripts.apply.configMapRef") || !strings.Contains(blocked.Message, want) {
+			t.Errorf("%s: blocked by %+v, want it to be waited for: %s", key, blocked, want)
+		}
+	}
+	if reads := input.References(with("apply.sh", "d"), "apps").Reads; !slices.Contains(reads, stack.Ref{Kind: "ConfigMap", Namespace: "apps", Name: "scripts"}) {
+		t.Errorf("the stack is woken by %v", reads)
+	}
+}
+
+// The source of a stack is made once, corrected when the stack says something else, and
+// left alone if it is another object's.
+func TestOwnedSource(t *testing.T) {
+	k := testkit.Kube(t, v1alpha1.AddToScheme, sourcev1.AddToScheme)
+	cl := &claimer{cache: k.Client, live: k.Client}
+	obj := &v1alpha1.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "net"}}
+	obj.Spec.GitRepo = &v1alpha1.GitRepo{URL: "git@git.example:org/repo/dir", Branch: "main"}
+	obj.Spec.Scripts.Apply = jsonOf(`"a"`)
+	if err := k.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	ensure := func() *pass {
+		t.Helper()
+		p := &pass{dialect: alustan.Dialect{}, obj: obj}
+		var err error
+		if p.st, err = p.dialect.Decode(obj); err == nil {
+			err = cl.ensureOwned(t.Context(), p)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	source := func() *sourcev1.GitRepository {
+		t.Helper()
+		g := &sourcev1.GitRepository{}
+		if err := k.Client.Get(t.Context(), client.ObjectKey{Namespace: k.Namespace, Name: "alustan-net"}, g); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	ensure()
+	made := source()
+	if !metav1.IsControlledBy(made, obj) || made.Spec.URL != "ssh://git@git.example/org/repo/dir" || made.Spec.Reference.Branch != "main" {
+		t.Errorf("the source is %+v", made)
+	}
+	ensure()
+	if got := source(); got.ResourceVersion != made.ResourceVersion {
+		t.Error("the source was written again, and says what it said")
+	}
+	obj.Spec.GitRepo.Branch, obj.Spec.GitRepo.SSHKeySecret = "", &v1alpha1.KeyReference{Name: "key", Key: "id"}
+	ensure()
+	if got := source().Spec; got.Reference != nil || got.SecretRef == nil || got.SecretRef.Name != "key" {
+		t.Errorf("after a change the source is %+v", got)
+	}
+	foreign := source()
+	foreign.OwnerReferences = nil
+	if err := k.Client.Update(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	if b := ensure().o.Blocked; b == nil || b.Reason != stack.SourceDenied || !strings.Contains(b.Message, "alustan-net") {
+		t.Errorf("blocked by %+v, want the source of another object to be named", b)
+	}
+}
+
+func jsonOf(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }

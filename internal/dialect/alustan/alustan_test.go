@@ -1,0 +1,221 @@
+package alustan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
+	examples "github.com/terrier-iac/terrier/examples/alustan"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/dialecttest"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// object reads a manifest; a spec alone is one, too.
+func object(t *testing.T, text string) *v1alpha1.Terraform {
+	t.Helper()
+	if !strings.Contains(text, "kind:") {
+		text = "metadata: {name: net, namespace: apps}\nspec: " + text
+	}
+	obj := &v1alpha1.Terraform{}
+	if err := yaml.UnmarshalStrict([]byte(text), obj); err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
+// example reads the Terraform of an example.
+func example(t *testing.T, name string) *v1alpha1.Terraform {
+	t.Helper()
+	text, err := examples.Files.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := strings.Split(string(text), "\n---\n")
+	return object(t, docs[len(docs)-1])
+}
+
+const valid = `{scripts: {apply: {inline: a}, destroy: {inline: d}}, gitRepo: {url: "https://git.example/org/repo"}}`
+
+func TestSuite(t *testing.T) {
+	obj := object(t, valid)
+	obj.Annotations = map[string]string{Approval: "manual"}
+	dialecttest.Run(t, Dialect{}, obj)
+}
+
+// The manifests of the documents decode as they say.
+func TestExamples(t *testing.T) {
+	for name, want := range map[string]stack.Script{
+		"inline.yaml": {Apply: stack.ScriptText{Text: "terraform apply -auto-approve\n"}, Destroy: stack.ScriptText{Text: "terraform destroy -auto-approve\n"}},
+		"configmap.yaml": {
+			Apply:   stack.ScriptText{Config: &stack.KeyRef{Name: "terraform-scripts", Key: "apply-script.sh"}},
+			Destroy: stack.ScriptText{Config: &stack.KeyRef{Name: "terraform-scripts", Key: "destroy-script.sh"}},
+		},
+	} {
+		st, err := Dialect{}.Decode(example(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := st.Configuration
+		if diff := cmp.Diff(want, *c.Script); diff != "" {
+			t.Errorf("%s: scripts (-want +got):\n%s", name, diff)
+		}
+		wantBackend := stack.Backend{Kind: stack.Plugin, Plugin: "aws", Suffix: "alustan-example-terraformconfig", Settings: map[string]string{"s3": "s3-store", "dynamoDB": "db-table", "region": "us-east-1"}}
+		if diff := cmp.Diff(wantBackend, c.Backend); diff != "" {
+			t.Errorf("%s: backend (-want +got):\n%s", name, diff)
+		}
+		var names []string
+		for _, v := range c.Env {
+			names = append(names, v.Name+"="+v.Value)
+		}
+		if got := strings.Join(names, " "); got != "var1=value1 TF_VAR_var1=value1 var2=value2 TF_VAR_var2=value2" {
+			t.Errorf("%s: environment = %s", name, got)
+		}
+		if got := strings.Join(st.Ignored, " "); got != "spec.containerRegistry" {
+			t.Errorf("%s: ignored = %s", name, got)
+		}
+		s := st.Spec
+		if s.Mode != stack.Auto || !s.Script || !s.DestroyLast || s.NoDestroyScript || s.Interval != 6*time.Hour || *s.MaxRetries != 10 {
+			t.Errorf("%s: spec = %+v", name, s)
+		}
+	}
+}
+
+func TestGitRepository(t *testing.T) {
+	st, err := Dialect{}.Decode(example(t, "inline.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := st.Owned
+	if g.Spec.URL != "ssh://git@github.com/example/terraform-repo/terraform" || g.Spec.Reference.Branch != "main" || g.Spec.SecretRef.Name != "my-ssh-secret" || g.Annotations[sshKey] != "ssh-privatekey" {
+		t.Errorf("spec = %+v, annotations %v", g.Spec, g.Annotations)
+	}
+	if ref := st.Configuration.Source; ref.Kind != g.Kind || ref.Name != g.Name || g.Namespace != "default" {
+		t.Errorf("the stack names %+v, and owns %s/%s", ref, g.Namespace, g.Name)
+	}
+	if owner := metav1.GetControllerOf(g); owner == nil || owner.Name != "example-terraformconfig" {
+		t.Errorf("its owner is %v", owner)
+	}
+}
+
+// What every life of the kind wrote is read.
+func TestScripts(t *testing.T) {
+	text := func(s string) stack.ScriptText { return stack.ScriptText{Text: s} }
+	file := func(s string) stack.ScriptText { return stack.ScriptText{Path: s} }
+	for name, tt := range map[string]struct {
+		scripts string
+		want    stack.Script
+	}{
+		"texts of the first":                  {`{apply: "a", destroy: "d"}`, stack.Script{Apply: text("a"), Destroy: text("d")}},
+		"objects of the second":               {`{apply: {inline: "a"}, destroy: {configMapRef: {name: scripts, key: k}}}`, stack.Script{Apply: text("a"), Destroy: stack.ScriptText{Config: &stack.KeyRef{Name: "scripts", Key: "k"}}}},
+		"files of the third":                  {`{deploy: deploy.sh, destroy: ./bin/destroy.sh}`, stack.Script{Apply: file("deploy.sh"), Destroy: file("bin/destroy.sh")}},
+		"an inline script wins":               {`{apply: {inline: "a", configMapRef: {name: scripts, key: k}}}`, stack.Script{Apply: text("a")}},
+		"a file cannot be outside":            {`{deploy: ../../deploy.sh}`, stack.Script{Apply: file("deploy.sh")}},
+		"quotes and dollars are as they were": {`{apply: "echo '$HOME' \\ $(x)\r\n"}`, stack.Script{Apply: text("echo '$HOME' \\ $(x)\r\n")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, err := Dialect{}.Decode(object(t, `{scripts: `+tt.scripts+`, gitRepo: {url: "https://git.example/org/repo"}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, *st.Configuration.Script); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if st.Spec.NoDestroyScript != tt.want.Destroy.IsZero() {
+				t.Errorf("NoDestroyScript = %v", st.Spec.NoDestroyScript)
+			}
+		})
+	}
+}
+
+// What means nothing is refused with the field and the way out.
+func TestRefused(t *testing.T) {
+	with := func(git, more string) string {
+		return `{scripts: {apply: {inline: a}}, gitRepo: ` + git + more + `}`
+	}
+	for spec, want := range map[string]string{
+		`{gitRepo: {url: "https://h/r"}}`:                                                    "spec.scripts.apply has no script",
+		`{scripts: {apply: {}}, gitRepo: {url: "https://h/r"}}`:                              "spec.scripts.apply has no script",
+		`{scripts: {deploy: a, apply: {inline: b}}, gitRepo: {url: "https://h/r"}}`:          "remove one of them",
+		`{scripts: {apply: {configMapRef: {name: scripts}}}, gitRepo: {url: "https://h/r"}}`: "spec.scripts.apply.configMapRef needs a name and a key",
+		`{scripts: {apply: 7}, gitRepo: {url: "https://h/r"}}`:                               "spec.scripts.apply is neither a text nor an object",
+		`{scripts: {apply: {inline: a}}}`:                                                    "spec.gitRepo.url is missing",
+		with(`{url: "file:///etc"}`, ""):                                                     "spec.gitRepo.url is no address",
+		with(`{url: "https://ann:pw@h/r"}`, ""):                                              "holds a user or password",
+		with(`{url: "https://h/r", sshKey: KEY}`, ""):                                        "spec.gitRepo.sshKey holds a private key",
+		with(`{url: "git@h:r", sshKeySecret: {key: k}}`, ""):                                 "spec.gitRepo.sshKeySecret.name is empty",
+		with(`{url: "https://h/r"}`, `, variables: {PATH: /tmp}`):                            "PATH controls the engine",
+		with(`{url: "https://h/r"}`, `, variables: {a-b: c}`):                                "not the name of an environment variable",
+	} {
+		_, err := Dialect{}.Decode(object(t, spec))
+		if k := fault.Of(err); k != fault.Invalid && k != fault.Denied || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error = %v, want %q", spec, err, want)
+		}
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotation, value string
+		check             func(stack.Spec) bool
+		wrong             bool
+	}{
+		"manual":                 {Approval, "manual", func(s stack.Spec) bool { return s.Mode == stack.Manual }, false},
+		"a typing error":         {Approval, "manaul", func(s stack.Spec) bool { return s.Mode == stack.Manual }, true},
+		"drift is reported":      {Drift, "report", func(s stack.Spec) bool { return s.ReportDrift }, false},
+		"another interval":       {Interval, "90s", func(s stack.Spec) bool { return s.Interval == 90*time.Second }, false},
+		"no interval":            {Interval, "0", func(s stack.Spec) bool { return s.Interval == dialect.Never }, false},
+		"a bad interval":         {Interval, "soon", func(s stack.Spec) bool { return s.Interval == 6*time.Hour }, true},
+		"more retries":           {Retries, "20", func(s stack.Spec) bool { return *s.MaxRetries == 20 }, false},
+		"resources are retained": {dialect.Deletion, "retain", func(s stack.Spec) bool { return !s.DestroyLast && s.Retain }, false},
+		"a suspended stack":      {Suspended, "true", func(s stack.Spec) bool { return s.Suspended }, false},
+	} {
+		obj := object(t, valid)
+		obj.Annotations = map[string]string{tt.annotation: tt.value}
+		st, err := Dialect{}.Decode(obj)
+		if !tt.check(st.Spec) || (err != nil) != tt.wrong {
+			t.Errorf("%s: spec = %+v, error %v", name, st.Spec, err)
+		}
+	}
+	if st, _ := (Dialect{Interval: time.Minute}).Decode(object(t, valid)); st.Spec.Interval != time.Minute {
+		t.Errorf("the interval of the platform is %v", st.Spec.Interval)
+	}
+}
+
+// The state says in upstream's words what the decision says, and the same knowledge is
+// the same status.
+func TestState(t *testing.T) {
+	for name, tt := range map[string]struct {
+		d        stack.Decision
+		failures int
+		want     string
+	}{
+		"applied":           {stack.Decision{Ready: stack.Ready, Reason: stack.Applied}, 0, Success},
+		"a first run":       {stack.Decision{Ready: stack.Reconciling, Reason: stack.Applying}, 0, Pending},
+		"a retry":           {stack.Decision{Ready: stack.Reconciling, Reason: stack.Applying}, 2, Failed},
+		"a missing script":  {stack.Decision{Ready: stack.Reconciling, Reason: stack.InputsFailed}, 0, Failed},
+		"a source to come":  {stack.Decision{Ready: stack.Reconciling, Reason: stack.SourceNotReady}, 0, Pending},
+		"an invalid spec":   {stack.Decision{Ready: stack.Stalled, Reason: stack.SpecInvalid}, 0, Failed},
+		"a plan to approve": {stack.Decision{Ready: stack.Held, Reason: stack.AwaitingApproval}, 0, Pending},
+	} {
+		obj := object(t, valid)
+		s := dialect.Summary{Decision: tt.d, Status: stack.Status{Failure: stack.Failure{Failures: tt.failures}}, Now: time.Unix(1e9, 0)}
+		s.Decision.Message = "m"
+		Dialect{}.Encode(obj, s)
+		if obj.Status.State != tt.want || obj.Status.Message != "m" {
+			t.Errorf("%s: state %s, message %q, want %s", name, obj.Status.State, obj.Status.Message, tt.want)
+		}
+	}
+	obj := object(t, `{scripts: {apply: {inline: a, configMapRef: {name: scripts, key: k}}}, gitRepo: {url: "https://h/r"}}`)
+	Dialect{}.Encode(obj, dialect.Summary{Now: time.Unix(1e9, 0)})
+	if c := meta.FindStatusCondition(obj.Status.Conditions, conditionPassedOver); c == nil || !strings.Contains(c.Message, "spec.scripts.apply.configMapRef") {
+		t.Errorf("the condition about the ConfigMap is %v", c)
+	}
+}

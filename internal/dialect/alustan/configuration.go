@@ -1,0 +1,299 @@
+package alustan
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// configuration reads how obj is run. It reads all that it can, and returns the first
+// error.
+func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
+	s := &obj.Spec
+	c := stack.Configuration{Script: &stack.Script{}, Upgrade: true}
+	c.Engine, c.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
+	var first error
+	for _, step := range []func(*stack.Configuration, *v1alpha1.Terraform) error{scripts, sourceOf, variables, stateOf} {
+		if err := step(&c, obj); first == nil {
+			first = err
+		}
+	}
+	if s.GitRepo != nil {
+		c.Path = within(s.GitRepo.Path)
+	}
+	return c, first
+}
+
+// scripts reads what the stack is applied and destroyed by. Beside deploy, a text in
+// destroy is the name of a file, as in the later lives of the kind.
+func scripts(c *stack.Configuration, obj *v1alpha1.Terraform) error {
+	s := obj.Spec.Scripts
+	files := isSet(s.Deploy)
+	apply, field := s.Apply, "spec.scripts.apply"
+	if files {
+		if isSet(s.Apply) {
+			return invalid("spec.scripts.deploy", "is set beside spec.scripts.apply: remove one of them")
+		}
+		apply, field = s.Deploy, "spec.scripts.deploy"
+	}
+	var err error
+	if c.Script.Destroy, err = scriptOf("spec.scripts.destroy", s.Destroy, files); err != nil {
+		return err
+	}
+	if c.Script.Apply, err = scriptOf(field, apply, files); err != nil {
+		return err
+	}
+	if c.Script.Apply.IsZero() {
+		return invalid(field, "has no script: set inline or configMapRef in it, or set spec.scripts.deploy to the name of a file in the repository")
+	}
+	return nil
+}
+
+func isSet(raw *apiextensionsv1.JSON) bool {
+	return raw != nil && len(raw.Raw) > 0 && string(raw.Raw) != "null" && string(raw.Raw) != `""`
+}
+
+// scriptOf reads one script. A text is the script itself, or the name of its file.
+func scriptOf(field string, raw *apiextensionsv1.JSON, file bool) (stack.ScriptText, error) {
+	if !isSet(raw) {
+		return stack.ScriptText{}, nil
+	}
+	var text string
+	if json.Unmarshal(raw.Raw, &text) == nil {
+		if !file {
+			return stack.ScriptText{Text: text}, nil
+		}
+		name := within(text)
+		if name == "" {
+			return stack.ScriptText{}, invalid(field, "is %.80q, which names no file", text)
+		}
+		return stack.ScriptText{Path: name}, nil
+	}
+	s, err := inObject(field, raw)
+	switch ref := s.ConfigMapRef; {
+	case err != nil:
+		return stack.ScriptText{}, err
+	case s.Inline != "":
+		return stack.ScriptText{Text: s.Inline}, nil
+	case ref == nil:
+		return stack.ScriptText{}, nil
+	case ref.Name == "" || ref.Key == "":
+		return stack.ScriptText{}, invalid(field+".configMapRef", "needs a name and a key")
+	default:
+		return stack.ScriptText{Config: &stack.KeyRef{Name: ref.Name, Key: ref.Key}}, nil
+	}
+}
+
+// inObject reads a script that is an object.
+func inObject(field string, raw *apiextensionsv1.JSON) (v1alpha1.Script, error) {
+	var s v1alpha1.Script
+	if err := json.Unmarshal(raw.Raw, &s); err != nil {
+		return s, invalid(field, "is neither a text nor an object with inline or configMapRef: %v", err)
+	}
+	return s, nil
+}
+
+// passedOver names the scripts whose configMapRef does not count, since they have an
+// inline text as well.
+func passedOver(s *v1alpha1.TerraformSpec) []string {
+	var all []string
+	for field, raw := range map[string]*apiextensionsv1.JSON{"apply": s.Scripts.Apply, "deploy": s.Scripts.Deploy, "destroy": s.Scripts.Destroy} {
+		if !isSet(raw) {
+			continue
+		}
+		if both, err := inObject(field, raw); err == nil && both.Inline != "" && both.ConfigMapRef != nil {
+			all = append(all, "spec.scripts."+field+".configMapRef")
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// within reads a path as one below a root that it cannot leave; "" is the root itself.
+func within(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
+
+// variables makes each variable one of the environment, under its own name and under the
+// one by which the engine takes it for a variable of the module.
+func variables(c *stack.Configuration, obj *v1alpha1.Terraform) error {
+	var first error
+	for _, name := range slices.Sorted(maps.Keys(obj.Spec.Variables)) {
+		value, ok := textOf(obj.Spec.Variables[name])
+		if !ok {
+			continue
+		}
+		if err := workdir.CheckEnvironment(name); err != nil && !workdir.IsProxy(name) {
+			if first == nil {
+				first = fault.New(fault.Of(err), string(stack.SpecInvalid), fmt.Errorf("spec.variables: %w", err))
+			}
+			continue
+		}
+		c.Env = append(c.Env, stack.EnvVar{Name: name, Value: value, Literal: true})
+		if !strings.HasPrefix(name, engineVariable) {
+			c.Env = append(c.Env, stack.EnvVar{Name: engineVariable + name, Value: value, Literal: true})
+		}
+	}
+	return first
+}
+
+// engineVariable begins the environment variables that are variables of a module.
+const engineVariable = "TF_VAR_"
+
+// textOf is a value as a text: a text is itself, and anything else is its JSON. Null is
+// none.
+func textOf(v apiextensionsv1.JSON) (string, bool) {
+	var text string
+	switch {
+	case len(v.Raw) == 0 || string(v.Raw) == "null":
+		return "", false
+	case json.Unmarshal(v.Raw, &text) == nil:
+		return text, true
+	default:
+		return string(v.Raw), true
+	}
+}
+
+// stateOf reads where the state is. Terrier keeps it in a Secret that no stack of another
+// kind has by default, unless a plug-in is named.
+func stateOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
+	settings := map[string]string{}
+	for name, v := range obj.Spec.Backend {
+		if text, ok := textOf(v); ok && name != "provider" {
+			settings[name] = text
+		}
+	}
+	plugin, _ := textOf(obj.Spec.Backend["provider"])
+	if plugin == "" {
+		c.Backend = stack.Backend{Kind: stack.Managed, Suffix: ownName(obj.Name), InCluster: true}
+		return nil
+	}
+	var err error
+	if c.Backend, err = backend.Of(plugin, settings, obj.Namespace, ownName(obj.Name)); err != nil {
+		return invalid("spec.backend:", "%v", err)
+	}
+	return nil
+}
+
+// ownName is the name of what Terrier makes for a stack of this kind.
+func ownName(stack string) string { return "alustan-" + stack }
+
+// scpLike is the form in which git alone writes an address: user@host:path.
+var scpLike = regexp.MustCompile(`^([A-Za-z0-9_.-]+)@([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):/?([^/].*)$`)
+
+// address is the URL of a repository, as sources have it. The path may go on with a
+// directory of the repository.
+func address(g *v1alpha1.GitRepo) (string, error) {
+	const field = "spec.gitRepo.url"
+	if g == nil || strings.TrimSpace(g.URL) == "" {
+		return "", invalid(field, "is missing: it names the git repository with the code")
+	}
+	text := strings.TrimSpace(g.URL)
+	if parts := scpLike.FindStringSubmatch(text); parts != nil && !strings.Contains(text, "://") {
+		text = "ssh://" + parts[1] + "@" + parts[2] + "/" + parts[3]
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || !slices.Contains([]string{"https", "http", "ssh"}, u.Scheme) || strings.Trim(u.Path, "/") == "" {
+		return "", invalid(field, "is no address of a repository: write https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH")
+	}
+	if _, has := u.User.Password(); has || u.User != nil && u.Scheme != "ssh" {
+		return "", invalid(field, "holds a user or password, which every reader of the object could see: for a private repository use ssh and spec.gitRepo.sshKeySecret")
+	}
+	return text, nil
+}
+
+// sourceOf reads where the code is: in the GitRepository that the stack owns.
+func sourceOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
+	g := obj.Spec.GitRepo
+	if _, err := address(g); err != nil {
+		return err
+	}
+	if g.SSHKey != "" {
+		return invalid("spec.gitRepo.sshKey", "holds a private key, which every reader of the object can see: put it into a Secret, and name that in spec.gitRepo.sshKeySecret")
+	}
+	if ref := g.SSHKeySecret; ref != nil && ref.Name == "" {
+		return invalid("spec.gitRepo.sshKeySecret.name", "is empty")
+	}
+	c.Source = &stack.Ref{Kind: sourcev1.GitRepositoryKind, Name: ownName(obj.Name)}
+	return nil
+}
+
+// Annotations by which the controllers of sources are told what a GitRepository has no
+// field for.
+const (
+	sshKey       = "terrier.dev/ssh-key"      // the key of the Secret that has the private key
+	subdirectory = "terrier.dev/subdirectory" // true: the address may go on with a directory of the repository
+)
+
+// gitRepository is the source of a valid stack. It goes with its owner.
+func gitRepository(obj *v1alpha1.Terraform) *sourcev1.GitRepository {
+	g := obj.Spec.GitRepo
+	from, err := address(g)
+	if err != nil {
+		return nil
+	}
+	out := &sourcev1.GitRepository{
+		TypeMeta: metav1.TypeMeta{APIVersion: sourcev1.GroupVersion.String(), Kind: sourcev1.GitRepositoryKind},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: ownName(obj.Name), Namespace: obj.Namespace,
+			Labels:          map[string]string{"app.kubernetes.io/managed-by": "terrier"},
+			Annotations:     map[string]string{subdirectory: "true"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(obj, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))},
+		},
+		Spec: sourcev1.GitRepositorySpec{URL: from, Interval: metav1.Duration{Duration: time.Minute}},
+	}
+	if g.Branch != "" {
+		out.Spec.Reference = &sourcev1.GitRepositoryRef{Branch: g.Branch}
+	}
+	if ref := g.SSHKeySecret; ref != nil {
+		out.Spec.SecretRef = &fluxmeta.LocalObjectReference{Name: ref.Name}
+		if ref.Key != "" {
+			out.Annotations[sshKey] = ref.Key
+		}
+	}
+	return out
+}
+
+// unsupported is a field that is accepted and does not work yet.
+type unsupported struct {
+	path string // as in docs/alustan.md
+	set  func(*v1alpha1.TerraformSpec) bool
+}
+
+// unsupportedFields lists what does not work yet.
+func unsupportedFields() []unsupported {
+	type spec = v1alpha1.TerraformSpec
+	return []unsupported{
+		{"spec.containerRegistry", func(s *spec) bool { return s.ContainerRegistry != nil }},
+		{"spec.environment", func(s *spec) bool { return s.Environment != "" }},
+		{"spec.postDeploy", func(s *spec) bool { return s.PostDeploy != nil }},
+		{"spec.provider", func(s *spec) bool { return s.Provider != "" }},
+	}
+}
+
+// ignored returns the paths of the fields that s sets and that do not work yet.
+func ignored(s *v1alpha1.TerraformSpec) []string {
+	var paths []string
+	for _, f := range unsupportedFields() {
+		if f.set(s) {
+			paths = append(paths, f.path)
+		}
+	}
+	return paths
+}

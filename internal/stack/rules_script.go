@@ -1,0 +1,45 @@
+package stack
+
+// What is different for a stack that is applied by a script. A script is run as a plan is
+// applied. It needs no plan before it, unless a person or a reviewer has to see one.
+
+// direct reports whether the script is run without a plan.
+func direct(o Observation) bool {
+	return o.Spec.Script && o.Spec.Mode == Auto && !o.Spec.reviewed() && o.untracked() == nil
+}
+
+// onlyReported reports whether the pending plan is drift that the script is not run for.
+func onlyReported(o Observation) bool {
+	return o.Spec.Script && o.Spec.ReportDrift && o.Status.Drift != nil
+}
+
+// beginScript runs a script that needs no plan.
+func beginScript(why string) Decision {
+	return Decision{Action: RunScript{Why: why}, Ready: Reconciling, Reason: Applying, Message: ScriptRun.doing()}
+}
+
+// planned runs the script that the pending plan lets run.
+func planned(o Observation) Decision {
+	d := beginScript("plan " + o.Status.Pending.Name)
+	d.Action = RunScript{Plan: o.Status.Pending, Why: "plan " + o.Status.Pending.Name}
+	return d
+}
+
+// scriptWhy names what changed since the script was run last.
+func scriptWhy(o Observation) string {
+	switch {
+	case o.Status.Planned != PlanInputs{} || o.Status.PlanNote != "":
+		return changed(o)
+	case o.Status.Failures > 0:
+		return "retry"
+	default:
+		return "first run"
+	}
+}
+
+// noDestroyScript says how a deletion goes on that has nothing to destroy with.
+func noDestroyScript(Observation) Decision {
+	return Decision{Action: Wait{}, Ready: Stalled, Reason: NoDestroyScript, Message: "Deletion in progress, but the stack has no script that destroys its resources: spec.scripts.destroy is empty. " +
+		"The object stays until they are destroyed. Set spec.scripts.destroy, and Terrier runs it at once. " +
+		"To let the object go and keep the resources: annotate it with terrier.dev/deletion=retain."}
+}
