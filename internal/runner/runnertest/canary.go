@@ -29,9 +29,10 @@ resource "terraform_data" "b" {
 resource "terraform_data" "c" {
   triggers_replace = [var.secret]
   provisioner "local-exec" {
-    command = "echo $CANARY; printf '%s' $CANARY | base64; printf '%s' \"$SECRET\" >&2"
+    command = "echo $CANARY; echo $ENCODED; printf '%s' \"$SECRET\" >&2"
     environment = {
-      SECRET = nonsensitive(var.secret)
+      SECRET  = nonsensitive(var.secret)
+      ENCODED = base64encode(nonsensitive(var.secret))
     }
   }
 }
@@ -58,7 +59,7 @@ func canary(t *testing.T, f Fixture) {
 		t.Helper()
 		for _, file := range []string{runner.FileLog, runner.FileEvents, runner.FilePlanDoc, runner.FilePlanTxt, runner.FileLockHCL} {
 			data := s.Read(id, file)
-			for _, secret := range []string{"canary-input", "canary-env", outputCanary, "second-line-of-it", "Y2FuYXJ5LWVudi04ZDQx"} {
+			for _, secret := range []string{"canary-input", "canary-env", outputCanary, "second-line-of-it", "Y2FuYXJ5LWlucHV0LTVm"} {
 				if Has(secret, data) {
 					t.Errorf("%s of %s holds %q:\n%s", file, id, secret, data)
 				}

@@ -235,10 +235,17 @@ type Gate struct {
 // NewGate makes a gate.
 func NewGate(t testing.TB) *Gate {
 	t.Helper()
-	g := &Gate{Dir: t.TempDir()}
-	if err := os.Chmod(g.Dir, 0o777); err != nil {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
+	return newGate(t, dir)
+}
+
+// newGate makes a gate in a directory.
+func newGate(t testing.TB, dir string) *Gate {
+	t.Helper()
+	g := &Gate{Dir: dir}
 	for name, to := range map[string]**os.File{"here": &g.here, "enter": &g.enter} {
 		path := filepath.Join(g.Dir, name)
 		if err := unix.Mkfifo(path, 0o666); err != nil {

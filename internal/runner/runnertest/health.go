@@ -35,24 +35,18 @@ func tcpCheck(name, address string) runner.Check {
 }
 
 // closedPort returns an address on which no server listens.
-func closedPort(t *testing.T) string {
+func closedPort(t *testing.T, f Fixture) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := f.listen(t)
 	defer l.Close()
 	return l.Addr().String()
 }
 
 // silent returns the address of a server that takes connections and never says
 // anything, and a channel that tells of each.
-func silent(t *testing.T) (address string, met <-chan struct{}) {
+func silent(t *testing.T, f Fixture) (address string, met <-chan struct{}) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := f.listen(t)
 	came, over := make(chan struct{}, 16), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -79,14 +73,19 @@ func silent(t *testing.T) (address string, met <-chan struct{}) {
 func healthy(t *testing.T, f Fixture) {
 	s := patient(t, f)
 	var well atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if !well.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
 	defer server.Close()
+	if err := server.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.Listener = f.listen(t)
+	server.Start()
 	up := server.Listener.Addr().String()
-	dead := closedPort(t)
+	dead := closedPort(t, f)
 	ask := asks(httpCheck("web", server.URL+"/ready"), tcpCheck("db", dead), tcpCheck("port", up),
 		runner.Check{Name: "odd", Broken: `the module has no output "url"`})
 
@@ -115,7 +114,7 @@ func healthy(t *testing.T, f Fixture) {
 
 func unhurried(t *testing.T, f Fixture) {
 	s := patient(t, f)
-	address, met := silent(t)
+	address, met := silent(t, f)
 	slow := httpCheck("slow", "http://"+address)
 
 	slow.Timeout = 300 * time.Millisecond
@@ -148,7 +147,7 @@ func unhurried(t *testing.T, f Fixture) {
 func isolated(t *testing.T, f Fixture) {
 	s := patient(t, f)
 	s.Job.Sandbox.Network = "none"
-	address, met := silent(t)
+	address, met := silent(t, f)
 	d := s.Finish(s.Start(stack.HealthRun, asks(tcpCheck("outside", address))))
 	if d.Outcome != stack.Failed || len(met) != 0 {
 		t.Errorf("without a network the check ended %s and met %d servers: %s", d.Outcome, len(met), d.Message)
@@ -158,7 +157,7 @@ func isolated(t *testing.T, f Fixture) {
 func discreet(t *testing.T, f Fixture) {
 	const token = "canary-token-31f0"
 	s := patient(t, f)
-	dead := closedPort(t)
+	dead := closedPort(t, f)
 	check := runner.Check{Name: "web", Kind: stack.HTTPCheck, Target: "http://" + dead + "/" + token, Shown: "http://" + dead + "/(sensitive)"}
 	id := s.Start(stack.HealthRun, asks(check, tcpCheck("named", token+".invalid:80")), func(j *runner.Job) { j.Mask = []string{token} })
 	report := s.Await()

@@ -14,8 +14,7 @@ import (
 
 // Runner is a runner under test. The suite lays archives, engines and providers down in
 // its Host, as paths of the machine that the test is on, and names an engine in a job by
-// its path. So a runner elsewhere passes the suite only if it can read these paths, for
-// instance as a directory of the node.
+// its path. A runner elsewhere has an engine of its own, and mounts Fixture.Shared.
 type Runner interface {
 	runner.Runner
 	Host() *Host

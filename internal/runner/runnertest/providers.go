@@ -28,7 +28,13 @@ type Mirror struct {
 // does, in the language of the shell, before it starts as usual.
 func NewMirror(t testing.TB, of, ahead string) *Mirror {
 	t.Helper()
-	m := &Mirror{Dir: t.TempDir(), Cloud: t.TempDir(), t: t}
+	return newMirror(t, &Mirror{Dir: t.TempDir(), Cloud: t.TempDir()}, of, ahead)
+}
+
+// newMirror fills the directories of a mirror.
+func newMirror(t testing.TB, m *Mirror, of, ahead string) *Mirror {
+	t.Helper()
+	m.t = t
 	programs, err := filepath.Glob(filepath.Join(of, "registry.opentofu.org/*/*/*/*/terraform-provider-*"))
 	if err != nil || len(programs) == 0 {
 		t.Fatalf("no providers in %s, `make build` makes them: %v", of, err)
@@ -46,6 +52,7 @@ func NewMirror(t testing.TB, of, ahead string) *Mirror {
 			copyFile(p, filepath.Join(pkg, "real")),
 			os.WriteFile(filepath.Join(pkg, filepath.Base(p)), []byte(script), 0o755),
 			os.WriteFile(filepath.Join(m.Cloud, "starts"), nil, 0o666),
+			os.Chmod(filepath.Join(m.Cloud, "starts"), 0o666), // whatever the umask is
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -132,10 +139,10 @@ func (m *Mirror) Replace(name, old, new string) {
 	if err != nil || !bytes.Contains(data, []byte(old)) {
 		m.t.Fatalf("%s = %s, %v; want a %q in it", path, data, err, old)
 	}
+	// The file stays that of its owner.
 	if err := os.WriteFile(path, bytes.Replace(data, []byte(old), []byte(new), 1), 0o600); err != nil {
 		m.t.Fatal(err)
 	}
-	m.own()
 }
 
 // Fault sets faults in the format of world.json.
@@ -146,6 +153,7 @@ func (m *Mirror) Fault(fault string) {
 		if err := os.WriteFile(path, []byte(`{"version": 1, "next": 1, "things": {}}`), 0o600); err != nil {
 			m.t.Fatal(err)
 		}
+		m.own()
 	}
 	m.Replace("world.json", `"version": 1,`, `"version": 1, "faults": [`+fault+`],`)
 }
@@ -213,7 +221,7 @@ func providersOnce(t *testing.T, f Fixture) {
 		t.Skip("the fixture has no mirror of providers")
 	}
 	r := f.New(t)
-	m := NewMirror(t, f.Mirror, "")
+	m := newMirror(t, &Mirror{Dir: f.dir(t), Cloud: f.dir(t)}, f.Mirror, "")
 	s := f.stack(t, r, m.everyProvider())
 	m.Use(s)
 	alive := Marked(t, s)

@@ -3,19 +3,13 @@ package runnertest
 import (
 	"archive/zip"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -26,7 +20,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 )
@@ -52,13 +45,28 @@ type Registry struct {
 // NewRegistry starts a registry without providers.
 func NewRegistry(t testing.TB) *Registry {
 	t.Helper()
+	return NewRegistryAt(t, "127.0.0.1")
+}
+
+// NewRegistryAt starts a registry whose proxy has an address of this machine.
+func NewRegistryAt(t testing.TB, address string) *Registry {
+	t.Helper()
 	r := &Registry{t: t, packages: map[string]map[string][]byte{}}
+	certificate, authority := Certificate(t, RegistryHost)
+	r.Authority = authority
 	server := httptest.NewUnstartedServer(r)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{r.certificate()}, MinVersion: tls.VersionTLS12}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	to := server.Listener.Addr().String()
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.connect(w, q, to) }))
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httptest.Server{Listener: listener, Config: &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.connect(w, q, to) }),
+	}}
+	proxy.Start()
 	t.Cleanup(proxy.Close)
 	r.Proxy = strings.Replace(proxy.URL, "://", "://user:proxy-canary-4711@", 1)
 	return r
@@ -210,29 +218,4 @@ func (r *Registry) connect(w http.ResponseWriter, q *http.Request, to string) {
 	_, _ = io.Copy(client, server)
 	_ = client.Close()
 	<-done
-}
-
-// certificate makes the certificate of the registry and its Authority.
-func (r *Registry) certificate() tls.Certificate {
-	r.t.Helper()
-	sign := func(of, by *x509.Certificate, key, with *ecdsa.PrivateKey) []byte {
-		der, err := x509.CreateCertificate(rand.Reader, of, by, &key.PublicKey, with)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		return der
-	}
-	key := func() *ecdsa.PrivateKey {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		return k
-	}
-	from, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: from, NotAfter: until, DNSNames: []string{RegistryHost}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	rootKey, leafKey := key(), key()
-	r.Authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: sign(root, root, rootKey, rootKey)})
-	return tls.Certificate{Certificate: [][]byte{sign(leaf, root, leafKey, rootKey)}, PrivateKey: leafKey}
 }

@@ -1,7 +1,9 @@
 package runnertest
 
 import (
+	"cmp"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +27,40 @@ type Fixture struct {
 	Adapt  func(*runner.Job) // what all jobs have beside; may be nil
 	Fresh  bool              // every run begins in an empty directory, so none finds what an earlier one prepared
 
+	// Shared is a directory that runs find under the same path, for what code in a run
+	// reads and writes. Without one, runs find every directory of the test.
+	Shared string
+
+	// Address is where a run reaches servers of the test; on loopback if it is empty.
+	Address string
+
 	Parallel bool // the cases run side by side
+}
+
+// dir makes a directory that every user may write, and that runs find.
+func (f Fixture) dir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if f.Shared != "" {
+		var err error
+		if dir, err = os.MkdirTemp(f.Shared, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// listen opens a port that runs reach.
+func (f Fixture) listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(f.Address, "127.0.0.1"), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func (f Fixture) stack(t *testing.T, r Runner, module string) *Stack {
@@ -257,8 +292,8 @@ resource "terraform_data" "slow" {
 // atGate starts an apply and returns once its code waits at the gate.
 func atGate(t *testing.T, f Fixture, change ...func(*runner.Job)) (*Stack, Runner, *Gate, string) {
 	t.Helper()
-	g, r := NewGate(t), f.New(t)
-	s := f.stack(t, r, waiting(g, g.Command()+"; touch "+filepath.Join(g.Dir, "after")))
+	g, r := newGate(t, f.dir(t)), f.New(t)
+	s := f.stack(t, r, waiting(g, g.Command()+"; : > "+filepath.Join(g.Dir, "after")))
 	s.Allow(g.Dir)
 	plan := s.Must(stack.PlanRun)
 	id := s.Start(stack.ApplyRun, append(change, Saved(plan))...)
@@ -344,7 +379,7 @@ func deadline(t *testing.T, f Fixture) {
 
 // F14: what does not end politely is killed.
 func stubborn(t *testing.T, f Fixture) {
-	g, r := NewGate(t), f.New(t)
+	g, r := newGate(t, f.dir(t)), f.New(t)
 	// Neither the engine's interrupt nor the end of its shell ends this one.
 	s := f.stack(t, r, waiting(g, "trap '' INT TERM; "+g.Command()))
 	s.Allow(g.Dir)
@@ -406,7 +441,7 @@ func failing(t *testing.T, f Fixture) {
 func flood(t *testing.T, f Fixture) {
 	const limit = 256 << 10
 	s := f.stack(t, f.New(t), waiting(nil,
-		"head -c 3000000 /dev/zero | tr '\\\\0' x; i=0; while [ $i -lt 20000 ]; do echo line $i of a flood; i=$((i+1)); done; echo the last words"))
+		"x=xxxxxxxxxxxx; i=0; while [ $i -lt 18 ]; do x=$x$x; i=$((i+1)); done; echo $x; i=0; while [ $i -lt 20000 ]; do echo line $i of a flood; i=$((i+1)); done; echo the last words"))
 	plan := s.Must(stack.PlanRun)
 	d := s.Must(stack.ApplyRun, Saved(plan), func(j *runner.Job) { j.Limits.LogBytes = limit })
 	for name, data := range map[string][]byte{"log": d.Log, "events": d.Events} {
