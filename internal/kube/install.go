@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // establishTime bounds the wait until the API server serves a new definition.
@@ -41,11 +43,71 @@ func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, share
 				continue
 			}
 		}
-		if err := Apply(ctx, c, u); err != nil {
+		if err := applyOnce(ctx, c, u); err != nil {
 			return err
 		}
 	}
 	return AwaitDefinitions(ctx, c, files)
+}
+
+// annotationApplied is the digest of what applyOnce applied last.
+const annotationApplied = "terrier.dev/applied"
+
+// applyOnce gives an object the fields of u, unless an earlier apply did and no other
+// program has changed any of them. Each start would write all definitions otherwise.
+func applyOnce(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	text, err := u.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("encoding %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	digest := stack.Sum(text)
+	annotations := u.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotationApplied] = digest
+	u.SetAnnotations(annotations)
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(u.GroupVersionKind())
+	if err := c.Get(ctx, client.ObjectKeyFromObject(u), live); err == nil && includes(live.Object, u.Object) {
+		return nil
+	}
+	return Apply(ctx, c, u)
+}
+
+// includes reports whether a value of JSON has all that another one has. A list has the
+// same elements in the same order.
+func includes(has, wanted any) bool {
+	switch wanted := wanted.(type) {
+	case map[string]any:
+		m, ok := has.(map[string]any)
+		for key, value := range wanted {
+			ok = ok && includes(m[key], value)
+		}
+		return ok
+	case []any:
+		l, ok := has.([]any)
+		ok = ok && len(l) == len(wanted)
+		for i := 0; ok && i < len(wanted); i++ {
+			ok = includes(l[i], wanted[i])
+		}
+		return ok
+	default:
+		return has == wanted || number(wanted) != nil && number(has) != nil && *number(has) == *number(wanted)
+	}
+}
+
+// number is a value that is a number, else nil: a file has it as another type than an
+// answer of the API server.
+func number(v any) *float64 {
+	switch v := v.(type) {
+	case int64:
+		return new(float64(v))
+	case float64:
+		return &v
+	default:
+		return nil
+	}
 }
 
 // Foreign reports whether another program installed a definition.

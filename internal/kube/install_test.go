@@ -2,10 +2,13 @@ package kube
 
 import (
 	"context"
+	"io/fs"
+	"strings"
 	"testing"
 	"testing/fstest"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -57,6 +60,71 @@ func TestInstallDefinitions(t *testing.T) {
 			if got := described(name); got != want {
 				t.Errorf("%s is described as %q, want %q", name, got, want)
 			}
+		}
+	}
+}
+
+// applies counts what a client applies.
+type applies struct {
+	client.Client
+	n int
+}
+
+func (a *applies) Apply(ctx context.Context, what runtime.ApplyConfiguration, o ...client.ApplyOption) error {
+	a.n++
+	return a.Client.Apply(ctx, what, o...)
+}
+
+// A definition that is as it was applied is not written again. One that another program has
+// changed is, and so is one of another version.
+func TestDefinitionsAreAppliedOnce(t *testing.T) {
+	k := testkit.Kube(t, apiextensionsv1.AddToScheme)
+	group := k.Namespace + "-once.test"
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	crd.Name = "things." + group
+	t.Cleanup(func() {
+		if err := k.Client.Delete(context.Background(), crd); client.IgnoreNotFound(err) != nil {
+			t.Logf("removing %s: %v", crd.Name, err)
+		}
+	})
+	text := strings.Replace(string(definition(group, "things", "one")), "type: object,", "type: object, properties: {size: {type: integer, maximum: 3000000}},", 1)
+	files := func(text string) fs.FS { return fstest.MapFS{"a.yaml": {Data: []byte(text)}} }
+	change := func(patch string) {
+		t.Helper()
+		if err := k.Client.Patch(t.Context(), crd, client.RawPatch(types.JSONPatchType, []byte(patch)), client.FieldOwner("a-user")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const schema = "/spec/versions/0/schema/openAPIV3Schema/"
+	c := &applies{Client: k.Client}
+	for _, step := range []struct {
+		what   string
+		before func()
+		text   string
+		want   int
+	}{
+		{"the first start", func() {}, text, 1},
+		{"the next start", func() {}, text, 0},
+		{"a start after a user has changed a field", func() { change(`[{"op": "replace", "path": "` + schema + `description", "value": "two"}]`) }, text, 1},
+		{"the start after that", func() {}, text, 0},
+		{"a start after a user has removed a field", func() { change(`[{"op": "remove", "path": "` + schema + `properties/size/maximum"}]`) }, text, 1},
+		{"a start of another version", func() {}, strings.Replace(text, ", maximum: 3000000", "", 1), 1},
+		{"the start after that version", func() {}, strings.Replace(text, ", maximum: 3000000", "", 1), 0},
+	} {
+		step.before()
+		c.n = 0
+		if err := InstallDefinitions(t.Context(), c, files(step.text)); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if c.n != step.want {
+			t.Errorf("%s wrote %d times, want %d", step.what, c.n, step.want)
+		}
+		if err := k.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
+			t.Fatal(err)
+		}
+		got := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+		if bounded := strings.Contains(step.text, "maximum"); got.Description != "one" || (got.Properties["size"].Maximum != nil) != bounded {
+			t.Errorf("after %s the schema is %+v", step.what, got)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func InstallPolicies(ctx context.Context, c client.Client, files fs.FS) error {
 		if _, err := c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); meta.IsNoMatchError(err) {
 			return fmt.Errorf("%w: it has no kind %s of %s", ErrNoPolicies, gvk.Kind, gvk.GroupVersion())
 		}
-		if err := Apply(ctx, c, u); fault.Of(err) == fault.Denied {
+		if err := applyOnce(ctx, c, u); fault.Of(err) == fault.Denied {
 			return fmt.Errorf("%w: %w", ErrNoPolicies, err)
 		} else if err != nil {
 			return err
