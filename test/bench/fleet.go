@@ -197,11 +197,14 @@ func (e *podEstate) cost(ctx context.Context, f *facts, from, to *podMeter, n in
 	if err != nil {
 		return err
 	}
-	all, reviews := 0, 0
+	all, reviews, elsewhere := 0, 0, 0
 	for r, count := range to.api {
 		more := count - from.api[r]
 		if r.writes() {
 			all += more
+			if kind, _, _ := strings.Cut(r.resource, "/"); kind != "pods" && kind != "leases" && kind != "events" {
+				elsewhere += more
+			}
 		}
 		if strings.HasSuffix(r.resource, "reviews") {
 			reviews += more
@@ -215,6 +218,7 @@ func (e *podEstate) cost(ctx context.Context, f *facts, from, to *podMeter, n in
 	each := func(count int) string { return fmt.Sprintf("%.2f", float64(count)/float64(n)) }
 	f.fact("API writes for each stack: controller", each(writes), "≤ 2")
 	f.fact("… kubelet, and all others", each(node)+", "+each(max(0, all-writes-node)), "")
+	f.fact("… in all, about anything but pods, events and Leases", fmt.Sprint(elsewhere), "")
 	f.fact("… reviews of tokens and access, which store nothing", each(reviews), "")
 	ms := func(d time.Duration) string {
 		return fmt.Sprintf("%.0f ms, %.1f %% of a core", share(d, n), 100*d.Seconds()/took.Seconds())

@@ -34,7 +34,7 @@ func main() {
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, fleet, pages or tenants")
+	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, node, fleet, replicas, pages or tenants")
 	many := flag.Int("stacks", 0, "how many settled stacks; 1000 and then 10000 if 0, 1000 for fleet, and 10000 for pages")
 	flag.Parse()
 	if err := run(ctx, os.Stdout, *what, *many); err != nil {
@@ -93,6 +93,7 @@ func run(ctx context.Context, out io.Writer, only string, many int) (err error) 
 		{"large", b.large},
 		{"settled", func(ctx context.Context, out io.Writer) error { return b.estates(ctx, out, many) }},
 		{"pods", b.pods},
+		{"node", func(ctx context.Context, out io.Writer) error { return onNode(ctx, b, out) }},
 		{"fleet", func(ctx context.Context, out io.Writer) error { return b.fleet(ctx, out, many) }},
 		{"replicas", func(ctx context.Context, out io.Writer) error { return b.replicas(ctx, out, many) }},
 		{"pages", func(ctx context.Context, out io.Writer) error { return b.pages(ctx, out, many) }},

@@ -3,23 +3,16 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
+	"maps"
+	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-)
-
-var (
-	cluster = flag.String("cluster", "", "kubeconfig of a cluster with our kinds, on whose nodes the part pods measures, too; this has to run where its pods reach -cluster-host")
-	image   = flag.String("cluster-image", "terrier-runner", "image of the runs there")
-	host    = flag.String("cluster-host", "172.30.0.1", "address of this machine for pods there")
 )
 
 // carrier is a controller whose runs are carried out in one way.
@@ -27,11 +20,22 @@ type carrier struct {
 	name      string
 	e         *estate
 	namespace string
-	outside   func() time.Duration // CPU of runs that are no descendants of the controller
+	template  v1alpha2.RunnerPodTemplate               // of the stacks
+	outside   func() (time.Duration, error)            // CPU of runs that are no descendants of the controller
+	others    func() (map[string]time.Duration, error) // CPU of those that serve all, by their name
+	settled   func(context.Context) error              // returns once nothing is left of a run
 }
 
-// nothing is the outside of runs that are descendants, or that cannot be measured.
-func nothing() time.Duration { return 0 }
+// nothing is the outside of runs that are descendants.
+func nothing() (time.Duration, error) { return 0, nil }
+
+// alone are the others where none are measured.
+func alone() (map[string]time.Duration, error) { return nil, nil }
+
+// settlesIn is what a controller may have left to do once the status answers.
+const settlesIn = 300 * time.Millisecond
+
+func shortly(ctx context.Context) error { return sleep(ctx, settlesIn) }
 
 // pods measures what a run costs in a pod and as a process: a plan that a person asks
 // for and that finds nothing, from the request until the status answers it.
@@ -46,43 +50,27 @@ func (b *bench) pods(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	pods := func() time.Duration { return cpu() - cpuOwn() }
-	if err := b.carry(ctx, out, "controller and runs", []carrier{
-		{"as a process", processes, "default", nothing}, {"as a pod, simulated kubelet", e.estate, "default", pods},
-	}); err != nil || *cluster == "" {
-		return err
-	}
-	var real []carrier
-	for i, c := range []struct {
-		name  string
-		flags []string
-	}{
-		{"as a process", nil},
-		{"as a pod of a real node", []string{
-			"--runs-as", "pods", "--run-image", *image, "--run-resources", "requests.cpu=10m", "--http-address", *host + ":0", "--http-host", *host,
-		}},
-	} {
-		there := &estate{b: b, dir: filepath.Join(b.scratch, fmt.Sprint("cluster-", i)), kubeconfig: *cluster}
-		namespace := fmt.Sprintf("bench-%d-%d", time.Now().Unix(), i)
-		there.flags = append(c.flags, "--lease=", "--install-crds=false", "--watch-namespace", namespace)
-		defer func() { err = errors.Join(err, there.leave(namespace)) }()
-		if err := there.visit(ctx, namespace); err != nil {
-			return err
-		}
-		real = append(real, carrier{c.name, there, namespace, nothing})
-	}
-	return b.carry(ctx, out, "controller, with runs that are processes", real)
+	pods := func() (time.Duration, error) { return cpu() - cpuOwn(), nil }
+	return b.carry(ctx, out, []carrier{
+		{"as a process", processes, "default", v1alpha2.RunnerPodTemplate{}, nothing, alone, shortly}, {"as a pod, simulated kubelet", e.estate, "default", v1alpha2.RunnerPodTemplate{}, pods, alone, shortly},
+	})
 }
 
 // carry prints the same runs of each carrier. They take turns.
-func (b *bench) carry(ctx context.Context, out io.Writer, whose string, carriers []carrier) error {
-	about, err := underLoad(fmt.Sprintf("a requested plan that finds nothing; CPU of %s", whose))
+func (b *bench) carry(ctx context.Context, out io.Writer, carriers []carrier) error {
+	about, err := underLoad("a requested plan that finds nothing; CPU of controller and runs")
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s\n", about)
 	t := &table{out: out}
 	t.head()
+	idle := make([]map[string]time.Duration, len(carriers)) // of the others, in a second without runs
+	for i, c := range carriers {
+		if idle[i], err = c.idle(ctx); err != nil {
+			return err
+		}
+	}
 	for _, m := range modules {
 		stacks := make([]*v1alpha2.Terraform, len(carriers))
 		took := make([]samples, len(carriers))
@@ -90,6 +78,7 @@ func (b *bench) carry(ctx context.Context, out io.Writer, whose string, carriers
 			if stacks[i], err = inline(c.namespace, fmt.Sprint("overhead-", len(m.hcl)), m.hcl); err != nil {
 				return err
 			}
+			stacks[i].Spec.RunnerPodTemplate = c.template
 			if _, err := built(ctx, c.e.client, stacks[i]); err != nil {
 				return err
 			}
@@ -112,17 +101,45 @@ func (b *bench) carry(ctx context.Context, out io.Writer, whose string, carriers
 				against = took[0]
 			}
 			t.row(m.name+", "+c.name, took[i], against, "")
+			took[i].beside(t, idle[i])
 		}
 	}
 	return t.err
 }
 
-// settlesIn is what a controller may have left to do once the status answers.
-const settlesIn = 300 * time.Millisecond
+// beside prints what the others used in the time of each run, without what they use when
+// there is none.
+func (s samples) beside(t *table, idle map[string]time.Duration) {
+	for _, name := range slices.Sorted(maps.Keys(idle)) {
+		cpu := s.sorted(func(one sample) time.Duration {
+			return one.others[name] - time.Duration(float64(idle[name])*one.until.Seconds())
+		})
+		t.printf(layout, "… beside it "+name, "", "", "", ms(cpu[0]), ms(median(cpu)), ms(cpu[len(cpu)-1]), "", "")
+	}
+}
+
+// idleFor is how long the others are watched without runs.
+const idleFor = 20 * time.Second
+
+// idle is what the others use in a second without runs.
+func (c carrier) idle(ctx context.Context) (map[string]time.Duration, error) {
+	before, err := c.others()
+	if err != nil || len(before) == 0 {
+		return nil, err
+	}
+	if err := sleep(ctx, idleFor); err != nil {
+		return nil, err
+	}
+	after, err := c.others()
+	for name := range after {
+		after[name] = (after[name] - before[name]) / time.Duration(idleFor/time.Second)
+	}
+	return after, err
+}
 
 // plan asks for a plan of a stack and measures it to its end.
 func (c carrier) plan(ctx context.Context, s *v1alpha2.Terraform) (sample, error) {
-	before, err := c.used()
+	before, others, err := c.used()
 	if err != nil {
 		return sample{}, err
 	}
@@ -131,16 +148,28 @@ func (c carrier) plan(ctx context.Context, s *v1alpha2.Terraform) (sample, error
 		return sample{}, err
 	}
 	wall := time.Since(began)
-	if err := sleep(ctx, settlesIn); err != nil {
+	if err := c.settled(ctx); err != nil {
 		return sample{}, err
 	}
-	after, err := c.used()
-	return sample{wall, after - before}, err
+	after, more, err := c.used()
+	for name := range more {
+		more[name] -= others[name]
+	}
+	return sample{wall: wall, cpu: after - before, until: time.Since(began), others: more}, err
 }
 
-func (c carrier) used() (time.Duration, error) {
+// used is the CPU of the controller and its runs, and that of the others.
+func (c carrier) used() (ours time.Duration, others map[string]time.Duration, err error) {
 	u, err := usedBy(c.e.controller.Process.Pid)
-	return u.cpu + c.outside(), err
+	if err != nil {
+		return 0, nil, err
+	}
+	runs, err := c.outside()
+	if err != nil {
+		return 0, nil, err
+	}
+	others, err = c.others()
+	return u.cpu + runs, others, err
 }
 
 // recheck asks for a plan of a stack, and waits until the status answers the request.
@@ -154,36 +183,4 @@ func (e *estate) recheck(ctx context.Context, s *v1alpha2.Terraform) error {
 	return until(ctx, e.client, s, func(s *v1alpha2.Terraform) bool {
 		return s.Status.LastHandledReconcileAt == asked && ready(s)
 	})
-}
-
-// visit starts a controller of one new namespace of a cluster that is there.
-func (e *estate) visit(ctx context.Context, namespace string) (err error) {
-	if e.client, err = connect(e.kubeconfig); err != nil {
-		return err
-	}
-	return errors.Join(e.namespace(ctx, namespace), e.start(ctx))
-}
-
-// leave removes what is in the namespace, and then the namespace and the controller.
-func (e *estate) leave(namespace string) error {
-	ctx, done := context.WithTimeout(context.Background(), stopWithin)
-	defer done()
-	if e.client == nil {
-		return nil
-	}
-	here := client.InNamespace(namespace)
-	errs := []error{e.client.DeleteAllOf(ctx, &v1alpha2.Terraform{}, here)}
-	for left := (v1alpha2.TerraformList{}); ; {
-		err := e.client.List(ctx, &left, here)
-		if err != nil || len(left.Items) == 0 {
-			errs = append(errs, err)
-			break
-		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
-			errs = append(errs, fmt.Errorf("%d stacks of %s are not gone: %w", len(left.Items), namespace, err))
-			break
-		}
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	return errors.Join(append(errs, e.client.Delete(ctx, ns), e.close())...)
 }

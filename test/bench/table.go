@@ -11,7 +11,11 @@ import (
 )
 
 // sample is what one run took.
-type sample struct{ wall, cpu time.Duration }
+type sample struct {
+	wall, cpu time.Duration
+	until     time.Duration            // until nothing was left of it, if that was measured
+	others    map[string]time.Duration // CPU of those that serve all, until then
+}
 
 // samples are all runs of one kind.
 type samples []sample
@@ -38,7 +42,7 @@ func (s samples) cpu() []time.Duration {
 func measure(do func() error) (sample, error) {
 	began, before := time.Now(), cpu()
 	err := do()
-	return sample{time.Since(began), cpu() - before}, err
+	return sample{wall: time.Since(began), cpu: cpu() - before}, err
 }
 
 // cpu is what this process and all that it waited for have used.

@@ -90,8 +90,12 @@ func announce(s state, init int) error {
 	return nil
 }
 
-// insideVariable tells a command of exec which cluster it is in.
-const insideVariable = "TERRIER_CLUSTER"
+// The environment of a command of exec: which cluster it is in, and the name of the
+// cluster's control group in each hierarchy.
+const (
+	insideVariable = "TERRIER_CLUSTER"
+	groupVariable  = "TERRIER_CLUSTER_GROUP"
+)
 
 // enter replaces this process with a command in the cluster's network.
 func enter(s state, args []string) error {
@@ -118,7 +122,7 @@ func enter(s state, args []string) error {
 	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("entering the cluster's network: %w", err)
 	}
-	env := append(os.Environ(), "KUBECONFIG="+s.kubeconfig(), insideVariable+"="+string(s))
+	env := append(os.Environ(), "KUBECONFIG="+s.kubeconfig(), insideVariable+"="+string(s), groupVariable+"="+groupName(s))
 	if err := unix.Exec(program, args, env); err != nil {
 		return fmt.Errorf("running %s: %w", args[0], err)
 	}
