@@ -144,7 +144,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if o.Pods != nil {
-		if err := o.Pods.check(o.Config.HTTPAddress, o.hosts()); err != nil {
+		if err := errors.Join(o.Pods.check(o.Config.HTTPAddress, o.hosts()), o.Pods.checkIsolation(o.Config.Isolation)); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/agent"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // PodsConfig is the additional settings of a controller about how runs are carried out.
@@ -37,6 +38,7 @@ type PodsConfig struct {
 	Prepared      int           `flag:"run-prepared-size" env:"TERRIER_RUN_PREPARED_SIZE" default:"16" help:"MiB, packed, that the controller keeps for each stack of what init made beside the providers, so that a drift check in a pod needs no init; 0 keeps nothing"`
 	ProviderCache string        `flag:"run-provider-cache" env:"TERRIER_RUN_PROVIDER_CACHE" help:"volume with a cache of providers, which the pods of runs mount read-only, in JSON as in a Pod: {\"persistentVolumeClaim\": {\"claimName\": \"providers\", \"readOnly\": true}}"`
 	ProviderLock  string        `flag:"run-provider-lock" env:"TERRIER_RUN_PROVIDER_LOCK" help:"dependency lock file with the providers in that cache; a package that neither it nor the lock file of a module names is not used"`
+	ChecksPerPod  int           `flag:"checks-per-pod" env:"TERRIER_CHECKS_PER_POD" default:"1" help:"drift checks of one tenant that one pod carries out at most, one after another, while they find nothing; 1 gives each check a pod of its own; needs --min-isolation 2 or 3 and one active controller"`
 	StartTimeout  time.Duration `flag:"run-start-timeout" env:"TERRIER_RUN_START_TIMEOUT" default:"10m" help:"time that the pod of a run may take to start before the run fails"`
 }
 
@@ -59,6 +61,9 @@ const (
 
 // maxPrepared is the largest --run-prepared-size, in MiB.
 const maxPrepared = 128
+
+// maxChecks is the largest --checks-per-pod.
+const maxChecks = 100
 
 // check reports invalid settings. A pod reaches the HTTP API by the first of hosts.
 func (c PodsConfig) check(address string, hosts []string) error {
@@ -93,6 +98,9 @@ func (c PodsConfig) check(address string, hosts []string) error {
 	if c.Prepared < 0 || c.Prepared > maxPrepared {
 		return usage("--run-prepared-size: %d is not between 0 and %d MiB", c.Prepared, maxPrepared)
 	}
+	if c.ChecksPerPod < 1 || c.ChecksPerPod > maxChecks {
+		return usage("--checks-per-pod: %d is not between 1 and %d", c.ChecksPerPod, maxChecks)
+	}
 	if _, err := c.cache(); err != nil {
 		return err
 	}
@@ -112,6 +120,14 @@ func (c PodsConfig) check(address string, hosts []string) error {
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && len(hosts) == 0 && (ip == nil || !ip.IsLoopback()) {
 		return usage("--runs-as=pods needs --http-host, the name by which pods reach this controller")
+	}
+	return nil
+}
+
+// checkIsolation reports that runs which share a pod would not be kept apart.
+func (c PodsConfig) checkIsolation(level int) error {
+	if c.As == runsAsPods && c.ChecksPerPod > 1 && sandbox.Level(level) < sandbox.Kernel {
+		return usage("--checks-per-pod %d needs --min-isolation 2 or 3: at level 1 a run can read the files of the next one in its pod", c.ChecksPerPod)
 	}
 	return nil
 }
@@ -249,7 +265,7 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 	}
 	r, err := remote.New(ctx, remote.Config{
 		Dir: p.dir("runner"), Launcher: launcher, Identify: launcher.Identify, Contents: p.contents(), Key: p.keys.Runs(),
-		Prepared: int64(c.Prepared) << 20, StartLimit: c.StartTimeout, Shared: p.members != nil, Stale: p.plane.division().stale, RoomLimit: c.NodeTimeout, Now: p.Now, Log: p.log,
+		Prepared: int64(c.Prepared) << 20, RunsPerPlace: c.ChecksPerPod, StartLimit: c.StartTimeout, Shared: p.members != nil, Stale: p.plane.division().stale, RoomLimit: c.NodeTimeout, Now: p.Now, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, launcher.Close())

@@ -56,6 +56,8 @@ func TestPodsConfigIsChecked(t *testing.T) {
 		"a cache of two kinds":   {[]string{"--run-provider-cache", `{"hostPath": {"path": "/x"}, "emptyDir": {}}`, "--run-provider-lock", lock}, beyond, hosts, "2 kinds"},
 		"a cache with hashes":    {[]string{"--run-provider-cache", `{"hostPath": {"path": "/x"}}`, "--run-provider-lock", lock}, beyond, hosts, ""},
 		"hashes that are none":   {[]string{"--run-provider-cache", `{"hostPath": {"path": "/x"}}`, "--run-provider-lock", "pods_test.go"}, beyond, hosts, "--run-provider-lock"},
+		"no check in a pod":      {[]string{"--checks-per-pod", "0"}, beyond, hosts, "--checks-per-pod: 0 is not between 1 and 100"},
+		"several checks in one":  {[]string{"--checks-per-pod", "8"}, beyond, hosts, ""},
 		"an unknown engine":      {[]string{"--run-engine-version", "pulumi 3"}, beyond, hosts, "--run-engine-version"},
 		"no engine of its own":   {[]string{"--run-engine-version", "old=tofu 1.11.2"}, beyond, hosts, "--run-engine-version"},
 	} {
@@ -65,6 +67,19 @@ func TestPodsConfigIsChecked(t *testing.T) {
 				t.Errorf("check() = %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// Checks share pods only where the runs in them are kept apart.
+func TestChecksSharePodsFromLevelKernelOn(t *testing.T) {
+	for level, want := range map[int]string{1: "needs --min-isolation 2 or 3", 2: "", 3: ""} {
+		err := podsConfig(t, "--checks-per-pod", "8").checkIsolation(level)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("checkIsolation(%d) = %v, want %q", level, err, want)
+		}
+		if err := podsConfig(t).checkIsolation(level); err != nil {
+			t.Errorf("checkIsolation(%d) without sharing = %v", level, err)
+		}
 	}
 }
 

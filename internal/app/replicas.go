@@ -327,6 +327,8 @@ func (o Options) checkShare() error {
 		return usage("--share-stacks needs --installation-keys=secret: all controllers need the same keys")
 	case k.Address == "":
 		return usage("--share-stacks needs --replica-address, where the other controllers reach this one: in a pod, its own address (status.podIP)")
+	case o.Pods.ChecksPerPod > 1:
+		return usage("--checks-per-pod: checks cannot share pods with --share-stacks yet: leave it at 1")
 	case len(k.Hosts) == 0:
 		return usage("--share-stacks needs --http-host, the name in the certificates of the controllers")
 	}

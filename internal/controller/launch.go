@@ -173,7 +173,10 @@ func (la *launcher) notStarted(ctx context.Context, p *pass, kind stack.RunKind,
 // ready completes the job of a pass and takes the lock of a managed state.
 func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) (*runner.Job, error) {
 	job := p.job
-	job.ID, job.Kind, job.ObjectKind = p.name(kind, cause), kind, dialect.KindOf(p.dialect)
+	job.ID, job.Kind, job.ObjectKind, job.Shares = p.name(kind, cause), kind, dialect.KindOf(p.dialect), ""
+	if kind == stack.CheckRun && unlock == "" {
+		job.Shares = p.note.Tenant
+	}
 	cause.Whole = len(job.Options.Targets) == 0
 	p.note.Cause, p.note.After = cause, new(p.o.Status.LastRun)
 	var state []byte

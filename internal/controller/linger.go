@@ -7,6 +7,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // lingering are the places in which something may still run although the run has ended.
@@ -54,10 +55,16 @@ func (l lingering) found(in func(stack string) bool, now func() time.Time) map[s
 	return all
 }
 
-// listen frees the slots of places in which nothing runs any more, until ctx ends.
+// listen frees the slots of places in which nothing runs any more, and has the queue hand
+// over those of places that may have another run, until ctx ends.
 func (l lingering) listen(ctx context.Context, q Queue) {
 	if l.Lingering == nil {
 		return
+	}
+	sharing, _ := l.Lingering.(runner.Sharing)
+	var offered <-chan runner.Remain
+	if sharing != nil {
+		offered = sharing.Offered()
 	}
 	for {
 		select {
@@ -65,6 +72,11 @@ func (l lingering) listen(ctx context.Context, q Queue) {
 			return
 		case r := <-l.Vacated():
 			q.Leave(slotOf(r))
+		case r := <-offered:
+			to, others := q.HandOver(slotOf(r), func(next schedule.Candidate) bool {
+				return next.Kind == stack.CheckRun && next.Key.Namespace == r.Namespace
+			})
+			sharing.Answer(r, to, others)
 		}
 	}
 }

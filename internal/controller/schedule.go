@@ -38,6 +38,10 @@ type Queue interface {
 	Ended(id string)                         // the run of a stack that was never reconciled here
 	Idle(tenant string) bool                 // nothing of the tenant is running or waits
 	Waited(id string) time.Duration          // for the slot that the stack has
+	// HandOver gives the slot of a place to the stack whose turn it would be without the
+	// place, if that is a run which the place takes. Otherwise others says whether another
+	// run waits for the slot.
+	HandOver(id string, takes func(schedule.Candidate) bool) (to string, others bool)
 	// Claim says that this process owns shards of the stacks since a generation of the
 	// shard.Map, and which of their runs go on. Nothing else is asked about a shard before.
 	Claim(generation uint64, shards []int, running map[string]schedule.Candidate)

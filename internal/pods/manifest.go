@@ -135,9 +135,7 @@ func (p *Pods) insist(pod *corev1.Pod, l remote.Launch) {
 	pod.Labels = with(pod.Labels, map[string]string{
 		labelName: nameOfRuns, labelManagedBy: "terrier", labelInstallation: p.config.Installation, labelKind: string(l.Job.Kind),
 	})
-	pod.Annotations = with(pod.Annotations, map[string]string{
-		annotationStack: l.Job.Name, annotationUID: l.Job.Stack, annotationRun: l.ID, annotationKey: l.Key, annotationSeal: l.Seal,
-	})
+	pod.Annotations = with(pod.Annotations, namesOf(l))
 	if l.Job.Kind.Writes() {
 		pod.Annotations = with(pod.Annotations, map[string]string{annotationSafeToEvict: "false", annotationDoNotDisrupt: "true"})
 	}
@@ -174,6 +172,13 @@ func (p *Pods) insist(pod *corev1.Pod, l remote.Launch) {
 				AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			}
 		}
+	}
+}
+
+// namesOf are the annotations that name the run of a pod.
+func namesOf(l remote.Launch) map[string]string {
+	return map[string]string{
+		annotationStack: l.Job.Name, annotationUID: l.Job.Stack, annotationRun: l.ID, annotationKey: l.Key, annotationSeal: l.Seal,
 	}
 }
 

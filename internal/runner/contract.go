@@ -133,6 +133,7 @@ type Job struct {
 
 	Pod      *Pod     `json:",omitempty"` // for runs that are pods; others leave it alone
 	Prepared Prepared `json:",omitzero"`  // for runs that begin in an empty directory
+	Shares   string   `json:",omitempty"` // the tenant of a drift check whose place may carry out other such checks of the same tenant after it; empty for none
 	Options  Options
 	Limits   Limits
 	Sandbox  Sandbox `json:"Box"` // as records of earlier releases name it
@@ -406,4 +407,19 @@ type Lingering interface {
 	// Vacated sends every place that Remains listed once nothing runs there any more.
 	// It is not listed again before that. The channel is never closed.
 	Vacated() <-chan Remain
+}
+
+// Sharing is a Lingering whose places may carry out another run after a quiet check, if
+// that is a check of the same Job.Shares and of a place that is made in the same way.
+type Sharing interface {
+	Lingering
+
+	// Offered sends a place that Remains lists and that could have another run now, again
+	// and again until it has one or has ended. Each has to be answered. The channel is never
+	// closed.
+	Offered() <-chan Remain
+
+	// Answer says whether the run of a stack was given the slot of the place, and otherwise
+	// whether another run waits for the slot: then the place ends.
+	Answer(place Remain, to string, others bool)
 }

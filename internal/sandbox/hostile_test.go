@@ -69,6 +69,25 @@ var attempts = map[string]func(targets) error{
 		params := make([]byte, 120)
 		return rawFD(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params[0])), 0)
 	},
+	"leave shared memory": func(targets) error {
+		id, _, errno := unix.RawSyscall(unix.SYS_SHMGET, unix.IPC_PRIVATE, 4096, 0o600|unix.IPC_CREAT)
+		if errno != 0 {
+			return errno
+		}
+		if _, _, errno := unix.RawSyscall(unix.SYS_SHMCTL, id, unix.IPC_RMID, 0); errno != 0 {
+			return errno
+		}
+		return nil
+	},
+	"leave a message queue": func(targets) error {
+		name := [...]byte{'t', 'e', 'r', 'r', 'i', 'e', 'r', 0}
+		fd, _, errno := unix.RawSyscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o600, 0, 0, 0)
+		if errno != 0 {
+			return errno
+		}
+		_, _, _ = unix.RawSyscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(&name[0])), 0, 0)
+		return unix.Close(int(fd))
+	},
 	"use the key rings": func(targets) error {
 		_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_PROCESS_KEYRING, true)
 		return err

@@ -169,7 +169,7 @@ func (o *spec) confine() error {
 			if o.Level < Kernel {
 				return nil
 			}
-			return newFilter(o.UDP).install()
+			return newFilter(o.UDP, o.Level == Full).install()
 		}},
 	}
 	for _, s := range steps {

@@ -42,6 +42,8 @@ func through() map[string][]string {
 		"make a user namespace":         {"basic/host"},
 		"trace a child":                 {"basic/host"},
 		"use io_uring":                  {"basic/host"},
+		"leave shared memory":           {"basic/host", "full/none", "full/host", "full/ports"}, // full: in a namespace of its own
+		"leave a message queue":         {"basic/host"},
 		"use the key rings":             {"basic/host"},
 		"handle page faults":            {"basic/host"},
 		"type into a terminal":          {"basic/host"},
@@ -60,6 +62,7 @@ func through() map[string][]string {
 var optional = []string{
 	"connect to the host by MPTCP", "make a vsock socket", "make a kernel crypto socket", "make a user namespace",
 	"use io_uring", "use the key rings", "handle page faults",
+	"leave shared memory", "leave a message queue",
 }
 
 func compare(t *testing.T, column string, stopped map[string]string) {

@@ -126,6 +126,9 @@ func (q *Queue) since(r Candidate) time.Time {
 func (q *Queue) Running(id string, r Candidate) {
 	q.lock()
 	defer q.mu.Unlock()
+	if q.scheduler.lent[id] != nil {
+		return // it is counted as the run that has its slot
+	}
 	q.count(id, r)
 	q.reserve("") // one that is of another tenant or class now makes room
 }
@@ -171,6 +174,7 @@ func (q *Queue) Release([]int) {}
 func (q *Queue) Leave(id string) {
 	q.lock()
 	defer q.mu.Unlock()
+	lending{q.scheduler}.settle(id)
 	if slot := q.scheduler.slots[id]; slot != nil {
 		q.scheduler.free(slot)
 	}
@@ -233,12 +237,18 @@ func (q *Queue) reserve(asking string) {
 			return
 		}
 		q.scheduler.dequeue(e)
-		slot := q.scheduler.hold(e.id, e.Candidate, e.asked)
-		slot.expiry = q.clock.After(slotReservation, func() { q.expire(slot) })
+		q.hold(e)
 		if e.id != asking {
 			q.listeners[e.Key.Kind].turn(e)
 		}
 	}
+}
+
+// hold reserves a slot for a candidate.
+func (q *Queue) hold(e *entry) *slot {
+	slot := q.scheduler.hold(e.id, e.Candidate, e.asked)
+	slot.expiry = q.clock.After(slotReservation, func() { q.expire(slot) })
+	return slot
 }
 
 // expire hands on a slot that was not taken, and puts its object back into the

@@ -37,6 +37,7 @@ type scheduler struct {
 	slots   map[string]*slot
 	waiting map[string]*entry
 	tenants map[string]*tenant
+	lent    map[string]*slot // by the ID of the place that each was handed over from
 
 	rankings [classes]ranking
 	passed   [classes]int     // starts of others since a class with requests had its last one
@@ -56,6 +57,7 @@ type slot struct {
 	started time.Time   // when it was taken
 	expiry  func() bool // stops the timer of a slot that is reserved; nil once it is taken
 	found   bool        // it was running before its object was reconciled here
+	of      *slot       // of the place that it was handed over from, and whose it is again if it is given up; nil for others
 }
 
 // reserved reports whether the slot was not taken yet.
@@ -99,7 +101,7 @@ type share struct {
 }
 
 func newScheduler(l Limits) *scheduler {
-	s := &scheduler{limits: l, slots: map[string]*slot{}, waiting: map[string]*entry{}, tenants: map[string]*tenant{}}
+	s := &scheduler{limits: l, slots: map[string]*slot{}, waiting: map[string]*entry{}, tenants: map[string]*tenant{}, lent: map[string]*slot{}}
 	for c := range s.rankings {
 		s.rankings[c].class, s.rankings[c].limits = Class(c), &s.limits
 	}
@@ -198,6 +200,9 @@ func (s *scheduler) free(held *slot) {
 	held.keep()
 	delete(s.slots, held.id)
 	s.charged -= held.Memory
+	if held.of != nil {
+		lending{s}.restore(held.of) // before the tenant could be forgotten
+	}
 	s.addRuns(held.tenant, held.Class, -1)
 }
 
@@ -207,7 +212,7 @@ func (s *scheduler) suits(held *slot, r Candidate) bool {
 	if r.Tenant != held.Tenant {
 		return false
 	}
-	if r.Class != held.Class && s.crowded(held.tenant, r.Class) {
+	if r.Class != held.Class && (held.of != nil || s.crowded(held.tenant, r.Class)) {
 		return false
 	}
 	s.classify(held, r.Class)

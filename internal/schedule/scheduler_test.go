@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -67,12 +68,48 @@ func TestQueueKeepsItsPromises(t *testing.T) {
 					y.expire(s)
 				}
 			},
+			"leave a place": func(t *rapid.T) {
+				id := id.Draw(t, "id")
+				place := id + "/place"
+				if s := y.scheduler.slots[id]; s == nil || s.reserved() || wanted[place] {
+					t.Skip("it does not run, or has left one")
+				}
+				run := y.scheduler.slots[id].Candidate
+				run.Ending = true
+				counted[place] = true // for as long as both are counted
+				y.Running(place, run)
+				y.Leave(id)
+				wanted[place], counted[place] = true, counted[id]
+				if !counted[id] {
+					delete(counted, place)
+				}
+				delete(wanted, id)
+				delete(counted, id)
+			},
+			"hand over": func(t *rapid.T) {
+				place := id.Draw(t, "id") + "/place"
+				slots, free := len(y.scheduler.slots), maps.Clone(y.scheduler.slots)
+				held := y.scheduler.slots[place]
+				to, others := y.HandOver(place, func(c Candidate) bool { return c.Tenant == held.Tenant })
+				if len(y.scheduler.slots) != slots {
+					t.Fatalf("%d slots are held after a place was handed over, want %d", len(y.scheduler.slots), slots)
+				}
+				if to != "" && (others || free[to] != nil || y.scheduler.slots[to].Tenant != held.Tenant || y.scheduler.slots[place] != nil) {
+					t.Fatalf("the slot of %s was handed over to %s, which has none of it", place, to)
+				}
+			},
+			"vacate": func(t *rapid.T) {
+				place := id.Draw(t, "id") + "/place"
+				y.Leave(place)
+				delete(wanted, place)
+				delete(counted, place)
+			},
 			"": func(t *rapid.T) { checkPromises(t, y, wanted, counted) },
 		})
 		for id := range wanted {
 			y.Leave(id)
 		}
-		if len(y.scheduler.slots)+len(y.scheduler.waiting)+len(y.scheduler.tenants) != 0 || y.scheduler.charged != 0 {
+		if len(y.scheduler.slots)+len(y.scheduler.waiting)+len(y.scheduler.tenants)+len(y.scheduler.lent) != 0 || y.scheduler.charged != 0 {
 			t.Fatalf("left at the end: %d slots, %d waiting, %d tenants, %d bytes", len(y.scheduler.slots), len(y.scheduler.waiting), len(y.scheduler.tenants), y.scheduler.charged)
 		}
 	})
@@ -104,7 +141,7 @@ func checkPromises(t *rapid.T, y *world, wanted, counted map[string]bool) {
 		}
 	}
 	for id, ok := range wanted {
-		if ok && y.scheduler.slots[id] == nil && y.scheduler.waiting[id] == nil {
+		if ok && y.scheduler.slots[id] == nil && y.scheduler.waiting[id] == nil && y.scheduler.lent[id] == nil {
 			t.Fatalf("%s was lost", id)
 		}
 	}

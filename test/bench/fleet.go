@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -23,6 +24,8 @@ const (
 	fleetSlots  = 10
 )
 
+var checksPerPod = flag.Int("checks-per-pod", 1, "how many quiet checks of a tenant share a pod in the part fleet")
+
 // fleet measures one cycle of drift checks that find nothing, of very many stacks that
 // are all due at once, each in a pod.
 func (b *bench) fleet(ctx context.Context, out io.Writer, n int) (err error) {
@@ -30,7 +33,7 @@ func (b *bench) fleet(ctx context.Context, out io.Writer, n int) (err error) {
 		n = fleetStacks
 	}
 	f := newFacts(out, fmt.Sprintf("%d stacks in %d namespaces, %d slots, pods: one cycle of quiet checks", n, (n+perTenant-1)/perTenant, fleetSlots))
-	e, err := b.podEstate(ctx, "fleet", "--max-runs", fmt.Sprint(fleetSlots))
+	e, err := b.podEstate(ctx, "fleet", "--max-runs", fmt.Sprint(fleetSlots), "--checks-per-pod", fmt.Sprint(*checksPerPod))
 	defer func() { err = errors.Join(err, e.close()) }()
 	if err != nil {
 		return err

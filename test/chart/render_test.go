@@ -130,6 +130,7 @@ func TestMistakes(t *testing.T) {
 		"several, and runs as processes":     {[]string{"replicaCount=2", "records=s3://a", "runs.as=processes"}, []string{"replicaCount: 2", "runs.as: pods"}},
 		"several with keys of their own":     {[]string{"replicaCount=2", "records=s3://a", "installationKeys=file"}, []string{"replicaCount: 2", "installationKeys: secret"}},
 		"several with keys of records apart": {[]string{"replicaCount=2", "records=s3://a", "flags.records-key=file"}, []string{"replicaCount: 2", "flags.records-key"}},
+		"several, and checks share pods":     {[]string{"replicaCount=2", "records=s3://a", "flags.checks-per-pod=8"}, []string{"replicaCount: 1", "flags.checks-per-pod"}},
 		"several with one claim":             {[]string{"replicaCount=2", "records=s3://a", "persistence.existingClaim=data"}, []string{"persistence.existingClaim", "data directory of its own"}},
 		"no volume":                          {[]string{"persistence.enabled=false"}, []string{"persistence.enabled", "persistence.existingClaim"}},
 		"no volume, and runs as processes":   {[]string{"persistence.enabled=false", "runs.as=processes"}, []string{"persistence.enabled"}},

@@ -28,6 +28,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -64,6 +65,7 @@ type agent struct {
 	log     *slog.Logger
 	order   runner.Order   // none if an agent before this one had it
 	failed  *runner.Report // of a run that could not be started
+	next    bool           // the place may have another run after this one
 	key, id string
 }
 
@@ -73,8 +75,8 @@ func Run(stop context.Context, o Options) (code int, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &agent{options: o, log: o.Log}
-	if a.client, err = newClient(o); err != nil {
+	c, err := newClient(o)
+	if err != nil {
 		return wire.ExitFailed, err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
@@ -88,7 +90,28 @@ func Run(stop context.Context, o Options) (code int, err error) {
 		return wire.ExitFailed, fmt.Errorf("another agent is running in %s", o.Dir)
 	}
 	defer lock.Close()
-	a.runs, err = runner.New(runner.Config{Dir: filepath.Join(o.Dir, dirRuns), Binary: o.Supervisor, Contents: a.contents(), Asks: true, Log: a.log})
+	if err := adoptOrphans(); err != nil {
+		return wire.ExitFailed, err
+	}
+	for {
+		a := &agent{options: o, log: o.Log, client: c}
+		code, err := a.carryOut(stop)
+		if errors.Is(err, errNoNext) {
+			return code, nil
+		}
+		if code != wire.ExitForgotten || err != nil || !a.next || stop.Err() != nil {
+			return code, err
+		}
+		if err := a.leaveNothing(); err != nil {
+			o.Log.Info("the pod takes no other run", "why", err)
+			return wire.ExitForgotten, nil
+		}
+	}
+}
+
+// carryOut carries out one run, from its order until the controller has forgotten it.
+func (a *agent) carryOut(stop context.Context) (code int, err error) {
+	a.runs, err = runner.New(runner.Config{Dir: filepath.Join(a.options.Dir, dirRuns), Binary: a.options.Supervisor, Contents: a.contents(), Asks: true, Log: a.log})
 	if err != nil {
 		return wire.ExitFailed, err
 	}
@@ -115,7 +138,15 @@ func (a *agent) begin(stop context.Context) (code int, err error) {
 		a.log.Info("run found", "run", a.id)
 		return 0, nil
 	}
-	switch err := a.getOrder(stop); {
+	ask := a.getOrder
+	if a.client.proof != "" {
+		ask = a.getNext
+	}
+	switch err := ask(stop); {
+	case errors.Is(err, errNoNext):
+		return wire.ExitForgotten, err
+	case is(err, http.StatusForbidden), is(err, http.StatusConflict):
+		return wire.ExitNoOrder, errors.New("the controller was replaced before the next run of this place began, so nothing ran")
 	case is(err, http.StatusGone):
 		return wire.ExitNoOrder, errors.New("the controller has no order for this place, so nothing ran")
 	case stop.Err() != nil:
@@ -195,23 +226,31 @@ const maxMessage = 2 << 10
 func (a *agent) getOrder(stop context.Context) error {
 	broken := 0
 	return a.retry(stop, "order not received yet", func(ctx context.Context) (final bool, err error) {
-		resp, done, err := a.client.ask(ctx, request{method: http.MethodPost, path: wire.Order, limit: moveLimit, header: map[string]string{wire.HeaderWaits: "true"}})
+		resp, done, err := a.client.ask(ctx, request{method: http.MethodPost, path: wire.Order, limit: moveLimit,
+			header: map[string]string{wire.HeaderWaits: "true", wire.HeaderNext: "true"}})
 		if err != nil {
 			return is(err, http.StatusGone), err
 		}
 		defer done()
-		proof := resp.Header.Get(wire.HeaderProof)
-		o, err := runner.ReadOrder(resp.Body)
-		a.order = o
-		if err != nil {
-			broken++
-			// One of another version stays one, and its run has to be reported.
-			a.client.proof = proof
-			return fault.Of(err) == fault.Later || broken >= orderTries, err
-		}
-		a.client.proof = proof
-		return true, disk.Write(filepath.Join(a.options.Dir, fileProof), []byte(proof))
+		return a.readOrder(resp, &broken)
 	})
+}
+
+// readOrder reads an answer with an order and its proof.
+func (a *agent) readOrder(resp *http.Response, broken *int) (final bool, err error) {
+	proof := resp.Header.Get(wire.HeaderProof)
+	a.next, _ = strconv.ParseBool(resp.Header.Get(wire.HeaderNext))
+	o, err := runner.ReadOrder(resp.Body)
+	a.order = o
+	if err != nil {
+		*broken++
+		if final = fault.Of(err) == fault.Later || *broken >= orderTries; final {
+			a.client.proof = proof // one of another version stays one, and its run has to be reported
+		}
+		return final, err
+	}
+	a.client.proof, a.client.stack = proof, o.Job.Key()
+	return true, disk.Write(filepath.Join(a.options.Dir, fileProof), []byte(proof))
 }
 
 // retry tries until what is tried is final. It says the first failure, and no other one

@@ -27,12 +27,14 @@ type route struct {
 	first        bool  // asked before the agent has its proof
 	body         int64 // bytes, at most
 	serve        func(w http.ResponseWriter, req *http.Request, run *placedRun) error
+	between      func(w http.ResponseWriter, req *http.Request, p Place) error // instead of serve, for a place that may have no run
 }
 
 // routes are all that an agent can ask for.
 func (r *server) routes() []route {
 	return []route{
-		{method: http.MethodPost, path: wire.Order, first: true, serve: r.serveOrder},
+		{method: http.MethodPost, path: wire.Order, first: true, serve: orders{r}.serveOrder},
+		{method: http.MethodPost, path: wire.Next, between: orders{r}.serveNext},
 		{method: http.MethodGet, path: wire.Archive, serve: r.serveArchive},
 		{method: http.MethodGet, path: wire.Prepared, serve: r.servePrepared},
 		{method: http.MethodPatch, path: wire.File + "{name}", body: wire.MaxAppend, serve: r.appendFile},
@@ -51,11 +53,7 @@ func (r *Runner) Handler() http.Handler {
 	for _, t := range s.routes() {
 		mux.HandleFunc(t.method+" "+t.path, func(w http.ResponseWriter, req *http.Request) {
 			req.Body = http.MaxBytesReader(w, req.Body, t.body)
-			run, err := s.admit(req, t.first)
-			if err == nil {
-				err = t.serve(w, req, run)
-			}
-			if err != nil {
+			if err := s.answer(w, req, t); err != nil {
 				s.refuse(w, req, err)
 			}
 		})
@@ -101,23 +99,44 @@ func (r *server) refuse(w http.ResponseWriter, req *http.Request, err error) {
 	_ = json.NewEncoder(w).Encode(answer) // an agent that is gone asks again
 }
 
-// admit finds the run that a request is about. Nothing but the credential says which.
-func (r *server) admit(req *http.Request, first bool) (*placedRun, error) {
+// answer serves a request. Nothing but the credential says which run it is about.
+func (r *server) answer(w http.ResponseWriter, req *http.Request, t route) error {
+	p, err := r.identify(req)
+	if err != nil {
+		return err
+	}
+	if t.between != nil {
+		return t.between(w, req, p)
+	}
+	run, err := r.admit(req, p, t.first)
+	if err != nil {
+		return err
+	}
+	return t.serve(w, req, run)
+}
+
+// identify finds the place that a request comes from.
+func (r *server) identify(req *http.Request) (Place, error) {
 	if r.ctx.Err() != nil {
-		return nil, refused(http.StatusServiceUnavailable, "the controller is stopping")
+		return Place{}, refused(http.StatusServiceUnavailable, "the controller is stopping")
 	}
 	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
-		return nil, refused(http.StatusUnauthorized, "the request has no token")
+		return Place{}, refused(http.StatusUnauthorized, "the request has no token")
 	}
 	p, err := r.config.Identify(req.Context(), token)
 	if fault.Of(err) == fault.Denied {
-		return nil, refused(http.StatusUnauthorized, "the token is not accepted")
+		return Place{}, refused(http.StatusUnauthorized, "the token is not accepted")
 	}
 	if err != nil {
-		return nil, &refusal{status: http.StatusServiceUnavailable, err: fmt.Errorf("the token cannot be checked now: %w", err)}
+		return Place{}, &refusal{status: http.StatusServiceUnavailable, err: fmt.Errorf("the token cannot be checked now: %w", err)}
 	}
 	r.made(req.Context(), p.Name)
+	return p, nil
+}
+
+// admit finds the run of a place, if the request has its proof.
+func (r *server) admit(req *http.Request, p Place, first bool) (*placedRun, error) {
 	stack := req.Header.Get(wire.HeaderStack)
 	owned := r.owns(stack) // before the run is looked up: it may be adopted right after that
 	run := r.at(p)
@@ -146,36 +165,55 @@ func (r *server) going(run *placedRun) (rec record, rep runner.Report, err error
 	return rec, rep, err
 }
 
+// orders is the part of a server that gives orders to agents.
+type orders struct{ *server }
+
 // serveOrder gives the agent its order. An agent that did not receive all of it asks
-// again, until its first report.
-func (r *server) serveOrder(w http.ResponseWriter, req *http.Request, run *placedRun) error {
+// again, until its first report. In a place that had another run before, only the proof of
+// that gets the order: see serveNext.
+func (r orders) serveOrder(w http.ResponseWriter, req *http.Request, run *placedRun) error {
+	if run.before != nil {
+		return errUnknown()
+	}
 	waits, _ := strconv.ParseBool(req.Header.Get(wire.HeaderWaits))
-	order, err := r.orderFor(run, waits)
+	asks, _ := strconv.ParseBool(req.Header.Get(wire.HeaderNext))
+	order, asks, err := r.orderFor(run, waits, asks)
 	if err != nil {
 		return err
 	}
+	return r.sendOrder(w, run, order, asks)
+}
+
+// sendOrder sends an order with its proof. With asks, the agent may ask for another one after
+// that.
+func (r orders) sendOrder(w http.ResponseWriter, run *placedRun, order *runner.Order, asks bool) error {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set(wire.HeaderProof, r.signer.proof(run.place, run.key, run.id))
+	if asks {
+		w.Header().Set(wire.HeaderNext, "true")
+	}
 	_ = order.Write(w) // an agent that got a part of it asks again
 	return nil
 }
 
-func (r *server) orderFor(run *placedRun, waits bool) (*runner.Order, error) {
+// orderFor is the order of a run, whose agent may ask for another one after it.
+func (r orders) orderFor(run *placedRun, waits, asks bool) (*runner.Order, bool, error) {
 	defer r.Lock(run.key)()
 	rec, _, err := r.going(run)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if run.order == nil {
-		return nil, errUnknown()
+		return nil, false, errUnknown()
 	}
 	if !rec.Ordered {
 		rec.Ordered, rec.Waits = true, waits
 		if err := r.write(run, rec); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return run.order, nil
+	run.asks = asks && waits && run.shape != "" && run.runs < r.sharing.most
+	return run.order, run.asks, nil
 }
 
 // serveArchive gives the agent the archive of the run.

@@ -65,6 +65,12 @@ type Config struct {
 	// nothing is kept, and every run initialises its directory.
 	Prepared int64
 
+	// RunsPerPlace is how many quiet checks one place carries out at most, one after
+	// another. Without it, or with a Launcher that is no Sharer, each run has a place of
+	// its own. Not with Shared: another Runner counts the slots of places, too.
+	RunsPerPlace int
+	IdleLimit    time.Duration // how long a place waits for its next run; a few seconds if zero
+
 	StartLimit time.Duration    // how long a place may take until its agent begins the run; 10 minutes if zero
 	RoomLimit  time.Duration    // how long a place may wait for room until its run ends as runner.NoRoom and may be started again; for StartLimit if zero
 	Now        func() time.Time // nil is the machine's
@@ -75,6 +81,7 @@ type Config struct {
 type Runner struct {
 	*knownRuns
 	*remains
+	*sharing
 	ownKeys
 	config   Config
 	signer   signer
@@ -89,8 +96,8 @@ type Runner struct {
 }
 
 var (
-	_ runner.Runner    = (*Runner)(nil)
-	_ runner.Lingering = (*Runner)(nil)
+	_ runner.Runner  = (*Runner)(nil)
+	_ runner.Sharing = (*Runner)(nil)
 )
 
 // defaultStartLimit is how long a place may take to begin its run.
@@ -121,7 +128,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if r.signer, err = newSigner(c.Key); err != nil {
 		return nil, err
 	}
-	if r.Runs, err = runner.OpenRuns(c.Dir, runner.AsPods, runner.Acts{Begin: r.begin, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
+	if r.Runs, err = runner.OpenRuns(c.Dir, runner.AsPods, runner.Acts{Begin: starts{r}.begin, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
 		return nil, err
 	}
 	r.prepared = &preparedStore{lock: r.Lock, stack: r.StackDir, bytes: c.Prepared, log: c.Log}
@@ -130,6 +137,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.remains = newRemains(r.ctx, &r.work, r.knownRuns, r.removals)
+	r.sharing = newSharing(r)
 	if err := r.findEarlier(ctx); err != nil {
 		r.stop()
 		r.work.Wait()
@@ -175,8 +183,11 @@ func (r *Runner) announce(key string) {
 	})
 }
 
+// starts is the part of a Runner that starts runs.
+type starts struct{ *Runner }
+
 // begin makes the place of a run, and keeps the order for its agent.
-func (r *Runner) begin(ctx context.Context, job runner.Job) error {
+func (r starts) begin(ctx context.Context, job runner.Job) error {
 	if !r.owns(job.Key()) {
 		return fault.New(fault.Later, runner.StackBusy, errors.New("the stack is another controller's"))
 	}
@@ -184,38 +195,70 @@ func (r *Runner) begin(ctx context.Context, job runner.Job) error {
 	if err != nil {
 		return err
 	}
-	name := placeName(&job)
 	in, _, _ := strings.Cut(job.Name, "/")
-	if r.removals.blocks(in, job.Key(), name) {
+	at := Place{Namespace: in, Name: placeName(&job)}
+	if r.removals.blocks(in, job.Key(), at.Name) {
 		return fault.New(fault.Later, runner.StackBusy, errors.New("the place of an earlier run of the stack is still being removed"))
 	}
-	given, err := r.prepared.offer(&job)
+	shape, err := r.sharing.shape(&job, &host)
 	if err != nil {
 		return err
 	}
+	open, err := r.sharing.take(ctx, job.Key(), shape)
+	if err != nil {
+		return err
+	}
+	if open == nil {
+		run, rec, seal, err := r.draft(job, host, at, shape)
+		if err != nil {
+			return err
+		}
+		return r.launch(ctx, run, rec, seal, &job)
+	}
+	run, rec, seal, err := r.draft(job, host, Place{Namespace: in, Name: open.place.Name}, shape)
+	if err != nil {
+		r.sharing.giveBack(open)
+		return err
+	}
+	return r.sharing.begin(ctx, r.knownRuns, run, rec, open, &run.order.Job, seal)
+}
+
+// draft writes a run down, which has no place yet but its name.
+func (r starts) draft(job runner.Job, host runner.Host, at Place, shape string) (run *placedRun, rec record, seal string, err error) {
+	given, err := r.prepared.offer(&job)
+	if err != nil {
+		return nil, rec, "", err
+	}
 	now := r.config.Now()
-	rec := record{Given: job.Prepared.Digest, Place: Place{Namespace: in, Name: name}, Made: now,
+	rec = record{Given: job.Prepared.Digest, Place: at, Made: now,
 		sealed: sealed{First: runner.NewReport(job, now), Archive: job.Tree.Archive, LogBytes: job.Limits.LogBytes}}
 	if job.Prepared.Keep > 0 {
 		rec.Prepared = job.PreparedKey()
 	}
-	seal, err := r.signer.seal(name, rec.sealed)
-	if err != nil {
-		return err
+	if seal, err = r.signer.seal(at.Name, rec.sealed); err != nil {
+		return nil, rec, "", err
 	}
-	run := newPlacedRun(job.Key(), job.ID, Place{}, &runner.Order{Version: runner.JobVersion, Job: job, Host: host})
+	run = newPlacedRun(job.Key(), job.ID, Place{}, &runner.Order{Version: runner.JobVersion, Job: job, Host: host})
+	run.shape, run.runs = shape, 1
 	if err := r.prepare(run, rec, host.Archive); err != nil {
-		return err
+		return nil, rec, "", err
 	}
 	if given != "" {
-		if err := disk.Share(given, filepath.Join(r.dir(run), fileGiven)); err != nil {
-			return err
-		}
+		err = disk.Share(given, filepath.Join(r.dir(run), fileGiven))
 	}
+	return run, rec, seal, err
+}
+
+// launch makes the place of a run.
+func (r starts) launch(ctx context.Context, run *placedRun, rec record, seal string, job *runner.Job) (err error) {
+	name := rec.Place.Name
 	defer r.beginMaking(name)()
 	done := failpoint.Act("place.launch", "")
-	run.place, err = r.config.Launcher.Launch(ctx, Launch{Name: name, Key: job.Key(), ID: job.ID, Seal: seal, Job: &job})
+	run.place, err = r.config.Launcher.Launch(ctx, Launch{Name: name, Key: job.Key(), ID: job.ID, Seal: seal, Job: job})
 	done()
+	if fault.Reason(err, "") == runner.NoRoom { // a place without a run must not be in the way of one with a run
+		r.sharing.endAll(func(o *openPlace) bool { return o.place.Namespace == rec.Place.Namespace })
+	}
 	if err != nil {
 		return errors.Join(err, r.removals.mayExist(rec.Place, run.key, err))
 	}
@@ -299,7 +342,16 @@ func (r *Runner) forget(key, id string) error {
 	if run == nil {
 		return nil
 	}
-	if err := r.removals.add(run.place, idleGrace, run.key, ""); err != nil {
+	rec, rep, err := r.read(run)
+	if err != nil {
+		return err
+	}
+	if r.sharing.leaves(run, rec, rep) {
+		err = r.sharing.open(run)
+	} else {
+		err = r.removals.add(run.place, idleGrace, run.key, "")
+	}
+	if err != nil {
 		return err
 	}
 	r.drop(run)

@@ -35,6 +35,7 @@ func tofu(t testing.TB) engine.Engine {
 type site struct {
 	t        testing.TB
 	launcher *remotetest.Launcher
+	server   *httptest.Server
 	serve    atomic.Pointer[http.Handler] // what the address of the controller leads to now; nil is nothing
 }
 
@@ -54,6 +55,7 @@ func newSite(t testing.TB) *site {
 		(*h).ServeHTTP(w, r)
 	}))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	s.server = server
 	s.launcher = &remotetest.Launcher{Dir: t.TempDir(), Binary: self, URL: server.URL,
 		Authority: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
 	t.Cleanup(func() {

@@ -29,6 +29,7 @@ type removal struct {
 	Key    string        `json:"key,omitempty"`    // of the run that the place was for; empty if that is not certain
 
 	asked time.Time // when its end was asked for last
+	open  bool      // it may have another run, and is not removed yet
 	ended bool      // nothing runs there any more
 }
 
@@ -85,13 +86,34 @@ func (r *removals) file(p Place) string {
 // repeated. A place that blocks is removed, and blocks, also after an error: the next
 // process finds it again.
 func (r *removals) add(p Place, grace time.Duration, key, blocks string) error {
+	return r.put(removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: grace, Since: r.now(), Blocks: blocks, Key: key})
+}
+
+// postpone is add for a place that may have another run, until due is called. The next
+// process removes it.
+func (r *removals) postpone(p Place, key string) error {
+	return r.put(removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: idleGrace, Since: r.now(), Key: key, open: true})
+}
+
+// due has a place removed that was postponed.
+func (r *removals) due(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if one, there := r.all[name]; there {
+		one.open = false
+		r.all[name] = one
+	}
+	r.poke()
+}
+
+func (r *removals) put(one removal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, blocks := one.Place, one.Blocks
 	name := r.file(p)
 	if _, there := r.all[name]; there {
 		return nil
 	}
-	one := removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: grace, Since: r.now(), Blocks: blocks, Key: key}
 	err := disk.WriteJSON(filepath.Join(r.dir, name), one)
 	if err != nil {
 		err = fmt.Errorf("writing down that place %s has to be removed: %w", p.Name, err)
@@ -100,11 +122,15 @@ func (r *removals) add(p Place, grace time.Duration, key, blocks string) error {
 		return err
 	}
 	r.all[name] = one
+	r.poke()
+	return err
+}
+
+func (r *removals) poke() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
-	return err
 }
 
 // lastWords is what the agent of a place may take to deliver what its run left, beyond
@@ -197,6 +223,9 @@ func (r *removals) drop() error {
 func (r *removals) removeAll(ctx context.Context, in Launcher) error {
 	var errs []error
 	for name, one := range r.list() {
+		if one.open {
+			continue
+		}
 		if since := r.now().Sub(one.asked); since >= 0 && since < removeEvery {
 			continue
 		}

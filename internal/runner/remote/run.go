@@ -64,6 +64,11 @@ type placedRun struct {
 	bodies  int               // requests that are being received: one, or none
 	changed chan struct{}     // closed, and replaced, when the wish changed
 
+	shape  string     // of the place; empty if it is this run's alone
+	asks   bool       // the agent can ask for another run after this one
+	runs   int        // that the place has had, with this one
+	before *formerRun // that the place had before; nil if it had none, or is that of a run that was found
+
 	left  atomic.Bool               // another controller has it, or will
 	heard atomic.Pointer[time.Time] // when this process heard of the agent last; no lock guards it
 }

@@ -95,6 +95,8 @@ const lookAgain = 200 * time.Millisecond
 // more about them, and once the places of runs that were forgotten are gone.
 func (r *Runner) Give(ctx context.Context, shards []int) error {
 	r.set(shards, false)
+	in := keysIn(shards)
+	r.sharing.endAll(func(o *openPlace) bool { return in(o.before.key) })
 	late := time.After(removalsLimit)
 	for {
 		r.removePlaces()
@@ -111,7 +113,6 @@ func (r *Runner) Give(ctx context.Context, shards []int) error {
 		}
 		break
 	}
-	in := keysIn(shards)
 	var errs []error
 	for _, run := range r.all() {
 		if in(run.key) {

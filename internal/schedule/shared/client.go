@@ -266,6 +266,11 @@ func (c *Client) Waited(id string) time.Duration {
 	return 0
 }
 
+// HandOver hands no slot over: only the leader knows whose turn it would be.
+func (c *Client) HandOver(string, func(schedule.Candidate) bool) (to string, others bool) {
+	return "", true
+}
+
 // Place returns where a stack is in the line, as far as this member knows: not what comes
 // before it. It is false if the stack does not wait.
 func (c *Client) Place(id string) (schedule.Place, bool) {

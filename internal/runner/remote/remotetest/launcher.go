@@ -39,6 +39,9 @@ type Launcher struct {
 	// Prepare is called with the directory of a place before its agent starts; nil
 	// does nothing. With an error there is no place.
 	Prepare func(l remote.Launch, dir string) error
+	// Reused is called after the names of another run were written on a place; nil does
+	// nothing.
+	Reused func() error
 	// Hold keeps the agents of new places from starting.
 	Hold bool
 
@@ -359,6 +362,27 @@ func (l *Launcher) Places(context.Context) ([]remote.Place, error) {
 		}
 	}
 	return places, nil
+}
+
+// Shape implements remote.Sharer: places with the same template are the same.
+func (l *Launcher) Shape(what remote.Launch) (string, error) {
+	if what.Job.Pod == nil {
+		return "plain", nil
+	}
+	return "of " + what.Job.Pod.Account + string(what.Job.Pod.Template), nil
+}
+
+// Reuse implements remote.Sharer.
+func (l *Launcher) Reuse(_ context.Context, p remote.Place, what remote.Launch) error {
+	if l.read(p, fileUID) != p.UID || l.pid(p) == 0 && l.read(p, filePID) != "" {
+		return fault.New(fault.Conflict, "PlaceGone", errors.New("the place is gone"))
+	}
+	dir := l.dir(p)
+	err := errors.Join(disk.Write(filepath.Join(dir, fileSeal), []byte(what.Seal)), disk.Write(filepath.Join(dir, fileKey), []byte(what.Key)))
+	if err == nil && l.Reused != nil {
+		err = l.Reused()
+	}
+	return err
 }
 
 // Changed implements remote.Launcher.

@@ -15,6 +15,7 @@ import "encoding/json"
 // The addresses, all below Prefix.
 //
 //	POST  order        the runner.Order as its Write sends it, and the proof in a header; until the first report. HeaderWaits
+//	POST  next         the same for the next run of a place, after a run that was forgotten, by the proof of that; 204 if the agent has to ask again, 409 if the controller was replaced meanwhile
 //	GET   archive      the archive that the order names
 //	GET   prepared     what an earlier run prepared and the order names; 422 if it is not here any more
 //	PATCH file/{name}  appends to a file at HeaderOffset
@@ -26,6 +27,7 @@ import "encoding/json"
 const (
 	Prefix   = "/runs/v1/"
 	Order    = Prefix + "order"
+	Next     = Prefix + "next"
 	Archive  = Prefix + "archive"
 	Prepared = Prefix + "prepared"
 	File     = Prefix + "file/" // then the name
@@ -40,6 +42,7 @@ const (
 	HeaderOffset = "Terrier-Run-Offset" // where the body begins in the file
 	HeaderDigest = "Terrier-Run-Digest" // sha256:… of the body
 	HeaderTurn   = "Terrier-Run-Turn"   // grows from PUT to PUT, so that one which comes late changes nothing
+	HeaderNext   = "Terrier-Run-Next"   // true with the request for an order: the agent can ask for another one after it; true with the order: it may
 	HeaderWaits  = "Terrier-Run-Waits"  // true with the request for the order: the agent begins the run only after its first report was taken
 )
 
