@@ -50,6 +50,7 @@ const (
 
 	ResourceAudit         Resource = "stacks/audit"         // entries of the audit log about the stacks of a namespace
 	ResourceNotifications Resource = "stacks/notifications" // notifications about objects of a namespace, and their outcome
+	ResourceHook          Resource = "stacks/hook"          // what metacontroller asks of stacks of all namespaces
 
 	ResourceTenants    Resource = "tenants"
 	ResourceTemplates  Resource = "templates"  // of tenants
@@ -67,14 +68,14 @@ func (r Resource) Part() string {
 // Resources lists all of them.
 func Resources() []Resource {
 	return []Resource{
-		ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceRegistry, ResourceAudit, ResourceNotifications,
+		ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceRegistry, ResourceAudit, ResourceNotifications, ResourceHook,
 		ResourceTenants, ResourceTemplates, ResourceRegistries, ResourceSources,
 	}
 }
 
 // Request is one thing that a user wants to do.
 type Request struct {
-	Verb      string // get, list or update
+	Verb      string // get, list, create or update
 	Resource  Resource
 	Kind      string // of the stack, as query.Key has it
 	Namespace string // all if empty
@@ -163,7 +164,7 @@ func (a *KubeAuth) Authorize(ctx context.Context, u User, x Request) error {
 // of a stack belongs to the group of the kind of the stack.
 func (a *KubeAuth) resource(x Request) (of schema.GroupVersionResource, sub string, err error) {
 	switch x.Resource {
-	case ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceAudit, ResourceNotifications, ResourceRegistry:
+	case ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceAudit, ResourceNotifications, ResourceHook, ResourceRegistry:
 		d := a.stacks.Named(x.Kind)
 		if d == nil {
 			return of, "", fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("%.80q is not a kind of stack", x.Kind))

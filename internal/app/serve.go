@@ -25,6 +25,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/web"
+	"github.com/terrier-iac/terrier/internal/web/metacontroller"
 )
 
 // How long requests, and everything on top of the control plane, may continue
@@ -310,6 +311,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient, p.kinds),
 		Audit:    p.audits, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
+		Hooks: metacontroller.NewHandler(hooked(kubeClient, p.kinds), p.log),
 	}
 	if err := p.fillAccess(ctx, &o, p.pulls(auth)); err != nil {
 		return nil, err

@@ -35,6 +35,9 @@ var _ = addDoors(map[string]string{
 	"GET /readyz":          "open",
 	"GET /artifacts/*path": "open", "HEAD /artifacts/*path": "open",
 	"POST /validate-a-kind": "open",
+	"POST /sync":            "create terraforms/hook",
+	"POST /finalize":        "create terraforms/hook",
+	"POST /customize":       "create terraforms/hook",
 	"GET /v2/*path":         "get terraforms/registry apps",
 	"HEAD /v2/*path":        "get terraforms/registry apps",
 	"POST /v2/*path":        "update terraforms/registry apps",
@@ -117,7 +120,7 @@ func TestEveryRouteHasADoor(t *testing.T) {
 
 // forBrowsers reports whether a route is for people, who are shown a way in.
 func forBrowsers(path string) bool {
-	for _, programs := range []string{api, registryPrefix, ArtifactsPrefix, "/healthz", "/readyz"} {
+	for _, programs := range []string{api, registryPrefix, ArtifactsPrefix, "/healthz", "/readyz", "/sync", "/finalize", "/customize"} {
 		if strings.HasPrefix(path, programs) {
 			return false
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/metacontroller"
 )
 
 // Replicas are the replicas that serve together with this one: any of them takes every
@@ -54,6 +55,9 @@ var answerers = []struct {
 	{"/static/*", eachReplica},
 	{"/validate-*", eachReplica}, // an API server asks
 	{"/mutate-*", eachReplica},
+	{metacontroller.SyncPath, eachReplica}, // metacontroller asks what the API server has
+	{metacontroller.FinalizePath, eachReplica},
+	{metacontroller.CustomizePath, eachReplica},
 	{"/sign-out", eachReplica}, // each one records it, and tells the others
 	{"/api", eachReplica},
 	{api + "/version", eachReplica},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/metacontroller"
 )
 
 // door is what a request needs to be served.
@@ -52,6 +53,15 @@ func mounted(o Options) []route {
 	}
 	for path, h := range o.Admission {
 		table = append(table, route{method: http.MethodPost, path: path, door: open, within: func(l Limits) time.Duration { return l.Request }, body: admissionBody, handle: gin.WrapH(h)})
+	}
+	if o.Hooks != nil {
+		may := func(*gin.Context) (access.Request, error) {
+			return access.Request{Verb: "create", Resource: access.ResourceHook}, nil
+		}
+		for _, path := range []string{metacontroller.SyncPath, metacontroller.FinalizePath, metacontroller.CustomizePath} {
+			table = append(table, route{method: http.MethodPost, path: path, door: guarded, access: may, within: func(l Limits) time.Duration { return l.Request },
+				body: metacontroller.MaxBody, handle: gin.WrapH(o.Hooks)})
+		}
 	}
 	return table
 }

@@ -87,6 +87,8 @@ type Options struct {
 
 	Admission map[string]http.Handler // by path; they take POSTs of an API server, which has no token, and only at paths that cannot be guessed does an answer contain more than the request
 
+	Hooks http.Handler // of metacontroller; nil if they are not answered
+
 	Replicas Replicas // that serve together with this one; nil if it is the only one
 
 	Sessions SessionOptions
