@@ -30,7 +30,7 @@ var layerOf = map[string]layer{
 	"cache": core, "record": ground, "input": edge, "review": edge,
 	"address": core, "backend": core, "fault": core, "graph": core, "location": core, "meter": core, "plan": core, "policy": core, "schedule": core, "secret": core, "shard": core, "stack": core, "tenant": core, "workdir": core,
 	"archive": ground, "failpoint": ground, "machine": ground, "outbound": ground, "sandbox": ground,
-	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "kube": edge, "notify": edge, "peers": edge, "pods": edge, "provision": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "tenantapi": edge, "vault": edge,
+	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "image": edge, "kube": edge, "notify": edge, "peers": edge, "pods": edge, "provision": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "tenantapi": edge, "vault": edge,
 	"controller": controller, "access": access, "query": query, "command": command, "client": client,
 	"cli": outside, "web": outside,
 	"app":      wiring,
@@ -56,6 +56,8 @@ var below = map[layer][]layer{
 
 // beside are the arrows that point sideways.
 var beside = map[string][]string{
+	// Images are pushed with the credentials for registries that sources are fetched with.
+	"internal/image":  {"internal/source"},
 	"internal/runner": {"internal/engine"}, // the supervisor drives the engine inside its own process
 	// Pods keep the contract of package runner by means of a cluster, and terrier-runner
 	// links no Kubernetes.

@@ -214,7 +214,7 @@ func (o *OCI) open(ctx context.Context) (*ociRemote, error) {
 	if !repoGrammar.MatchString(repo.RepositoryStr()) {
 		return nil, invalid(ReasonURL, "%q is not the name of a repository", repo.RepositoryStr())
 	}
-	here := local(repo.RegistryStr())
+	here := OnThisMachine(repo.RegistryStr())
 	if o.Insecure && !here && !o.Out.PlainHTTP() {
 		return nil, fault.New(fault.Denied, outbound.ReasonInsecure, errors.New("unencrypted connections to registries are not allowed"))
 	}
@@ -231,9 +231,9 @@ func ociNameOptions(insecure bool) []name.Option {
 	return nil
 }
 
-// local reports whether a registry is on this machine by name, where plain HTTP is
-// safe. Package outbound decides whether it may be reached.
-func local(registry string) bool {
+// OnThisMachine reports whether a registry is on this machine by name, where plain HTTP
+// is safe. Package outbound decides whether it may be reached.
+func OnThisMachine(registry string) bool {
 	host, _, _ := strings.Cut(registry, ":")
 	if addrPort, err := netip.ParseAddrPort(registry); err == nil {
 		return addrPort.Addr().IsLoopback()

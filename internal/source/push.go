@@ -91,7 +91,7 @@ func Push(ctx context.Context, dir, url string, o PushOptions) (digest string, e
 		return "", fmt.Errorf("making the artifact: %w", err)
 	}
 	r, err := openOCI(ctx, o.Out, tag.Repository, o.Keys, outbound.Options{
-		PlainHTTP: local(tag.RegistryStr()) || o.Insecure && o.Out.PlainHTTP(),
+		PlainHTTP: OnThisMachine(tag.RegistryStr()) || o.Insecure && o.Out.PlainHTTP(),
 		CA:        o.CA,
 	})
 	if err != nil {

@@ -1,0 +1,244 @@
+// Package image makes images of stacks: a base image and one layer with the code of the
+// stack at its revision, pushed to a registry of the user.
+//
+// It needs no daemon, no privilege and no Dockerfile, and runs nothing of what it packs.
+// The same code on the same base is the same image, byte for byte, so that what did not
+// change is neither built nor sent again. An image is named by its digest: a tag can be
+// moved by any user of the registry.
+//
+// Start reading at Builder.Ensure.
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// The reasons of this package's faults.
+const (
+	ReasonName  = "ImageNameInvalid"
+	ReasonBase  = "BaseImageFailed"
+	ReasonBuild = "ImageBuildFailed"
+	ReasonPush  = "ImagePushFailed"
+	ReasonAuth  = "AuthenticationFailed"
+)
+
+// Directory is where the code is in the image.
+const Directory = "terrier/module"
+
+// format is part of every tag. It changes when the same inputs make another image.
+const format = "1"
+
+// timeout is the longest that an image takes.
+const timeout = 10 * time.Minute
+
+// Wanted says what an image is to hold, and where it is to be.
+type Wanted struct {
+	Name      string // of the repository, as ParseName returns it
+	Namespace string // of the stack: two namespaces never share a tag
+	Archive   string // the file with the code
+	Source    string // the digest of that file: sha256:…
+	Revision  string // for people
+	Keys      *source.Keyring
+}
+
+// Builder makes images on one base. Make one, and share it.
+type Builder struct {
+	Base     string          // the name of the base image
+	BaseKeys *source.Keyring // nil asks anonymously
+	Out      *outbound.Client
+	Scratch  string // where directories for the time of a build are made
+	Limits   archive.Limits
+
+	made cache.Map[string, v1.Hash] // tag → digest of what was made under it
+}
+
+// wordsOfName match the name at the beginning of a text.
+var wordsOfName = regexp.MustCompile(`^\s*(\S+)\s*(.*?)\s*$`)
+
+// ParseName reads spec.containerRegistry.imageName. The design of Alustan has a comment
+// in parentheses behind the name; rest is what stands behind it and does not count.
+func ParseName(text string) (repository, rest string, err error) {
+	m := wordsOfName.FindStringSubmatch(text)
+	if m == nil {
+		return "", "", fault.New(fault.Invalid, ReasonName, errors.New("it names no image: write registry/repository, such as docker.io/team/network"))
+	}
+	if m[2] != "" && !strings.HasPrefix(m[2], "(") {
+		return "", "", fault.New(fault.Invalid, ReasonName, fmt.Errorf("%.80q has several words: write registry/repository, and a comment in parentheses if you need one", text))
+	}
+	repo, err := name.NewRepository(m[1])
+	if err != nil || strings.Contains(m[1], "://") {
+		hint := "write registry/repository without a scheme and a tag, which Terrier makes from the content"
+		return "", "", fault.New(fault.Invalid, ReasonName, fmt.Errorf("%.80q is not the name of a repository: %s", m[1], hint))
+	}
+	return repo.Name(), m[2], nil
+}
+
+// Ensure makes sure that the image is in the registry, and returns its name with its
+// digest. It may take minutes. It can be repeated at any time.
+func (b *Builder) Ensure(ctx context.Context, w Wanted) (string, error) {
+	repo, err := name.NewRepository(w.Name)
+	if err != nil {
+		return "", fault.New(fault.Invalid, ReasonName, fmt.Errorf("%.80q is not the name of a repository", w.Name))
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	to, err := b.speak(ctx, repo, w.Keys)
+	if err != nil {
+		return "", err
+	}
+	defer to.close()
+	from, base, err := b.base(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer from.close()
+
+	tag := repo.Tag(tagOf(base.Digest, w))
+	there, err := to.digest(tag)
+	if err != nil {
+		return "", failed(ReasonPush, "looking for "+tag.String(), err)
+	}
+	if made, known := b.made.Get(tag.String()); known && made == there {
+		return repo.Digest(there.String()).String(), nil
+	}
+	digest, err := b.build(base, w, func(made built) error {
+		if made.digest == there {
+			return nil // an earlier process pushed it
+		}
+		if err := made.push(tag, to.options); err != nil {
+			return failed(ReasonPush, "pushing "+tag.String(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	b.made.Put(tag.String(), digest)
+	return repo.Digest(digest.String()).String(), nil
+}
+
+// tagOf is the address of the content of an image, and of the namespace that it is for.
+func tagOf(base v1.Hash, w Wanted) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{format, base.String(), w.Source, w.Revision, w.Namespace}))
+	return "terrier-" + hex.EncodeToString(sum[:16])
+}
+
+// connection is how to speak to one registry.
+type connection struct {
+	options []remote.Option
+	close   func()
+}
+
+func (b *Builder) speak(ctx context.Context, repo name.Repository, keys *source.Keyring) (connection, error) {
+	client, err := b.Out.HTTP(outbound.Options{PlainHTTP: repo.Scheme() == "http" && source.OnThisMachine(repo.RegistryStr())})
+	if err != nil {
+		return connection{}, err
+	}
+	return connection{close: client.CloseIdleConnections, options: []remote.Option{
+		remote.WithContext(ctx), remote.WithTransport(client.Transport), remote.WithAuthFromKeychain(keys),
+	}}, nil
+}
+
+// digest is what a tag points to, the zero Hash if it is not there.
+func (c connection) digest(tag name.Tag) (v1.Hash, error) {
+	head, err := remote.Head(tag, c.options...)
+	if answer, ok := errors.AsType[*transport.Error](err); ok && answer.StatusCode == http.StatusNotFound {
+		return v1.Hash{}, nil
+	}
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	return head.Digest, nil
+}
+
+// base finds the base image as it is now.
+func (b *Builder) base(ctx context.Context) (connection, *remote.Descriptor, error) {
+	ref, err := name.ParseReference(b.Base)
+	if err != nil {
+		return connection{}, nil, fault.New(fault.Invalid, ReasonBase, fmt.Errorf("the base image %.80q has no valid name: the operator has to correct --stack-image-base", b.Base))
+	}
+	from, err := b.speak(ctx, ref.Context(), b.BaseKeys)
+	if err != nil {
+		return connection{}, nil, err
+	}
+	got, err := remote.Get(ref, from.options...)
+	if err != nil {
+		from.close()
+		return connection{}, nil, failed(ReasonBase, "reading the base image "+ref.String(), err)
+	}
+	return from, got, nil
+}
+
+// failed gives an error of a registry its kind.
+func failed(reason, doing string, err error) error {
+	if fault.Of(err) != fault.Broken {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	kind := fault.Broken
+	if answer, ok := errors.AsType[*transport.Error](err); ok {
+		switch answer.StatusCode {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			kind, reason = fault.Denied, ReasonAuth
+		case http.StatusNotFound:
+			kind = fault.Missing
+		}
+	}
+	return fault.New(kind, reason, fmt.Errorf("%s: %w", doing, err))
+}
+
+// scratch makes a directory for the time of use.
+func (b *Builder) scratch(use func(dir string) error) error {
+	dir, err := os.MkdirTemp(b.Scratch, "image-")
+	if err != nil {
+		return fmt.Errorf("making a scratch directory: %w", err)
+	}
+	return errors.Join(use(dir), os.RemoveAll(dir))
+}
+
+// layer packs the code below Directory, into a file in dir.
+func (b *Builder) layer(dir, code string) (string, error) {
+	tree := filepath.Join(dir, "tree")
+	into := filepath.Join(tree, filepath.FromSlash(Directory))
+	if err := os.MkdirAll(into, 0o700); err != nil {
+		return "", fmt.Errorf("making a scratch directory: %w", err)
+	}
+	f, err := os.Open(code)
+	if err != nil {
+		return "", fmt.Errorf("opening the code: %w", err)
+	}
+	defer f.Close()
+	if err := archive.Extract(f, into, b.Limits); err != nil {
+		return "", err
+	}
+	layer := filepath.Join(dir, "layer.tar.gz")
+	out, err := os.OpenFile(layer, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("making a scratch file: %w", err)
+	}
+	limits := b.Limits
+	if limits.Depth > 0 {
+		limits.Depth += strings.Count(Directory, "/") + 1
+	}
+	return layer, errors.Join(archive.Pack(tree, nil, out, limits), out.Close())
+}
