@@ -465,3 +465,37 @@ resource "terraform_data" "a" {
 		t.Errorf("changes after that = %v, want none", d.Changes)
 	}
 }
+
+// A supervisor that dies takes its script and the engine of it along, and what the engine
+// did is known.
+func TestSupervisorKilledDuringScript(t *testing.T) {
+	dir := t.TempDir()
+	g := runnertest.NewGate(t)
+	s := runnertest.NewStack(t, open(t, dir), tofu(t), slow(g))
+	s.Allow(g.Dir)
+	id := s.Start(stack.ScriptRun, func(j *runner.Job) {
+		j.Script = &runner.Script{Apply: []byte("terraform apply -auto-approve\ntouch " + filepath.Join(g.Dir, "after"))}
+	})
+	g.Arrived(t)
+	if err := syscall.Kill(s.Current().PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r := s.Await()
+	if r.Outcome != stack.Killed || r.ID != id {
+		t.Errorf("run %s ended %s, want %s Killed: %s", r.ID, r.Outcome, id, r.Message)
+	}
+	g.Open(t) // a surviving process would continue now
+	if events := s.Read(id, runner.FileEvents); !runnertest.Has(`"type":"apply_complete"`, events) {
+		t.Errorf("the finished operation is not on disk:\n%s", events)
+	}
+	wiped(t, dir, s.Job.Stack)
+	for _, left := range []string{filepath.Join(dir, "stacks", s.Job.Stack, "programs"), filepath.Join(g.Dir, "after")} {
+		if _, err := os.Stat(left); err == nil {
+			t.Errorf("%s is there after the supervisor was killed", left)
+		}
+	}
+	s.Finish(id)
+	if d := s.Must(stack.PlanRun); d.Changes.Add != 2 {
+		t.Errorf("planned changes = %v, want two to add", d.Changes)
+	}
+}

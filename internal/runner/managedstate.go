@@ -48,6 +48,7 @@ func (r *managedState) serve() error {
 
 // stored is called for every version of the state that is safe on disk.
 func (r *managedState) stored(id StateID, file *managed.File) {
+	r.script.learn(file)
 	// A report that cannot be written now is written at the next change of
 	// phase; the state itself is safe, and the engine waits for that answer.
 	_ = r.reportFile.update(func(rep *Report) { rep.State, rep.Resources = id, file.Managed() })

@@ -89,6 +89,15 @@ func engineOf(t *testing.T, alive func() []string) int {
 // F09, F08, P2: a supervisor that hears nothing any more while its engine goes
 // on, and is then killed, has lost nothing of what the engine did.
 func TestAKilledSupervisorLosesNoOperation(t *testing.T) {
+	t.Run("of an apply", func(t *testing.T) { losesNoOperation(t, stack.ApplyRun) })
+	t.Run("of a script", func(t *testing.T) {
+		losesNoOperation(t, stack.ScriptRun, func(j *runner.Job) {
+			j.Plan, j.Script = runner.Content{}, &runner.Script{Apply: []byte("terraform init && terraform plan -out=x && terraform apply x")}
+		})
+	})
+}
+
+func losesNoOperation(t *testing.T, kind stack.RunKind, change ...func(*runner.Job)) {
 	const n = 5
 	dir := t.TempDir()
 	before, after := runnertest.NewGate(t), runnertest.NewGate(t)
@@ -107,7 +116,7 @@ func TestAKilledSupervisorLosesNoOperation(t *testing.T) {
 	s.Allow(after.Dir)
 	saved := s.Must(stack.PlanRun)
 
-	id := s.Start(stack.ApplyRun, runnertest.Saved(saved))
+	id := s.Start(kind, append([]func(*runner.Job){runnertest.Saved(saved)}, change...)...)
 	before.Arrived(t)
 	pid := s.Current().PID
 	halt(t, pid)

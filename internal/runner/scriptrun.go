@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/managed"
 	"github.com/terrier-iac/terrier/internal/runner/script"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -62,11 +65,13 @@ type scriptSteps struct {
 	initOnce  sync.Mutex
 
 	mu       sync.Mutex
-	stderr   tail   // the end of what the script printed there
-	cut      string // what the end of the run ended early; empty if nothing
-	stale    string // why an apply was not what was approved; empty if none was
-	outputs  int    // files of events so far
-	changing int    // commands that may have changed resources
+	masked   []string // what is hidden from the start
+	secrets  []string // of the states that the script made
+	stderr   tail     // the end of what the script printed there
+	cut      string   // what the end of the run ended early; empty if nothing
+	stale    string   // why an apply was not what was approved; empty if none was
+	outputs  int      // files of events so far
+	changing int      // commands that may have changed resources
 }
 
 // step is the name of the step that runs the script.
@@ -249,7 +254,7 @@ func (r *scriptSteps) runInSession(ctx context.Context, file string) (stop, sand
 	if err := r.openSession(ctx); err != nil {
 		return stop{}, sandbox.Exit{}, err
 	}
-	r.recorder.begin(r.step() + " script")
+	r.recorder.begin(map[string]string{stepScript: "apply script", stepDestroyScript: "destroy script"}[r.step()])
 	out, err := r.openStreams()
 	if err != nil {
 		return stop{}, sandbox.Exit{}, err
@@ -344,9 +349,33 @@ func (r *scriptSteps) complaint(line []byte) {
 // escapes are what makes a terminal show colours.
 var escapes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]") })
 
+// learn hides what a new version of the state marks sensitive: an engine does not print it
+// unless the script asks for it.
+func (r *scriptSteps) learn(file *managed.File) {
+	if r.job.Script == nil || r.recorder == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := len(r.secrets)
+	for _, s := range file.Secrets() {
+		if !slices.Contains(r.secrets, s) {
+			r.secrets = append(r.secrets, s)
+		}
+	}
+	if len(r.secrets) == known {
+		return
+	}
+	hide := plan.NewRedactor(slices.Concat(r.masked, r.secrets))
+	r.recorder.mu.Lock()
+	r.recorder.hide = hide
+	r.recorder.mu.Unlock()
+}
+
 // judge decides how the run ends after the script has.
 func (r *scriptSteps) judge(s stop, exit sandbox.Exit) error {
 	h, err := r.recorder.end()
+	r.hide = r.recorder.hide // with what the run has learned
 	r.mu.Lock()
 	said, cut, stale, changing := strings.TrimSpace(string(r.stderr.bytes())), r.cut, r.stale, r.changing
 	r.mu.Unlock()

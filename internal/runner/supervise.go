@@ -240,7 +240,7 @@ func (r *run) begin() error {
 			return err
 		}
 	}
-	r.hide = plan.NewRedactor(mask)
+	r.hide, r.script.masked = plan.NewRedactor(mask), mask
 	err := r.reserveSpace()
 	if err != nil {
 		return err

@@ -222,6 +222,10 @@ func scriptSecrets(t *testing.T, f Fixture) {
 	d := s.Finish(s.Start(stack.ScriptRun, scripted("env; echo $PASSWORD | base64; echo \"x${PASSWORD}y\" >&2; exit 1"), func(j *runner.Job) {
 		j.Env, j.Mask = map[string]string{"PASSWORD": secret}, []string{secret}
 	}))
+	made := f.stack(t, s.runner, "resource \"terraform_data\" \"a\" {\n  input = uuid()\n}\noutput \"new\" {\n  sensitive = true\n  value = terraform_data.a.output\n}\n")
+	if m := made.Must(stack.ScriptRun, scripted("set -e; terraform apply -auto-approve; echo it is $(terraform output -raw new)")); !Has("it is •••", m.Log) {
+		t.Errorf("the script printed a secret that it has made:\n%s", m.Log)
+	}
 	if !Has("PASSWORD=", d.Log) || Has(secret, d.Log, []byte(d.Message)) || Has("Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5", d.Log) {
 		t.Errorf("the log or the message has a secret, or not what the script printed: %s\n%s", d.Message, d.Log)
 	}
