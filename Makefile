@@ -71,16 +71,19 @@ deps: ## check that Go, git and make are here and new enough; fetch modules
 	@tools/deps.sh $(modules)
 
 .PHONY: build
-build: bin/tofu bin/terrier bin/terrier-runner ## bin/terrier, bin/terrier-runner and the engine they drive
+build: bin/tofu bin/terrier bin/terrier-runner bin/terrier-backend ## bin/terrier, bin/terrier-runner, bin/terrier-backend and the engine they drive
 
 # Go knows best what is out of date in our own programs and in the engine, which needs
 # the fixes of a newer Go as well, and does nothing else.
-.PHONY: bin/terrier bin/terrier-runner bin/tofu $(world) $(standin)
+.PHONY: bin/terrier bin/terrier-runner bin/terrier-backend bin/tofu $(world) $(standin)
 bin/terrier: | bin/tofu # one big link at a time: each takes gigabytes
 	cd standalone && go build -ldflags '$(ldflags)' -o ../$@ .
 
 bin/terrier-runner:
 	go build -ldflags '$(small) -X main.version=$(VERSION)' -o $@ ./cmd/terrier-runner
+
+bin/terrier-backend:
+	go build -ldflags '$(small) -X main.version=$(VERSION)' -o $@ ./cmd/terrier-backend
 
 bin/tofu:
 	cd tools/tofu && go build -ldflags '$(small) -X github.com/opentofu/opentofu/version.dev=no' \
@@ -193,7 +196,7 @@ $(standin):
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
 comma    := ,
 space    := $() $()
-shipped   = $(foreach p,$(subst /,_,$(IMAGE_PLATFORMS)),$(addprefix bin/images/$p/,terrier terrier-runner tofu))
+shipped   = $(foreach p,$(subst /,_,$(IMAGE_PLATFORMS)),$(addprefix bin/images/$p/,terrier terrier-runner terrier-backend tofu))
 pack      = cd tools/images && go run . $1 -platforms $(subst $(space),$(comma),$(strip $(IMAGE_PLATFORMS)))
 for_image = mkdir -p $(@D) && export GOOS=$(firstword $(subst _, ,$*)) GOARCH=$(lastword $(subst _, ,$*))
 licence   = cp -f "$$(cd tools/tofu && go list -m -f '{{.Dir}}' github.com/opentofu/opentofu)/LICENSE" $@.LICENSE
@@ -222,6 +225,9 @@ bin/images/%/terrier: force
 
 bin/images/%/terrier-runner: force
 	@$(for_image) && go build -ldflags '$(small) -X main.version=$(VERSION)' -o $@ ./cmd/terrier-runner
+
+bin/images/%/terrier-backend: force
+	@$(for_image) && go build -ldflags '$(small) -X main.version=$(VERSION)' -o $@ ./cmd/terrier-backend
 
 bin/images/%/tofu: force
 	@$(for_image) && cd tools/tofu && go build -ldflags '$(small) -X github.com/opentofu/opentofu/version.dev=no' \

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/app/store"
+	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/sandbox"
@@ -132,6 +133,22 @@ func (c Config) runEnv(environ func(string) string) (map[string]string, error) {
 		env[name] = value
 	}
 	return env, nil
+}
+
+// namedBackends reads entries of NAME=/PATH.
+func namedBackends(entries []string) (map[string]string, error) {
+	named := map[string]string{}
+	for _, entry := range entries {
+		name, path, ok := strings.Cut(entry, "=")
+		if !ok || name == "" || !filepath.IsAbs(path) {
+			return nil, usage("--backend-plugin %q is not NAME=/PATH", entry)
+		}
+		if _, known := backend.Find(name); known {
+			return nil, usage("--backend-plugin %q: %s is a backend that Terrier has: choose another name", entry, name)
+		}
+		named[name] = path
+	}
+	return named, nil
 }
 
 // namedEngines reads entries of NAME=/PATH.

@@ -45,6 +45,7 @@ func TestFlagsAreCheckedFirst(t *testing.T) {
 		{"--allow-host", "example.com"},
 		{"--allow-host", "10.0.0.0/8", "--allow-host", "10.0.0.0/99"},
 		{"--engine-named", "old=tofu"},
+		{"--backend-plugin", "shelf=here"}, {"--backend-plugin", "aws=/usr/bin/shelf"},
 		{"--run-network", "slirp"},
 		{"--min-isolation", "4"},
 		{"--min-isolation", "0"},

@@ -110,6 +110,14 @@ func (o Options) platform() (runner.Platform, error) {
 	if !o.Config.Registries && out.Mirror == "" && o.asPods() == nil { // the image of pods may have one
 		return out, usage("--provider-registries=false: there is no mirror that providers could come from: set --provider-mirror")
 	}
+	if out.Backends, err = namedBackends(o.Config.Backends); err != nil {
+		return out, err
+	}
+	for name, path := range out.Backends {
+		if o.asPods() == nil && !engine.Runs(path) {
+			return out, fault.New(fault.Missing, "BackendMissing", fmt.Errorf("--backend-plugin %s: %s does not exist or cannot be executed", name, path))
+		}
+	}
 	out.MirrorOnly, out.Writable, out.Settable = !o.Config.Registries, o.writable(), o.Config.StackEnv
 	if out.Env, err = o.Config.runEnv(o.Environ); err != nil {
 		return out, err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -144,7 +145,7 @@ func (o Options) settings() (controller.Config, error) {
 	c := controller.Config{
 		Pods: o.asPods() != nil, CrossNamespace: o.Config.CrossNamespace, TenantLabel: o.Config.TenantLabel,
 		Network: o.Config.Network, HostNetwork: o.Config.HostNetwork, MinLevel: o.Config.Isolation,
-		MirrorOnly: !o.Config.Registries, Settable: o.Config.StackEnv,
+		MirrorOnly: !o.Config.Registries, Settable: o.Config.StackEnv, Backends: backendNames(o.Config.Backends),
 		NoReattach: !o.Config.Reuse, StackMetrics: o.Config.StackMetrics, Patience: controller.Patience,
 		BreakGlass: controller.BreakGlass{Allowed: o.Config.Glass, Lasts: o.Config.GlassLasts},
 		Limits: runner.Limits{
@@ -167,4 +168,15 @@ func (o Options) settings() (controller.Config, error) {
 	}
 	c.MirrorProviders, err = workdir.MirrorProviders(os.DirFS(mirror))
 	return c, err
+}
+
+// backendNames are the names of the operator's own plug-ins, in order.
+func backendNames(entries []string) []string {
+	var names []string
+	for _, entry := range entries {
+		name, _, _ := strings.Cut(entry, "=")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }

@@ -64,6 +64,7 @@ func TestReal(t *testing.T) {
 	}{
 		{"terrier", "terrier", []string{"/usr/local/bin/terrier", "version"}, "v"},
 		{"terrier-runner", "terrier-runner", []string{"/usr/local/bin/terrier-runner", "version"}, "v"},
+		{"terrier-backend", "terrier-runner", []string{"/usr/local/bin/terrier-backend", "version"}, "v"},
 		{"the engine", "terrier-runner", []string{"/usr/local/bin/tofu", "version"}, "OpenTofu v1."},
 		{"git", "terrier-runner", []string{"/usr/bin/git", "--version"}, "git version 2."},
 		{"ssh", "terrier-runner", []string{"/usr/bin/ssh", "-V"}, "OpenSSH"},

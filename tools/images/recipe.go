@@ -61,6 +61,6 @@ var recipes = []recipe{
 			// The C library loads it when a thread ends early.
 			"usr/lib/*/libgcc_s.so.1",
 		},
-		programs: []program{{"tofu", false}, {"terrier-runner", true}},
+		programs: []program{{"tofu", false}, {"terrier-runner", true}, {"terrier-backend", true}},
 	},
 }

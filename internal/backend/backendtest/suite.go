@@ -1,0 +1,116 @@
+// Package backendtest holds the tests that every backend plug-in has to pass. It speaks the
+// protocol, so that it takes a program in any language.
+package backendtest
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/backend"
+)
+
+// Plugin is a backend under test. Ask sends one request.
+type Plugin struct {
+	Ask      func(t *testing.T, r backend.Request) backend.Reply
+	Backend  string
+	Settings map[string]string // right ones, of a place that is not there yet
+	Type     string            // of the engine's backend
+
+	// Writes counts what was changed outside since the last call; nil if the backend makes
+	// nothing. Store puts a state where the block says.
+	Writes func() int
+	Store  func(t *testing.T, b backend.Block)
+}
+
+func (p Plugin) request(o backend.Operation, change ...func(*backend.Request)) backend.Request {
+	r := backend.Request{
+		Version: backend.Version, Operation: o, Backend: p.Backend, Settings: maps.Clone(p.Settings),
+		Stack: backend.Stack{Namespace: "team", Name: "network"}, Engine: "tofu 1.12.6",
+	}
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+func (p Plugin) must(t *testing.T, r backend.Request) backend.Reply {
+	t.Helper()
+	reply := p.Ask(t, r)
+	if reply.Error != nil {
+		t.Fatalf("%s = %v", r.Operation, reply.Error)
+	}
+	return reply
+}
+
+func (p Plugin) refused(t *testing.T, r backend.Request) *backend.Error {
+	t.Helper()
+	reply := p.Ask(t, r)
+	if reply.Error == nil || reply.Error.Message == "" || reply.Block != nil {
+		t.Fatalf("%s of %+v = %+v, want an error with a message", r.Operation, r, reply)
+	}
+	return reply.Error
+}
+
+func expected(r *backend.Request) { r.Expected = true }
+func forced(r *backend.Request)   { r.Force = true }
+
+// Run runs the suite.
+func Run(t *testing.T, p Plugin) {
+	t.Run("protocol", func(t *testing.T) {
+		p.refused(t, p.request(backend.Validate, func(r *backend.Request) { r.Version = backend.Version + 1 }))
+		p.refused(t, p.request("grow"))
+	})
+	t.Run("settings", func(t *testing.T) {
+		p.must(t, p.request(backend.Validate))
+		for _, o := range []backend.Operation{backend.Validate, backend.Ensure, backend.Render} {
+			if e := p.refused(t, p.request(o, func(r *backend.Request) { r.Settings["nonsense"] = "x" })); e.Field != "nonsense" {
+				t.Errorf("%s names the setting %q, want nonsense", o, e.Field)
+			}
+		}
+	})
+	t.Run("block", func(t *testing.T) {
+		first, second := p.must(t, p.request(backend.Render)), p.must(t, p.request(backend.Render))
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Errorf("a second render differs:\n%s", diff)
+		}
+		if first.Block.Type != p.Type {
+			t.Errorf("the type is %q, want %q", first.Block.Type, p.Type)
+		}
+		if _, err := first.Block.File(); err != nil {
+			t.Error(err)
+		}
+	})
+	if p.Writes != nil {
+		t.Run("place", p.place)
+	}
+}
+
+// place follows a place from its beginning to its end.
+func (p Plugin) place(t *testing.T) {
+	p.Writes()
+	p.refused(t, p.request(backend.Ensure, expected))
+	if n := p.Writes(); n != 0 {
+		t.Fatalf("a place that was expected and is gone was made again with %d writes", n)
+	}
+	if reply := p.must(t, p.request(backend.Ensure)); len(reply.Messages) == 0 || p.Writes() == 0 {
+		t.Fatalf("the first ensure says %q, want what it has made", reply.Messages)
+	}
+	for _, change := range []func(*backend.Request){func(*backend.Request) {}, expected} {
+		if reply := p.must(t, p.request(backend.Ensure, change)); p.Writes() != 0 {
+			t.Errorf("a second ensure has written: %q", reply.Messages)
+		}
+	}
+	p.Store(t, *p.must(t, p.request(backend.Render)).Block)
+	p.Writes()
+	p.refused(t, p.request(backend.Destroy))
+	if n := p.Writes(); n != 0 {
+		t.Errorf("destroy without force has written %d times although the state is there", n)
+	}
+	p.must(t, p.request(backend.Destroy, forced))
+	if p.Writes() == 0 {
+		t.Error("destroy with force has removed nothing")
+	}
+	p.must(t, p.request(backend.Destroy)) // of what is gone
+}

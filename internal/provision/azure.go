@@ -1,0 +1,167 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/blob/cloud"
+)
+
+// azure is a container of a storage account.
+type azure struct {
+	name, key string
+	container *container.Client
+}
+
+func (p Plugins) openAzure(_ context.Context, r backend.Request) (place, error) {
+	b, _ := backend.Find(backend.Azure)
+	block, err := b.Render(r)
+	if err != nil {
+		return nil, err
+	}
+	account := block.Text("storage_account_name")
+	at := p.Azure
+	if at == "" {
+		at = "https://" + account + ".blob.core.windows.net"
+	}
+	c, o, err := p.clients(backend.Azure, at)
+	if err != nil {
+		return nil, err
+	}
+	a := &azure{name: block.Text("container_name"), key: block.Text("key")}
+	if w := r.Stack.Workspace; w != "" && w != "default" {
+		a.key += "env:" + w
+	}
+	at += "/" + a.name
+	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: c.Data}}
+	if key := p.Environ("ARM_ACCESS_KEY"); key != "" {
+		shared, err := container.NewSharedKeyCredential(account, key)
+		if err != nil {
+			return nil, fmt.Errorf("reading ARM_ACCESS_KEY in the environment of the run: %w", err)
+		}
+		a.container, err = container.NewClientWithSharedKeyCredential(at, shared, options)
+		return a, err
+	}
+	if token := p.Environ("ARM_SAS_TOKEN"); token != "" {
+		a.container, err = container.NewClientWithNoCredential(at+"?"+token, options)
+		return a, err
+	}
+	identity, err := p.azureIdentity(block, c, o)
+	if err != nil {
+		return nil, err
+	}
+	a.container, err = container.NewClient(at, identity, options)
+	return a, err
+}
+
+// azureIdentity reads the variables that the engine reads.
+func (p Plugins) azureIdentity(b backend.Block, c cloud.Clients, o cloud.Options) (azcore.TokenCredential, error) {
+	data := azcore.ClientOptions{Transport: c.Data}
+	first := func(setting, variable string) string {
+		if v := b.Text(setting); v != "" {
+			return v
+		}
+		return p.Environ(variable)
+	}
+	tenant, id := first("tenant_id", "ARM_TENANT_ID"), first("client_id", "ARM_CLIENT_ID")
+	if secret := p.Environ("ARM_CLIENT_SECRET"); secret != "" {
+		return azidentity.NewClientSecretCredential(tenant, id, secret, &azidentity.ClientSecretCredentialOptions{ClientOptions: data})
+	}
+	if file := p.Environ("ARM_OIDC_TOKEN_FILE_PATH"); file != "" {
+		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{ClientOptions: data, TenantID: tenant, ClientID: id, TokenFilePath: file})
+	}
+	return cloud.Azure(c, o)
+}
+
+func (a *azure) what() string { return "the container " + a.name }
+
+func (a *azure) there(ctx context.Context) (bool, error) {
+	_, err := a.container.GetProperties(ctx, nil)
+	if bloberror.HasCode(err, bloberror.ContainerNotFound, bloberror.ResourceNotFound) {
+		return false, nil
+	}
+	return err == nil, a.told("finding", err)
+}
+
+// told names what the service calls a failure, in one line.
+func (a *azure) told(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, code := range []bloberror.Code{bloberror.AuthenticationFailed, bloberror.AuthorizationFailure, bloberror.AuthorizationPermissionMismatch, bloberror.AccountIsDisabled} {
+		if bloberror.HasCode(err, code) {
+			return fmt.Errorf("%s %s: %s", doing, a.what(), code)
+		}
+	}
+	return fmt.Errorf("%s %s: %w", doing, a.what(), err)
+}
+
+func (a *azure) create(ctx context.Context) error {
+	_, err := a.container.Create(ctx, nil) // without public access
+	if bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+		return nil // another run was faster
+	}
+	return a.told("creating", err)
+}
+
+func (a *azure) traits() []trait {
+	return []trait{{"the block of public access", func(ctx context.Context) (bool, error) {
+		p, err := a.container.GetProperties(ctx, nil)
+		return p.BlobPublicAccess == nil, a.told("reading", err)
+	}, func(ctx context.Context) error {
+		_, err := a.container.SetAccessPolicy(ctx, nil)
+		return a.told("changing", err)
+	}}}
+}
+
+// others reports whether there are objects, but for one.
+func (a *azure) others(ctx context.Context, but string) (bool, error) {
+	pages := a.container.NewListBlobsFlatPager(nil)
+	for pages.More() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return false, a.told("listing", err)
+		}
+		for _, item := range page.Segment.BlobItems {
+			if item.Name == nil || *item.Name != but {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func (a *azure) vacant(ctx context.Context) (bool, error) {
+	some, err := a.others(ctx, "")
+	return !some, err
+}
+
+func (a *azure) state() string { return a.key }
+
+func (a *azure) hasState(ctx context.Context) (bool, error) {
+	_, err := a.container.NewBlobClient(a.key).GetProperties(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound, bloberror.ResourceNotFound) {
+		return false, nil
+	}
+	return err == nil, a.told("finding the state in", err)
+}
+
+func (a *azure) removeState(ctx context.Context) error {
+	_, err := a.container.NewBlobClient(a.key).Delete(ctx, nil)
+	return a.told("removing the state from", err)
+}
+
+// remove looks first: Azure removes a container with all that is in it.
+func (a *azure) remove(ctx context.Context) (bool, error) {
+	if some, err := a.others(ctx, ""); err != nil || some {
+		return false, err
+	}
+	_, err := a.container.Delete(ctx, nil)
+	return err == nil, a.told("removing", err)
+}

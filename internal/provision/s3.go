@@ -1,0 +1,297 @@
+package provision
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5" //nolint:gosec // S3 asks for this checksum
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/blob/cloud"
+)
+
+// maxAnswer bounds an answer of a cloud, in bytes.
+const maxAnswer = 1 << 20
+
+// s3 is a bucket, and the table for its locks.
+type s3 struct {
+	backend.Place
+	at, tables *url.URL // of the bucket; of DynamoDB
+	clients    cloud.Clients
+	identity   *credentials.Credentials
+	now        func() time.Time
+}
+
+func (p Plugins) openS3(_ context.Context, r backend.Request) (place, error) {
+	settings, err := backend.S3Place(r)
+	if err != nil {
+		return nil, err
+	}
+	domain := "amazonaws.com"
+	if strings.HasPrefix(settings.Region, "cn-") {
+		domain += ".cn"
+	}
+	bucket := fmt.Sprintf("https://%s.s3.%s.%s/", settings.Bucket, settings.Region, domain)
+	switch {
+	case settings.Endpoint != "":
+		bucket = strings.TrimSuffix(settings.Endpoint, "/") + "/" + settings.Bucket
+	case strings.Contains(settings.Bucket, "."): // no certificate has such a name
+		bucket = fmt.Sprintf("https://s3.%s.%s/%s", settings.Region, domain, settings.Bucket)
+	}
+	table := settings.TableEndpoint
+	if table == "" {
+		table = fmt.Sprintf("https://dynamodb.%s.%s/", settings.Region, domain)
+	}
+	s := &s3{Place: settings, now: p.Now}
+	if s.at, err = url.Parse(bucket); err != nil {
+		return nil, err
+	}
+	if s.tables, err = url.Parse(table); err != nil {
+		return nil, err
+	}
+	var o cloud.Options
+	if s.clients, o, err = p.clients(backend.AWS, bucket); err != nil {
+		return nil, err
+	}
+	s.identity, err = cloud.AWS(s.clients, o, settings.Region)
+	return s, err
+}
+
+// sent signs and sends a request.
+func (s *s3) sent(ctx context.Context, client *http.Client, service string, r *http.Request, body []byte) (answer, error) {
+	id, err := s.identity.GetWithContext(&credentials.CredContext{Client: s.clients.Data})
+	if err != nil {
+		return answer{}, fmt.Errorf("there are no credentials of AWS in the environment of the run, and it has no role: %w", err)
+	}
+	sum := sha256.Sum256(body)
+	hash := hex.EncodeToString(sum[:])
+	if service == "s3" {
+		r.Header.Set("X-Amz-Content-Sha256", hash)
+	}
+	plain := func(o *v4.SignerOptions) { o.DisableURIPathEscaping = service == "s3" }
+	err = v4.NewSigner(plain).SignHTTP(ctx, aws.Credentials{AccessKeyID: id.AccessKeyID, SecretAccessKey: id.SecretAccessKey, SessionToken: id.SessionToken},
+		r, hash, service, s.Region, s.now())
+	if err != nil {
+		return answer{}, fmt.Errorf("signing the request: %w", err)
+	}
+	return send(client, r)
+}
+
+// answer is what a cloud answered.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func send(client *http.Client, r *http.Request) (answer, error) {
+	resp, err := client.Do(r)
+	if err != nil {
+		return answer{}, fmt.Errorf("asking %s: %w", r.URL.Host, errors.Unwrap(err))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return answer{}, fmt.Errorf("reading the answer of %s: %w", r.URL.Host, err)
+	}
+	return answer{resp.StatusCode, resp.Header, body}, nil
+}
+
+func (a answer) ok() bool { return a.status >= 200 && a.status <= 299 }
+
+// code is what S3 calls a failure.
+func (a answer) code() string {
+	var e struct{ Code string }
+	if xml.Unmarshal(a.body, &e) != nil || e.Code == "" {
+		return fmt.Sprintf("%d %s", a.status, http.StatusText(a.status))
+	}
+	return e.Code
+}
+
+// do asks about the bucket, one of its parts, or an object.
+func (s *s3) do(ctx context.Context, method, object, query string, body []byte) (answer, error) {
+	u := *s.at
+	if object != "" {
+		u = *s.at.JoinPath(object)
+	}
+	u.RawQuery = query
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if body != nil {
+		sum := md5.Sum(body) //nolint:gosec // as above
+		r.Header.Set("Content-Md5", base64.StdEncoding.EncodeToString(sum[:]))
+		r.Header.Set("Content-Type", "application/xml")
+	}
+	return s.sent(ctx, s.clients.Data, "s3", r, body)
+}
+
+func (s *s3) what() string { return "the bucket " + s.Bucket }
+
+func (s *s3) there(ctx context.Context) (bool, error) {
+	a, err := s.do(ctx, http.MethodHead, "", "", nil)
+	if err != nil {
+		return false, err
+	}
+	if in := a.header.Get("X-Amz-Bucket-Region"); in != "" && in != s.Region {
+		return false, &backend.Error{Field: "region", Message: fmt.Sprintf("is %s, and the bucket %s is in %s", s.Region, s.Bucket, in)}
+	}
+	switch {
+	case a.ok():
+		return true, nil
+	case a.status == http.StatusNotFound:
+		return false, nil
+	case a.status == http.StatusForbidden:
+		return false, fmt.Errorf("access to %s is denied: the identity of the run needs s3:ListBucket, or the bucket belongs to another account", s.what())
+	}
+	return false, fmt.Errorf("finding %s: %s", s.what(), a.code())
+}
+
+func (s *s3) create(ctx context.Context) error {
+	var body []byte
+	if s.Region != "us-east-1" { // which must not be named
+		body = []byte(`<CreateBucketConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><LocationConstraint>` + s.Region + `</LocationConstraint></CreateBucketConfiguration>`)
+	}
+	a, err := s.do(ctx, http.MethodPut, "", "", body)
+	switch {
+	case err != nil:
+		return err
+	case a.ok(), a.code() == "BucketAlreadyOwnedByYou": // another run was faster
+		return nil
+	case a.code() == "BucketAlreadyExists":
+		return &backend.Error{Field: "s3", Message: fmt.Sprintf("is %s, and another account has a bucket of that name: choose another one", s.Bucket)}
+	case a.status == http.StatusForbidden:
+		return fmt.Errorf("%s does not exist, and the identity of the run may not create it: it needs s3:CreateBucket (%s)", s.what(), a.code())
+	}
+	return fmt.Errorf("creating %s: %s", s.what(), a.code())
+}
+
+// part reads a part of the bucket's configuration into out, whose root says whether the
+// server knows such a part. It is false if there is none.
+func (s *s3) part(ctx context.Context, name string, out any) (bool, error) {
+	a, err := s.do(ctx, http.MethodGet, "", name, nil)
+	if err != nil {
+		return false, err
+	}
+	if a.status == http.StatusNotFound {
+		return false, nil
+	}
+	if !a.ok() {
+		return false, errors.New(a.code())
+	}
+	if err := xml.Unmarshal(a.body, out); err != nil {
+		return false, errors.New("the server does not know such a part of a bucket")
+	}
+	return true, nil
+}
+
+func (s *s3) setPart(name, document string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		a, err := s.do(ctx, http.MethodPut, "", name, []byte(document))
+		if err == nil && !a.ok() {
+			err = errors.New(a.code())
+		}
+		return err
+	}
+}
+
+const namespace = ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`
+
+func (s *s3) traits() []trait {
+	algorithm := "<SSEAlgorithm>AES256</SSEAlgorithm>"
+	if s.KMSKey != "" {
+		var key bytes.Buffer
+		_ = xml.EscapeText(&key, []byte(s.KMSKey)) // a buffer takes everything
+		algorithm = "<SSEAlgorithm>aws:kms</SSEAlgorithm><KMSMasterKeyID>" + key.String() + "</KMSMasterKeyID>"
+	}
+	return []trait{
+		{"versioning", func(ctx context.Context) (bool, error) {
+			var v struct {
+				XMLName xml.Name `xml:"VersioningConfiguration"`
+				Status  string
+			}
+			_, err := s.part(ctx, "versioning=", &v)
+			return v.Status == "Enabled", err
+		}, s.setPart("versioning=", "<VersioningConfiguration"+namespace+"><Status>Enabled</Status></VersioningConfiguration>")},
+		{"encryption", func(ctx context.Context) (bool, error) {
+			var v struct {
+				XMLName   xml.Name `xml:"ServerSideEncryptionConfiguration"`
+				Algorithm []string `xml:"Rule>ApplyServerSideEncryptionByDefault>SSEAlgorithm"`
+				Key       []string `xml:"Rule>ApplyServerSideEncryptionByDefault>KMSMasterKeyID"`
+			}
+			_, err := s.part(ctx, "encryption=", &v)
+			return len(v.Algorithm) > 0 && (s.KMSKey == "" || len(v.Key) > 0), err
+		}, s.setPart("encryption=", "<ServerSideEncryptionConfiguration"+namespace+"><Rule><ApplyServerSideEncryptionByDefault>"+algorithm+
+			"</ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>")},
+		{"the block of public access", func(ctx context.Context) (bool, error) {
+			var v struct {
+				XMLName               xml.Name `xml:"PublicAccessBlockConfiguration"`
+				BlockPublicAcls       bool
+				IgnorePublicAcls      bool
+				BlockPublicPolicy     bool
+				RestrictPublicBuckets bool
+			}
+			_, err := s.part(ctx, "publicAccessBlock=", &v)
+			return v.BlockPublicAcls && v.IgnorePublicAcls && v.BlockPublicPolicy && v.RestrictPublicBuckets, err
+		}, s.setPart("publicAccessBlock=", "<PublicAccessBlockConfiguration"+namespace+"><BlockPublicAcls>true</BlockPublicAcls><IgnorePublicAcls>true</IgnorePublicAcls>"+
+			"<BlockPublicPolicy>true</BlockPublicPolicy><RestrictPublicBuckets>true</RestrictPublicBuckets></PublicAccessBlockConfiguration>")},
+	}
+}
+
+func (s *s3) vacant(ctx context.Context) (bool, error) {
+	var list struct {
+		XMLName  xml.Name `xml:"ListBucketResult"`
+		Contents []struct{ Key string }
+	}
+	_, err := s.part(ctx, "list-type=2&max-keys=1", &list)
+	if err != nil {
+		err = fmt.Errorf("listing %s: %w", s.what(), err)
+	}
+	return len(list.Contents) == 0, err
+}
+
+func (s *s3) state() string { return s.Key }
+
+func (s *s3) hasState(ctx context.Context) (bool, error) {
+	a, err := s.do(ctx, http.MethodHead, s.Key, "", nil)
+	if err != nil || a.ok() || a.status == http.StatusNotFound {
+		return a.ok(), err
+	}
+	return false, fmt.Errorf("finding the state %s: %s", s.Key, a.code())
+}
+
+func (s *s3) removeState(ctx context.Context) error {
+	a, err := s.do(ctx, http.MethodDelete, s.Key, "", nil)
+	if err == nil && !a.ok() {
+		err = fmt.Errorf("removing the state %s: %s", s.Key, a.code())
+	}
+	return err
+}
+
+func (s *s3) remove(ctx context.Context) (bool, error) {
+	a, err := s.do(ctx, http.MethodDelete, "", "", nil)
+	switch {
+	case err != nil:
+		return false, err
+	case a.ok():
+		return true, nil
+	case a.code() == "BucketNotEmpty":
+		return false, nil
+	}
+	return false, fmt.Errorf("removing %s: %s", s.what(), a.code())
+}
