@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/alustan"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/input"
+	"github.com/terrier-iac/terrier/internal/location"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -64,7 +65,7 @@ func TestOwnedSource(t *testing.T) {
 	k := testkit.Kube(t, v1alpha1.AddToScheme, sourcev1.AddToScheme)
 	cl := &claimer{cache: k.Client, live: k.Client}
 	obj := &v1alpha1.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "net"}}
-	obj.Spec.GitRepo = &v1alpha1.GitRepo{URL: "git@git.example:org/repo/dir", Branch: "main"}
+	obj.Spec.GitRepo = &v1alpha1.GitRepo{URL: "ssh://git@git.example/org/repo/dir", Branch: "main"}
 	obj.Spec.Scripts.Apply = jsonOf(`"a"`)
 	if err := k.Client.Create(t.Context(), obj); err != nil {
 		t.Fatal(err)
@@ -91,7 +92,7 @@ func TestOwnedSource(t *testing.T) {
 	}
 	ensure()
 	made := source()
-	if !metav1.IsControlledBy(made, obj) || made.Spec.URL != "ssh://git@git.example/org/repo/dir" || made.Spec.Reference.Branch != "main" {
+	if !metav1.IsControlledBy(made, obj) || made.Spec.URL != "ssh://git@git.example/org/repo/dir" || made.Spec.Reference.Branch != "main" || made.Annotations[location.SearchAnnotation] != "true" {
 		t.Errorf("the source is %+v", made)
 	}
 	ensure()

@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/dialecttest"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/location"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -94,7 +95,7 @@ func TestGitRepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := st.Owned
-	if g.Spec.URL != "ssh://git@github.com/example/terraform-repo/terraform" || g.Spec.Reference.Branch != "main" || g.Spec.SecretRef.Name != "my-ssh-secret" || g.Annotations[sshKey] != "ssh-privatekey" {
+	if g.Spec.URL != "ssh://git@github.com/example/terraform-repo" || st.Configuration.Path != "terraform" || g.Spec.Reference.Branch != "main" || g.Spec.SecretRef.Name != "my-ssh-secret" || g.Annotations[location.SSHKeyAnnotation] != "ssh-privatekey" {
 		t.Errorf("spec = %+v, annotations %v", g.Spec, g.Annotations)
 	}
 	if ref := st.Configuration.Source; ref.Kind != g.Kind || ref.Name != g.Name || g.Namespace != "default" {
@@ -147,8 +148,8 @@ func TestRefused(t *testing.T) {
 		`{scripts: {apply: {configMapRef: {name: scripts}}}, gitRepo: {url: "https://h/r"}}`: "spec.scripts.apply.configMapRef needs a name and a key",
 		`{scripts: {apply: 7}, gitRepo: {url: "https://h/r"}}`:                               "spec.scripts.apply is neither a text nor an object",
 		`{scripts: {apply: {inline: a}}}`:                                                    "spec.gitRepo.url is missing",
-		with(`{url: "file:///etc"}`, ""):                                                     "spec.gitRepo.url is no address",
-		with(`{url: "https://ann:pw@h/r"}`, ""):                                              "holds a user or password",
+		with(`{url: "file:///etc"}`, ""):                                                     "spec.gitRepo.url: the scheme",
+		with(`{url: "https://ann:pw@h/r"}`, ""):                                              "spec.gitRepo.url: the URL holds credentials",
 		with(`{url: "https://h/r", sshKey: KEY}`, ""):                                        "spec.gitRepo.sshKey holds a private key",
 		with(`{url: "git@h:r", sshKeySecret: {key: k}}`, ""):                                 "spec.gitRepo.sshKeySecret.name is empty",
 		with(`{url: "https://h/r"}`, `, variables: {PATH: /tmp}`):                            "PATH controls the engine",

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/location"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -27,7 +26,6 @@ import (
 // configuration reads how obj is run. It reads all that it can, and returns the first
 // error.
 func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
-	s := &obj.Spec
 	c := stack.Configuration{Script: &stack.Script{}, Upgrade: true}
 	c.Engine, c.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	var first error
@@ -35,9 +33,6 @@ func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
 		if err := step(&c, obj); first == nil {
 			first = err
 		}
-	}
-	if s.GitRepo != nil {
-		c.Path = within(s.GitRepo.Path)
 	}
 	return c, first
 }
@@ -194,36 +189,27 @@ func stateOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
 // ownName is the name of what Terrier makes for a stack of this kind.
 func ownName(stack string) string { return "alustan-" + stack }
 
-// scpLike is the form in which git alone writes an address: user@host:path.
-var scpLike = regexp.MustCompile(`^([A-Za-z0-9_.-]+)@([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):/?([^/].*)$`)
-
-// address is the URL of a repository, as sources have it. The path may go on with a
-// directory of the repository.
-func address(g *v1alpha1.GitRepo) (string, error) {
+// repository is where the code is, and which directory of it the address names.
+func repository(g *v1alpha1.GitRepo) (location.Git, error) {
 	const field = "spec.gitRepo.url"
 	if g == nil || strings.TrimSpace(g.URL) == "" {
-		return "", invalid(field, "is missing: it names the git repository with the code")
+		return location.Git{}, invalid(field, "is missing: it names the git repository with the code")
 	}
-	text := strings.TrimSpace(g.URL)
-	if parts := scpLike.FindStringSubmatch(text); parts != nil && !strings.Contains(text, "://") {
-		text = "ssh://" + parts[1] + "@" + parts[2] + "/" + parts[3]
+	at, err := location.ParseGit(strings.TrimSpace(g.URL))
+	if err != nil {
+		return location.Git{}, invalid(field+":", "%v", err)
 	}
-	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || !slices.Contains([]string{"https", "http", "ssh"}, u.Scheme) || strings.Trim(u.Path, "/") == "" {
-		return "", invalid(field, "is no address of a repository: write https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH")
-	}
-	if _, has := u.User.Password(); has || u.User != nil && u.Scheme != "ssh" {
-		return "", invalid(field, "holds a user or password, which every reader of the object could see: for a private repository use ssh and spec.gitRepo.sshKeySecret")
-	}
-	return text, nil
+	return at, nil
 }
 
 // sourceOf reads where the code is: in the GitRepository that the stack owns.
 func sourceOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
 	g := obj.Spec.GitRepo
-	if _, err := address(g); err != nil {
+	at, err := repository(g)
+	if err != nil {
 		return err
 	}
+	c.Path = path.Join(at.Directory, within(g.Path))
 	if g.SSHKey != "" {
 		return invalid("spec.gitRepo.sshKey", "holds a private key, which every reader of the object can see: put it into a Secret, and name that in spec.gitRepo.sshKeySecret")
 	}
@@ -234,17 +220,10 @@ func sourceOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
 	return nil
 }
 
-// Annotations by which the controllers of sources are told what a GitRepository has no
-// field for.
-const (
-	sshKey       = "terrier.dev/ssh-key"      // the key of the Secret that has the private key
-	subdirectory = "terrier.dev/subdirectory" // true: the address may go on with a directory of the repository
-)
-
 // gitRepository is the source of a valid stack. It goes with its owner.
 func gitRepository(obj *v1alpha1.Terraform) *sourcev1.GitRepository {
 	g := obj.Spec.GitRepo
-	from, err := address(g)
+	from, err := repository(g)
 	if err != nil {
 		return nil
 	}
@@ -253,10 +232,13 @@ func gitRepository(obj *v1alpha1.Terraform) *sourcev1.GitRepository {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: ownName(obj.Name), Namespace: obj.Namespace,
 			Labels:          map[string]string{"app.kubernetes.io/managed-by": "terrier"},
-			Annotations:     map[string]string{subdirectory: "true"},
+			Annotations:     map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(obj, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))},
 		},
-		Spec: sourcev1.GitRepositorySpec{URL: from, Interval: metav1.Duration{Duration: time.Minute}},
+		Spec: sourcev1.GitRepositorySpec{URL: from.Repository, Interval: metav1.Duration{Duration: time.Minute}},
+	}
+	if from.Search {
+		out.Annotations[location.SearchAnnotation] = "true"
 	}
 	if g.Branch != "" {
 		out.Spec.Reference = &sourcev1.GitRepositoryRef{Branch: g.Branch}
@@ -264,7 +246,7 @@ func gitRepository(obj *v1alpha1.Terraform) *sourcev1.GitRepository {
 	if ref := g.SSHKeySecret; ref != nil {
 		out.Spec.SecretRef = &fluxmeta.LocalObjectReference{Name: ref.Name}
 		if ref.Key != "" {
-			out.Annotations[sshKey] = ref.Key
+			out.Annotations[location.SSHKeyAnnotation] = ref.Key
 		}
 	}
 	return out

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	examples "github.com/terrier-iac/terrier/examples/alustan"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// scripted is a stack of scripts in the namespace of a test, from one of the examples:
+// with the repository of the test, and with the state that Terrier keeps.
+type scripted struct {
+	*testkit.Cluster
+	name string
+}
+
+func newScripted(t *testing.T, c *testkit.Cluster, example, url string) scripted {
+	t.Helper()
+	text, err := examples.Files.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := scripted{Cluster: c}
+	for _, doc := range strings.Split(string(text), "\n---\n") {
+		for _, line := range strings.Split(doc, "\n") {
+			if strings.Contains(line, "  url: ") {
+				doc = strings.Replace(doc, line, "    url: "+url, 1)
+			}
+		}
+		doc = strings.ReplaceAll(doc, "  namespace: default\n", "")
+		begin := strings.Index(doc, "  backend:\n")
+		end := strings.Index(doc, "  scripts:\n")
+		if begin > 0 && end > begin {
+			doc = doc[:begin] + doc[end:]
+		}
+		doc = strings.ReplaceAll(doc, "    sshKeySecret:\n      name: my-ssh-secret\n      key: ssh-privatekey\n", "")
+		for _, o := range c.Apply(t, doc) {
+			if o.GetKind() == "Terraform" {
+				s.name = o.GetName()
+			}
+		}
+	}
+	return s
+}
+
+func (s scripted) object(ctx context.Context, kind, version, name string) (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(version)
+	o.SetKind(kind)
+	return o, s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, o)
+}
+
+// await waits for a state, a message with a text in it, and a revision.
+func (s scripted) await(t *testing.T, state, message, revision string) {
+	t.Helper()
+	testkit.Eventually(t, testkit.Patience, "the state is "+state, func(ctx context.Context) error {
+		o, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
+		if err != nil {
+			return err
+		}
+		status, _ := o.Object["status"].(map[string]any)
+		is := func(key, want string) bool { return strings.Contains(fmt.Sprint(status[key]), want) }
+		if status["observedGeneration"] != o.GetGeneration() || !is("state", state) || !is("message", message) || !is("revision", revision) {
+			return fmt.Errorf("the status is %v", status)
+		}
+		return nil
+	})
+}
+
+// patch changes the object.
+func (s scripted) patch(t *testing.T, patch string) {
+	t.Helper()
+	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
+	if err == nil {
+		err = s.Client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(patch)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A stack of scripts is applied, follows its repository, says why a script failed, waits
+// for a script that is not there, and is destroyed by its script.
+func TestStackOfScripts(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	module := func(value string) map[string]string {
+		return map[string]string{"terraform/main.tf": w.HCL() + `
+variable "var1" {}
+terraform {
+  backend "s3" {
+    bucket = "of-elsewhere"
+  }
+}
+resource "world_thing" "a" {
+  name  = "a"
+  value = "${var.var1} ` + value + `"
+}
+`}
+	}
+	first := g.Commit(module("one"))
+	s := newScripted(t, c, "inline.yaml", g.URL+"/terraform")
+	s.await(t, "Success", first, first)
+	if all := w.Named("a"); len(all) != 1 || *all[0].Value != "value1 one" {
+		t.Errorf("the world holds %+v", all)
+	}
+
+	second := g.Commit(module("two"))
+	source, err := s.object(t.Context(), "GitRepository", "source.toolkit.fluxcd.io/v1", "alustan-"+s.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poke := `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"` + time.Now().Format(time.RFC3339Nano) + `"}}}`
+	if err := s.Client.Patch(t.Context(), source, client.RawPatch("application/merge-patch+json", []byte(poke))); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, "Success", second, second)
+	if all := w.Named("a"); len(all) != 1 || *all[0].Value != "value1 two" {
+		t.Errorf("after another commit the world holds %+v", all)
+	}
+
+	s.patch(t, `{"spec":{"scripts":{"apply":{"inline":"echo \"it's $var1 and $TF_VAR_var2\" >&2; exit 1"}}}}`)
+	s.await(t, "Failed", "it's value1 and value2", second)
+
+	s.patch(t, `{"spec":{"scripts":{"apply":{"inline":null,"configMapRef":{"name":"later","key":"apply.sh"}}}}}`)
+	s.await(t, "Failed", "later", second)
+	c.Apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: later}\ndata: {apply.sh: \"echo 'fine'\\n\"}\n")
+	s.await(t, "Success", second, second)
+
+	if err := c.Client.Delete(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": c.Namespace, "name": "later"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
+	if err == nil {
+		err = c.Client.Delete(t.Context(), o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, testkit.Patience, "the stack and its source are gone", func(ctx context.Context) error {
+		for kind, version := range map[string]string{"Terraform": "alustan.io/v1alpha1", "GitRepository": "source.toolkit.fluxcd.io/v1"} {
+			name := s.name
+			if kind == "GitRepository" {
+				name = "alustan-" + s.name
+			}
+			if left, err := s.object(ctx, kind, version, name); !apierrors.IsNotFound(err) {
+				return errors.Join(err, fmt.Errorf("%s is there: %v", kind, left.Object["status"]))
+			}
+		}
+		return nil
+	})
+	if all := w.Things(); len(all) != 0 {
+		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}
+
+// The scripts of a ConfigMap are run in a repository without any configuration.
+func TestScriptsWithoutModule(t *testing.T) {
+	c := cluster(t)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(map[string]string{"terraform/README": "nothing to plan\n"})
+	s := newScripted(t, c, "configmap.yaml", g.URL+"/terraform")
+	s.await(t, "Success", hash, hash)
+	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
+	if err == nil {
+		err = c.Client.Delete(t.Context(), o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, testkit.Patience, "the stack is gone", func(ctx context.Context) error {
+		left, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, fmt.Errorf("it is there: %v", left.Object["status"]))
+	})
+}
