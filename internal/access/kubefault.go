@@ -18,6 +18,8 @@ const (
 	ReasonNotFound     = "NotFound"
 	ReasonNotInstalled = "NotInstalled"
 	ReasonUnreachable  = "Unreachable"
+	ReasonNoLeader     = "NoLeader"    // of several controllers none leads for a moment
+	ReasonMoving       = "StackMoving" // the stack has no controller for a moment
 	ReasonAccessDenied = "AccessDenied"
 	ReasonUnknownUser  = "UnknownUser"
 	ReasonBusy         = "ServerBusy"

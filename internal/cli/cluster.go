@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -31,6 +32,7 @@ func (c *cluster) bind(root *cobra.Command, env Env) {
 	f.StringVar(&to.Server, "server", "", "the `URL` of the Terrier server (TERRIER_SERVER); by default the server of the cluster. With a token in TERRIER_TOKEN, commands use only this server, and no kubeconfig")
 	f.StringVar(&to.CA, "server-ca", "", "the `file` with the certificate authority of --server (TERRIER_SERVER_CA)")
 	to.Path, to.Home, to.Dir, to.Now, to.Kinds = env.getenv("KUBECONFIG"), env.getenv("HOME"), env.Dir, env.Now, env.Kinds
+	to.Waiting = func(why string) { fmt.Fprintln(env.Stderr, cleanText(why)) }
 	root.PersistentPreRun = func(*cobra.Command, []string) {
 		to.Server, to.CA = cmp.Or(to.Server, env.getenv("TERRIER_SERVER")), cmp.Or(to.CA, env.getenv("TERRIER_SERVER_CA"))
 		to.Token = secret.New(env.getenv("TERRIER_TOKEN"))

@@ -21,7 +21,8 @@ import (
 
 // conn is a connection to the HTTP API of a server.
 type conn struct {
-	find func() (peer, error) // once, at the first request
+	find    func() (peer, error) // once, at the first request
+	waiting func(why string)     // see Connection
 }
 
 // peer is a server and the way to it.
@@ -37,7 +38,7 @@ func newConn(base *url.URL, c *http.Client) *conn {
 	own := *c
 	// The client would send the credentials wherever a redirect leads.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &conn{func() (peer, error) { return peer{base, &own}, nil }}
+	return &conn{find: func() (peer, error) { return peer{base, &own}, nil }}
 }
 
 // host is the host of the server, once a request was sent to it.
@@ -118,12 +119,22 @@ func (c *conn) open(ctx context.Context, within time.Duration, to address) (io.R
 	return c.do(ctx, within, http.MethodGet, to, nil)
 }
 
-// do sends a request. Its time, unless that is zero, ends with the returned body.
-func (c *conn) do(ctx context.Context, within time.Duration, method string, to address, body []byte) (io.ReadCloser, error) {
+// do sends a request, again if need be. Its time, unless that is zero, ends with the
+// returned body.
+func (c *conn) do(ctx context.Context, within time.Duration, method string, to address, body []byte) (answer io.ReadCloser, err error) {
 	p, err := c.find()
 	if err != nil {
 		return nil, err
 	}
+	err = c.repeat(ctx, method, func() (err error) {
+		answer, err = p.send(ctx, within, method, to, body)
+		return err
+	})
+	return answer, err
+}
+
+// send sends a request once.
+func (p peer) send(ctx context.Context, within time.Duration, method string, to address, body []byte) (io.ReadCloser, error) {
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if within > 0 {
 		bounded, cancel = context.WithTimeout(ctx, within)

@@ -36,6 +36,10 @@ type Connection struct {
 
 	Kinds query.Kinds // of stacks; all if empty
 
+	// Waiting tells the user why a request is sent again: of several controllers one has just
+	// ended. If it is nil, no request is sent again.
+	Waiting func(why string)
+
 	Dir  string // in which "terrier up" may have left a kubeconfig
 	Home string
 	Now  func() time.Time
@@ -95,7 +99,7 @@ func Connect(c Connection) (*command.Stacks, string, error) {
 		}
 		return s.find()
 	}
-	return command.New(kube, c.StackKinds(), &Records{&conn{sync.OnceValues(find)}}, c.Now), namespace, nil
+	return command.New(kube, c.StackKinds(), &Records{&conn{find: sync.OnceValues(find), waiting: c.Waiting}}, c.Now), namespace, nil
 }
 
 // ConnectTenants is Connect for registries, templates and tenants.

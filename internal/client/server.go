@@ -62,7 +62,7 @@ func (c Connection) direct() (*conn, string, error) {
 	if err := c.trust(&s); err != nil {
 		return nil, "", err
 	}
-	to, err := s.connect(&rest.Config{BearerToken: c.Token.Reveal()})
+	to, err := c.told(s.connect(&rest.Config{BearerToken: c.Token.Reveal()}))
 	return to, namespace, err
 }
 
@@ -95,7 +95,7 @@ func (c Connection) found(ctx context.Context, kube client.Reader, config *rest.
 	if err != nil {
 		return nil, err
 	}
-	return s.connect(config)
+	return c.told(s.connect(config))
 }
 
 // trust makes the authority that the user named that of the server.
@@ -109,6 +109,14 @@ func (c Connection) trust(s *server) error {
 	}
 	s.ca = ca
 	return nil
+}
+
+// told has a connection tell the user of requests that are sent again.
+func (c Connection) told(to *conn, err error) (*conn, error) {
+	if err == nil {
+		to.waiting = c.Waiting
+	}
+	return to, err
 }
 
 func (s server) connect(config *rest.Config) (*conn, error) {

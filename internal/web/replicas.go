@@ -9,6 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/metacontroller"
@@ -128,8 +129,8 @@ const retryMoving = 2 * time.Second
 const keyMoving = "moving"
 
 var (
-	errNoLeader = fault.Wait(retryMoving, "NoLeader", errors.New("the replicas of Terrier have no leader for a moment, after one of them ended: try again in a few seconds"))
-	errNoOwner  = fault.Wait(retryMoving, "StackMoving", errors.New("the stack is moving to another replica of Terrier: try again in a few seconds"))
+	errNoLeader = fault.Wait(retryMoving, access.ReasonNoLeader, errors.New("the replicas of Terrier have no leader for a moment, after one of them ended: try again in a few seconds"))
+	errNoOwner  = fault.Wait(retryMoving, access.ReasonMoving, errors.New("the stack is moving to another replica of Terrier: try again in a few seconds"))
 )
 
 // elsewhere has the replica answer that is to answer a route.

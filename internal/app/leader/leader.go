@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/notify"
@@ -110,7 +111,7 @@ func (l *Leader) Ran(r runner.Report) {
 	})
 }
 
-var errNoLeader = fault.Wait(firstPause, "NoLeader", errors.New("the controllers that share stacks have no leader for a moment: try again in a few seconds"))
+var errNoLeader = fault.Wait(firstPause, access.ReasonNoLeader, errors.New("the controllers that share stacks have no leader for a moment: try again in a few seconds"))
 
 // onLeader has the leader answer: this controller itself if it is the leader. The answer of
 // one that does not lead is errNoLeader.

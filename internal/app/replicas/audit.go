@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -40,7 +41,7 @@ type auditLog struct {
 	replicas *Replicas
 }
 
-var errNoAuditLog = fault.Wait(2*time.Second, "NoLeader", errors.New("the audit log is with the leader of the replicas, and there is none for a moment: try again in a few seconds"))
+var errNoAuditLog = fault.Wait(2*time.Second, access.ReasonNoLeader, errors.New("the audit log is with the leader of the replicas, and there is none for a moment: try again in a few seconds"))
 
 // leads reports whether this replica has the audit log. It is an error if none has.
 func (r *Replicas) leads() (bool, error) {
