@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ const defaultTmp = 512 << 20
 // see PathInside.
 type Config struct {
 	Level    Level    // how well; not None
-	Work     string   // host directory, seen read-write at /work; see ChownWork
+	Work     string   // host directory, seen read-write at /work, see PathInside and ChownWork
 	Dir      string   // working directory, relative to /work
 	ReadOnly []Bind   // shown read-only; must exist
 	Writable []string // host directories shown read-write at the same path
@@ -56,9 +57,13 @@ type Limits struct {
 // PathInside is where a program in the sandbox finds what a Full sandbox shows
 // at inside, a path at or below /work, /tmp, /home or a bind. At Full that is
 // inside itself; below Full it is a host path. Arguments and environment
-// variables that hold paths are built with it.
+// variables that hold paths are built with it. Where the host has a directory below /work
+// that is shown at its own path, the work directory is elsewhere.
 func (b *Config) PathInside(inside string) string {
 	if b.Level == Full {
+		if rest, ok := under(inside, workInside); ok {
+			return path.Join(b.workInside(), rest)
+		}
 		return inside
 	}
 	for _, r := range b.shown() {
@@ -84,7 +89,7 @@ func (b *Config) shown() []Bind {
 		shown = append(shown, b.ReadOnly[i])
 	}
 	scratch := b.scratch()
-	return append(shown, Bind{b.Work, "/work"}, Bind{filepath.Join(scratch, "home"), "/home"}, Bind{scratch, "/tmp"})
+	return append(shown, Bind{b.Work, workInside}, Bind{filepath.Join(scratch, "home"), "/home"}, Bind{scratch, "/tmp"})
 }
 
 // under reports whether p is dir or below it, and the rest of the path.
@@ -95,8 +100,40 @@ func under(p, dir string) (string, bool) {
 	return strings.CutPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
+// workInside is where the work directory is seen, and by what name PathInside knows it.
+const workInside = "/work"
+
+// workInside is where a Full sandbox shows the work directory: at another place than all
+// that it shows at the path of the host.
+func (b *Config) workInside() string {
+	at := workInside
+	for n := 2; slices.ContainsFunc(b.binds(), func(bind Bind) bool { return bind.samePath() && meet(bind.Inside, at) }); n++ {
+		at = fmt.Sprintf("%s-%d", workInside, n)
+	}
+	return at
+}
+
+// meet reports whether one of two paths is the other one, or below it.
+func meet(p, q string) bool {
+	_, below := under(p, q)
+	_, above := under(q, p)
+	return below || above
+}
+
+// samePath reports whether b is the host's own place.
+func (b Bind) samePath() bool { return b.Host == b.Inside }
+
+// binds are all that is shown beside the work directory.
+func (b *Config) binds() []Bind {
+	binds := slices.Clone(b.ReadOnly)
+	for _, w := range b.Writable {
+		binds = append(binds, Bind{w, w})
+	}
+	return binds
+}
+
 // reserved are the places of a sandbox that a bind may not cover or reach into.
-var reserved = []string{"/work", "/proc", "/dev"}
+var reserved = []string{"/proc", "/dev"}
 
 func (b *Config) check() error {
 	if b.Level < Basic || b.Level > Full {
@@ -117,11 +154,7 @@ func (b *Config) check() error {
 	if !cleanAbsolute(b.Work) {
 		return fmt.Errorf("the work directory %q is not a clean absolute path", b.Work)
 	}
-	binds := b.ReadOnly
-	for _, w := range b.Writable {
-		binds = append(binds[:len(binds):len(binds)], Bind{w, w})
-	}
-	for _, bind := range binds {
+	for _, bind := range b.binds() {
 		if err := bind.check(); err != nil {
 			return err
 		}
@@ -133,7 +166,11 @@ func (b Bind) check() error {
 	if !cleanAbsolute(b.Host) || !cleanAbsolute(b.Inside) {
 		return fmt.Errorf("cannot show %q at %q: not a clean absolute path", b.Host, b.Inside)
 	}
-	for _, r := range reserved {
+	places := reserved
+	if !b.samePath() {
+		places = append(reserved[:len(reserved):len(reserved)], workInside)
+	}
+	for _, r := range places {
 		if _, inside := under(b.Inside, r); inside {
 			return fmt.Errorf("cannot show %s at %s: %s belongs to the sandbox", b.Host, b.Inside, r)
 		}

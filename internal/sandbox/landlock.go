@@ -24,7 +24,7 @@ type landlock struct {
 // mounts; below Full it is the wall.
 func (b *Config) landlock() landlock {
 	l := landlock{
-		On: true, Read: []string{"/"}, Write: []string{"/work", "/tmp", "/home", "/dev/shm"}, Devices: []string{"/dev"},
+		On: true, Read: []string{"/"}, Write: []string{b.workInside(), "/tmp", "/home", "/dev/shm"}, Devices: []string{"/dev"},
 		LimitTCP: b.Network == HostNetwork || b.Level < Full,
 		Connect:  b.Ports,
 		AnyPort:  b.Network == HostNetwork && len(b.Ports) == 0,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -121,6 +122,41 @@ func TestASandboxNeedsMain(t *testing.T) {
 	if p, err := Start(soon(t), act(b, "exit", "0")); err == nil {
 		_, _ = p.Wait()
 		t.Error("Start() = nil, want an error")
+	}
+}
+
+// A directory of the host that is shown at its own path below /work, as that of a clone
+// there, makes room for itself: the work directory is elsewhere.
+func TestTheWorkDirectoryMakesRoom(t *testing.T) {
+	for name, tt := range map[string]struct {
+		writable []string
+		readOnly []Bind
+		want     string
+	}{
+		"nothing is near":               {[]string{"/srv/x", "/workshop"}, []Bind{{"/srv/bin/tofu", "/engine/tofu"}}, "/work"},
+		"a writable directory below":    {[]string{"/work/clone/.terrier/estate"}, nil, "/work-2"},
+		"a readable directory below":    {nil, []Bind{{"/work/ca", "/work/ca"}}, "/work-2"},
+		"the directory itself":          {[]string{"/work"}, nil, "/work-2"},
+		"below that which is next, too": {[]string{"/work/a", "/work-2/b"}, nil, "/work-3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &Config{Level: Full, Work: "/work/clone/.terrier/runner/stacks/u/work", Dir: "tree", Home: "/work/home", Network: NoNetwork, Writable: tt.writable, ReadOnly: tt.readOnly}
+			if err := b.check(); err != nil {
+				t.Fatal(err)
+			}
+			spec := Command{Path: "/x", Sandbox: b}.spec(nil)
+			mounts := spec.Tree.Mounts
+			if last := mounts[len(mounts)-1]; last.Inside != tt.want || spec.Dir != tt.want+"/tree" || b.PathInside("/work/tree/a") != tt.want+"/tree/a" {
+				t.Errorf("the work directory is at %s, the program begins in %s, and finds a file at %s, want all below %s", last.Inside, spec.Dir, b.PathInside("/work/tree/a"), tt.want)
+			}
+			if !slices.Contains(spec.Landlock.Write, tt.want) || !strings.Contains(string(spec.Tree.Texts[0].Content), tt.want+"/home") {
+				t.Errorf("it may write %q, and its accounts are %s, want %s in both", spec.Landlock.Write, spec.Tree.Texts[0].Content, tt.want)
+			}
+			b.Level = Kernel
+			if got, want := b.PathInside("/work/tree"), b.Work+"/tree"; got != want {
+				t.Errorf("below full, PathInside() = %s, want %s", got, want)
+			}
+		})
 	}
 }
 

@@ -47,7 +47,7 @@ func (c Command) spec(g *cgroup) *spec {
 		Path:  []byte(c.Path),
 		Argv:  [][]byte{[]byte(cmp.Or(c.name, c.Path))},
 		Env:   bytesOf(c.Env),
-		Dir:   filepath.Join(b.PathInside("/work"), b.Dir),
+		Dir:   filepath.Join(b.PathInside(workInside), b.Dir),
 		UDP:   b.Network == HostNetwork || b.Level == Full,
 		Limits: rlimits{
 			FileBytes: uint64(b.Limits.FileBytes),
@@ -144,7 +144,7 @@ const (
 )
 
 func (b *Config) tree() *tree {
-	users := strings.ReplaceAll(accounts, "HOME", cmp.Or(b.Home, "/home"))
+	users := strings.ReplaceAll(accounts, "HOME", b.PathInside(cmp.Or(b.Home, "/home")))
 	t := &tree{
 		Stage:   b.Work,
 		Bytes:   b.TmpBytes,
@@ -173,7 +173,7 @@ func (b *Config) tree() *tree {
 	}
 	// The work directory is last: its content belongs to the program, and no
 	// place for another mount may be made in it.
-	t.Mounts = append(t.Mounts, mount{Host: b.Work, Inside: "/work"})
+	t.Mounts = append(t.Mounts, mount{Host: b.Work, Inside: b.workInside()})
 	return t
 }
 
