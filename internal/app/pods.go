@@ -111,7 +111,7 @@ func (c PodsConfig) check(address string, hosts []string) error {
 	if err != nil {
 		return err
 	}
-	if err := agent.TooSmall(r.Limits.Memory().Value()); err != nil {
+	if err := agent.TooSmall(r.Limits.Memory().Value(), runner.Job{Engine: runner.Engine{Name: "tofu"}}); err != nil {
 		return usage("--run-resources limits.memory: %v", err)
 	}
 	if _, err := c.engines(); err != nil {

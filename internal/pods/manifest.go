@@ -83,7 +83,7 @@ func (p *Pods) manifest(l remote.Launch) (*corev1.Pod, error) {
 	}
 	r := &pod.Spec.Containers[0].Resources
 	fit(r, p.config.Settings.Resources.Requests)
-	if err := agent.TooSmall(r.Limits.Memory().Value()); err != nil {
+	if err := agent.TooSmall(r.Limits.Memory().Value(), *l.Job); err != nil {
 		return nil, err
 	}
 	p.insist(pod, l)

@@ -207,6 +207,7 @@ func TestResourcesFit(t *testing.T) {
 // A limit in which no engine starts is refused before there is a pod.
 func TestAMemoryLimitThatIsTooSmall(t *testing.T) {
 	l := launch(stack.PlanRun, "", `{"spec": {"containers": [{"name": "terrier-runner", "resources": {"limits": {"memory": "128Mi"}}}]}}`)
+	l.Job.Engine.Name = "tofu"
 	_, err := maker(t).manifest(l)
 	if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "the memory limit of the pod is 128 MiB") || !strings.Contains(err.Error(), "to 160Mi or more") {
 		t.Errorf("manifest() = %v, want that the limit is refused, and the least", err)

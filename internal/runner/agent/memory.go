@@ -7,6 +7,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // What the memory limit of a place has to have room for, in bytes.
@@ -18,9 +19,11 @@ const (
 // MemoryTooSmall is the reason of a run whose place has too small a limit.
 const MemoryTooSmall = "PodMemoryTooSmall"
 
-// TooSmall refuses a memory limit in which no engine starts; 0 is no limit.
-func TooSmall(limit int64) error {
-	if limit == 0 || limit >= OwnMemory+LeastMemory {
+// TooSmall refuses a memory limit in which no engine starts; 0 is no limit. A run that
+// starts none by itself, as one that asks for health or runs a script, may have less.
+func TooSmall(limit int64, job runner.Job) error {
+	scripted := job.Script != nil && (job.Kind == stack.ScriptRun || job.Kind == stack.DestroyRun)
+	if limit == 0 || limit >= OwnMemory+LeastMemory || job.Engine.Name == "" || scripted {
 		return nil
 	}
 	return fault.New(fault.Invalid, MemoryTooSmall, fmt.Errorf(
@@ -33,10 +36,10 @@ func TooSmall(limit int64) error {
 // more is killed as a whole, with the agent: the engine has to fail before that.
 func fitMemory(job *runner.Job, root fs.FS) error {
 	limit := machine.Group(root)
-	if err := TooSmall(limit); err != nil || limit == 0 {
+	if err := TooSmall(limit, *job); err != nil || limit == 0 {
 		return err
 	}
-	if left := limit - OwnMemory; job.Limits.Memory == 0 || job.Limits.Memory > left {
+	if left := max(limit-OwnMemory, limit/4); job.Limits.Memory == 0 || job.Limits.Memory > left {
 		job.Limits.Memory = left
 	}
 	return nil
