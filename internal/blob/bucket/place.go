@@ -3,7 +3,6 @@ package bucket
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -42,22 +41,12 @@ var parameters = map[string][]string{
 // Parse reads SCHEME://BUCKET/PREFIX?NAME=VALUE. What it does not say comes from the
 // environment.
 func Parse(text string, environ func(string) string) (Place, error) {
-	u, err := url.Parse(text)
+	u, given, err := cloud.ReadPlace(text, parameters)
 	if err != nil {
-		return Place{}, errors.New("it is no URL")
-	}
-	if parameters[u.Scheme] == nil {
-		return Place{}, fmt.Errorf("the scheme %q is none of %s", u.Scheme, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
-	}
-	if u.User != nil {
-		return Place{}, errors.New("a URL must not hold credentials: give them in the environment")
+		return Place{}, err
 	}
 	if u.Host == "" || u.Port() != "" {
 		return Place{}, errors.New("the name of the bucket is missing: write SCHEME://BUCKET/PREFIX")
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return Place{}, errors.New("its parameters are not NAME=VALUE")
 	}
 	p := Place{Scheme: u.Scheme, Bucket: u.Host, Credentials: cloud.FromEnvironment}
 	if prefix := strings.Trim(u.Path, "/"); prefix != "" {
@@ -66,11 +55,8 @@ func Parse(text string, environ func(string) string) (Place, error) {
 		}
 		p.Prefix = prefix + "/"
 	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if !slices.Contains(parameters[p.Scheme], name) || len(query[name]) > 1 {
-			return Place{}, fmt.Errorf("the parameter %q is unknown or given twice: %s knows %s", name, p.Scheme, strings.Join(parameters[p.Scheme], ", "))
-		}
-		if err := p.set(name, query.Get(name)); err != nil {
+	for _, parameter := range given {
+		if err := p.set(parameter.Name, parameter.Value); err != nil {
 			return Place{}, err
 		}
 	}
@@ -88,10 +74,7 @@ func (p *Place) set(name, value string) (err error) {
 			return errors.New("credentials= is none of environment, metadata, none")
 		}
 	case "endpoint":
-		if p.Endpoint, err = url.Parse(value); err != nil || p.Endpoint.Host == "" || p.Endpoint.User != nil ||
-			p.Endpoint.Scheme != "http" && p.Endpoint.Scheme != "https" {
-			return errors.New("endpoint= is not https://HOST")
-		}
+		p.Endpoint, err = cloud.Endpoint(value)
 	case "path-style":
 		if p.PathStyle = value == "true"; value != "true" && value != "false" {
 			return errors.New("path-style= is neither true nor false")
@@ -99,7 +82,7 @@ func (p *Place) set(name, value string) (err error) {
 	case "region":
 		p.Region = value
 	}
-	return nil
+	return err
 }
 
 // complete takes from the environment what the URL does not say.

@@ -3,10 +3,8 @@ package kms
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/blob/cloud"
@@ -54,30 +52,17 @@ var parameters = map[string][]string{
 
 // Parse reads the URL of a key. What it does not say comes from the environment.
 func Parse(text string, environ func(string) string) (Place, error) {
-	u, err := url.Parse(text)
+	u, given, err := cloud.ReadPlace(text, parameters)
 	if err != nil {
-		return Place{}, errors.New("it is no URL")
-	}
-	if parameters[u.Scheme] == nil {
-		return Place{}, fmt.Errorf("the scheme %q is none of %s", u.Scheme, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
-	}
-	if u.User != nil {
-		return Place{}, errors.New("a URL must not hold credentials: give them in the environment")
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return Place{}, errors.New("its parameters are not NAME=VALUE")
+		return Place{}, err
 	}
 	p := Place{Scheme: u.Scheme, Key: strings.Trim(u.Host+u.Path, "/"), Credentials: cloud.FromEnvironment, Auth: "kubernetes", JWTFile: accountToken}
 	if p.Scheme == Vault {
 		p.Endpoint = &url.URL{Scheme: "https", Host: u.Host}
 		p.Mount, p.Key = cutLast(strings.Trim(u.Path, "/"))
 	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if !slices.Contains(parameters[p.Scheme], name) || len(query[name]) > 1 {
-			return Place{}, fmt.Errorf("the parameter %q is unknown or given twice: %s knows %s", name, p.Scheme, strings.Join(parameters[p.Scheme], ", "))
-		}
-		if err := p.set(name, query.Get(name)); err != nil {
+	for _, parameter := range given {
+		if err := p.set(parameter.Name, parameter.Value); err != nil {
 			return Place{}, err
 		}
 	}
@@ -105,10 +90,7 @@ func (p *Place) set(name, value string) (err error) {
 			return errors.New("credentials= is neither environment nor metadata")
 		}
 	case "endpoint":
-		if p.Endpoint, err = url.Parse(value); err != nil || p.Endpoint.Host == "" || p.Endpoint.User != nil ||
-			p.Endpoint.Scheme != "http" && p.Endpoint.Scheme != "https" {
-			return errors.New("endpoint= is not https://HOST")
-		}
+		p.Endpoint, err = cloud.Endpoint(value)
 	case "jwt-file":
 		p.JWTFile = value
 	case "namespace":
@@ -127,7 +109,7 @@ func (p *Place) set(name, value string) (err error) {
 	case "token-file":
 		p.TokenFile = value
 	}
-	return nil
+	return err
 }
 
 var (
