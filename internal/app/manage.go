@@ -192,6 +192,9 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
 	}
+	if stacks.Images, err = p.imageBuilder(out); err != nil {
+		return err
+	}
 	if err := errors.Join(
 		mgr.Add(pruning(p.cache, p.Now, p.log)),
 		mgr.Add(leaderOnly(func(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/image"
+	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/pods"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/agent"
@@ -239,6 +243,22 @@ type podRuns struct {
 
 // Close ends the watch of the pods, which go on.
 func (r podRuns) Close() error { return errors.Join(r.Runner.Close(), r.pods.Close()) }
+
+// imageBuilder makes the images of stacks; nil if there is nothing to make them on.
+func (p *parts) imageBuilder(out *outbound.Client) (controller.Images, error) {
+	base := p.Config.ImageBase
+	if pods := p.asPods(); pods != nil {
+		base = cmp.Or(base, pods.Image)
+	}
+	if base == "" {
+		return nil, nil
+	}
+	dir := p.dir("scratch", "images")
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil { // what a crash left
+		return nil, fmt.Errorf("making a directory for images: %w", err)
+	}
+	return &image.Builder{Base: base, Out: out, Scratch: dir}, nil
+}
 
 // openPods opens the runner whose runs are pods, and finds the pods of an earlier
 // process.

@@ -79,6 +79,7 @@ type Stacks struct {
 	Artifacts Artifacts
 	Modules   *modules.Reader
 	Archives  records.Archives
+	Images    Images // nil makes no images of stacks
 	States    states.Store
 	Blobs     records.Blobs
 	Ours      func(context.Context) error // nil if the API server is the one of the cluster whose records Blobs has
@@ -97,6 +98,7 @@ type Stacks struct {
 	Metrics   prometheus.Registerer // nil registers no metrics
 
 	reviews *review.Pool
+	imaging *imaging // nil without Images
 	index   index
 	wakes   wakeQueues
 
@@ -121,6 +123,7 @@ type pass struct {
 	job    *runner.Job // as far as it is known before the kind of run is
 	note   note
 	in     inputs
+	image  string              // that the run is to start from; empty for that of the platform
 	within string              // the directory of the source that its URL names; it is part of the path of the root module
 	ended  *stack.Run          // a run that ended and was folded into the status
 	report *runner.Report      // of that run

@@ -31,6 +31,7 @@ type entry struct {
 	secrets      string           // a digest of the secret values that are remembered; empty before that
 	outputs      publishedOutputs // where the outputs are as they were written
 	room         roomWait         // of a run that the runner had no room for
+	image        *making          // the image that runs start from, or that is being made; nil before that
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]
 }

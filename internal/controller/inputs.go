@@ -49,6 +49,7 @@ type jobs struct {
 	cache     client.Reader
 	config    Config
 	engine    func(ctx context.Context, name string) (engine.Engine, error)
+	imaging   *imaging // nil makes no images
 	key       secret.Text
 	live      client.Reader
 	modules   *modules.Reader

@@ -210,7 +210,10 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 	if job.Note, err = json.Marshal(p.note); err != nil {
 		return nil, err
 	}
-	return job, la.rememberSecrets(ctx, p, job.Mask)
+	if err := la.rememberSecrets(ctx, p, job.Mask); err != nil || p.image == "" {
+		return job, err
+	}
+	return fromImage(job, p.image, p.st.Configuration.Image.Login)
 }
 
 // rememberSecrets keeps prints of the secret values of a run, unless they are those

@@ -106,6 +106,7 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	}
 	c.listenToSchedule()
 	c.reviews = review.NewPool(c.ask)
+	c.imaging = newImaging(c.Images, c.Now)
 	c.steps = c.assemble()
 	ctx := context.Background() // all this is done before the manager starts
 	if !c.Shared {              // otherwise the runs of shards are counted when these are taken
@@ -117,6 +118,11 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	vacated := func(ctx context.Context) error { c.steps.turns.lingering.listen(ctx, c.Queue); return nil }
 	for _, beside := range []kube.Everywhere{c.steps.removals.run, c.reviews.Run, listen, vacated} {
 		if err := mgr.Add(beside); err != nil {
+			return err
+		}
+	}
+	if c.imaging != nil {
+		if err := mgr.Add(kube.Everywhere(c.imaging.run)); err != nil {
 			return err
 		}
 	}

@@ -65,7 +65,7 @@ type Wanted struct {
 // Builder makes images on one base. Make one, and share it.
 type Builder struct {
 	Base     string          // the name of the base image
-	BaseKeys *source.Keyring // nil asks anonymously
+	BaseKeys *source.Keyring // nil asks with the keys of the stack
 	Out      *outbound.Client
 	Scratch  string // where directories for the time of a build are made
 	Limits   archive.Limits
@@ -108,7 +108,7 @@ func (b *Builder) Ensure(ctx context.Context, w Wanted) (string, error) {
 		return "", err
 	}
 	defer to.close()
-	from, base, err := b.base(ctx)
+	from, base, err := b.base(ctx, w.Keys)
 	if err != nil {
 		return "", err
 	}
@@ -172,13 +172,17 @@ func (c connection) digest(tag name.Tag) (v1.Hash, error) {
 	return head.Digest, nil
 }
 
-// base finds the base image as it is now.
-func (b *Builder) base(ctx context.Context) (connection, *remote.Descriptor, error) {
+// base finds the base image as it is now. Credentials go to the registry alone that they
+// are for.
+func (b *Builder) base(ctx context.Context, keys *source.Keyring) (connection, *remote.Descriptor, error) {
 	ref, err := name.ParseReference(b.Base)
 	if err != nil {
 		return connection{}, nil, fault.New(fault.Invalid, ReasonBase, fmt.Errorf("the base image %.80q has no valid name: the operator has to correct --stack-image-base", b.Base))
 	}
-	from, err := b.speak(ctx, ref.Context(), b.BaseKeys)
+	if b.BaseKeys != nil {
+		keys = b.BaseKeys
+	}
+	from, err := b.speak(ctx, ref.Context(), keys)
 	if err != nil {
 		return connection{}, nil, err
 	}

@@ -56,6 +56,9 @@ func named(c stack.Configuration) []stack.Ref {
 	for _, f := range c.VarsFrom {
 		add(f.Kind, f.Name)
 	}
+	if c.Image != nil {
+		either(c.Image.Login, nil)
+	}
 	for _, v := range c.Vars {
 		either(v.Secret, v.Config)
 	}

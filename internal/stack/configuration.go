@@ -45,7 +45,8 @@ type Configuration struct {
 	NoPlanLock  bool
 	LockTimeout time.Duration
 
-	Pod Pod // of a run, where runs are pods
+	Pod   Pod    // of a run, where runs are pods
+	Image *Image // that runs in pods start from; nil for that of the platform
 
 	Engine  string // the name of an engine; empty means the platform's choice
 	Network string // none or host; empty means the platform's choice
@@ -180,6 +181,12 @@ const (
 type Pod struct {
 	Account  string          // the ServiceAccount; empty is the platform's choice
 	Template json.RawMessage // a strategic merge patch of the pod; empty changes nothing
+}
+
+// Image is an image that is made of the code of a stack, and pushed.
+type Image struct {
+	Name  string  // of the repository
+	Login *KeyRef // a Docker configuration for it; nil for none
 }
 
 // PodContainer is what Pod.Template calls the container of the run.

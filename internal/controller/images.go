@@ -1,0 +1,232 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/image"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Images makes images of stacks, which may take minutes.
+type Images interface {
+	Ensure(context.Context, image.Wanted) (string, error)
+}
+
+// How many images are made at once, for how long one counts as being in its registry,
+// and when a stack looks for its image again while it is made.
+const (
+	imagesAtOnce = 2
+	imageTrusted = 10 * time.Minute
+	imageRecheck = 2 * time.Second
+)
+
+// imaging makes images beside the reconciles. The entry of a stack has the one that it
+// waits for, or has. What is in it is lost when the process ends: the next one finds the
+// image in the registry.
+type imaging struct {
+	images Images
+	now    func() time.Time
+	more   chan struct{} // holds one: there may be something to begin
+
+	mu      sync.Mutex
+	waiting []*making
+	running int
+}
+
+// making is one image on its way.
+type making struct {
+	wanted image.Wanted
+	ended  time.Time // zero until then
+	ref    string
+	err    error
+	told   bool // the stack has shown the error, and waits before the next try
+}
+
+// newImaging returns nil if no images are made.
+func newImaging(images Images, now func() time.Time) *imaging {
+	if images == nil {
+		return nil
+	}
+	return &imaging{images: images, now: now, more: make(chan struct{}, 1)}
+}
+
+// same reports whether two images have one content and one place.
+func (m *making) same(w image.Wanted) bool {
+	return m.wanted.Name == w.Name && m.wanted.Namespace == w.Namespace && m.wanted.Source == w.Source && m.wanted.Revision == w.Revision
+}
+
+// find returns the image, or the error that making it ended with. Pending is true while it
+// is made, begin if it has to be. The stack may have none yet.
+func (im *imaging) find(m *making, w image.Wanted) (ref string, pending, begin bool, err error) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	switch {
+	case m == nil || !m.same(w):
+		return "", false, true, nil
+	case m.ended.IsZero():
+		return "", true, false, nil
+	case m.err != nil && !m.told:
+		m.told = true
+		return "", false, false, m.err
+	case m.err != nil || im.now().Sub(m.ended) > imageTrusted:
+		return "", false, true, nil
+	default:
+		return m.ref, false, false, nil
+	}
+}
+
+// begin has an image made.
+func (im *imaging) begin(w image.Wanted) *making {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	m := &making{wanted: w}
+	im.waiting = append(im.waiting, m)
+	im.signal()
+	return m
+}
+
+func (im *imaging) signal() {
+	select {
+	case im.more <- struct{}{}:
+	default:
+	}
+}
+
+// run makes images until ctx ends, and waits for those that are being made.
+func (im *imaging) run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for {
+		for m := im.next(); m != nil; m = im.next() {
+			all.Go(func() {
+				ref, err := im.images.Ensure(ctx, m.wanted)
+				im.end(m, ref, err)
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-im.more:
+		}
+	}
+}
+
+func (im *imaging) next() *making {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if im.running >= imagesAtOnce || len(im.waiting) == 0 {
+		return nil
+	}
+	m := im.waiting[0]
+	im.waiting = im.waiting[1:]
+	im.running++
+	return m
+}
+
+func (im *imaging) end(m *making, ref string, err error) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.running--
+	m.ended, m.ref, m.err = im.now(), ref, err
+	m.wanted.Keys = nil
+	im.signal()
+}
+
+// findImage finds the image that the runs of a stack start from. Nothing of a plan depends
+// on it: it is the code that the plan is of.
+func (jb *jobs) findImage(ctx context.Context, p *pass) *stack.Blocked {
+	asked := p.st.Configuration.Image
+	if asked == nil || jb.imaging == nil || p.in.archive == "" {
+		return nil
+	}
+	w := image.Wanted{
+		Name: asked.Name, Namespace: p.obj.GetNamespace(), Archive: p.in.archive,
+		Source: p.o.PlanInputs.Source, Revision: p.o.PlanInputs.Revision,
+	}
+	ref, pending, begin, err := jb.imaging.find(p.entry.image, w)
+	if begin {
+		if w.Keys, err = jb.imageKeys(ctx, p, asked.Login); err != nil {
+			return blockedBy(fmt.Errorf("the credentials for the image %s: %w", w.Name, err), stack.InputsFailed)
+		}
+		p.entry.image = jb.imaging.begin(w)
+		pending = true
+	}
+	switch {
+	case pending:
+		p.recheckIn(imageRecheck)
+		return &stack.Blocked{Kind: fault.Later, Reason: stack.SourceNotReady, Message: "building and pushing the image " + w.Name, After: imageRecheck}
+	case err != nil:
+		return blockedBy(fmt.Errorf("building and pushing the image %s: %w", w.Name, err), stack.SourceFailed)
+	}
+	p.image = ref
+	return nil
+}
+
+// imageKeys reads the credentials for an image: under the key that the stack names, else
+// under that of a Docker configuration.
+func (jb *jobs) imageKeys(ctx context.Context, p *pass, login *stack.KeyRef) (*source.Keyring, error) {
+	if login == nil {
+		return nil, nil
+	}
+	data, _, err := jb.reader(p).Read(ctx, stack.Ref{Kind: "Secret", Namespace: p.obj.GetNamespace(), Name: login.Name})
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range []string{cmp.Or(login.Key, corev1.DockerConfigJsonKey), corev1.DockerConfigJsonKey} {
+		if config := data[key]; len(config) > 0 {
+			return source.ParseKeyring(config)
+		}
+	}
+	return nil, fault.New(fault.Missing, "", fmt.Errorf("the Secret %q has neither %q nor %q: add a Docker configuration there", login.Name, login.Key, corev1.DockerConfigJsonKey))
+}
+
+// fromImage is a job whose pod starts from an image, which the credentials of the push
+// let the node pull. A destroy needs no image of the stack: the registry may be gone with
+// everything else.
+func fromImage(job *runner.Job, ref string, login *stack.KeyRef) (*runner.Job, error) {
+	if ref == "" || job.Kind == stack.DestroyRun || job.Pod == nil {
+		return job, nil
+	}
+	patch := map[string]any{}
+	if len(job.Pod.Template) > 0 {
+		if err := json.Unmarshal(job.Pod.Template, &patch); err != nil {
+			return nil, fmt.Errorf("reading the template of the pod: %w", err)
+		}
+	}
+	spec, _ := patch["spec"].(map[string]any)
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	containers, _ := spec["containers"].([]any)
+	if len(containers) == 0 {
+		containers = []any{map[string]any{"name": stack.PodContainer}}
+	}
+	container, ok := containers[0].(map[string]any)
+	if !ok {
+		return nil, errors.New("reading the template of the pod: its first container is no object")
+	}
+	container["image"] = ref
+	spec["containers"], patch["spec"] = containers, spec
+	if login != nil {
+		secrets, _ := spec["imagePullSecrets"].([]any)
+		spec["imagePullSecrets"] = append(secrets, map[string]any{"name": login.Name})
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	out, pod := *job, *job.Pod
+	pod.Template, out.Pod = text, &pod
+	return &out, nil
+}

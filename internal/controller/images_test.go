@@ -1,0 +1,130 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/image"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// registryOf makes images when the test says so.
+type registryOf struct {
+	mu    sync.Mutex
+	asked []image.Wanted
+	may   chan error
+}
+
+func (r *registryOf) Ensure(ctx context.Context, w image.Wanted) (string, error) {
+	r.mu.Lock()
+	r.asked = append(r.asked, w)
+	r.mu.Unlock()
+	select {
+	case err := <-r.may:
+		return w.Name + "@" + w.Source, err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// A stack waits for its image, sees once why it was not made, and has it made again;
+// another revision is another image.
+func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
+	now := time.Unix(0, 0)
+	r := &registryOf{may: make(chan error)}
+	im := newImaging(r, func() time.Time { return now })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- im.run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	w := image.Wanted{Name: "registry.example/net", Namespace: "a", Source: "sha256:1", Archive: "/a"}
+	var m *making
+	// settled waits until the image is no more on its way.
+	settled := func() (string, bool, error) {
+		t.Helper()
+		for {
+			ref, pending, begin, err := im.find(m, w)
+			if !pending {
+				return ref, begin, err
+			}
+			if err := t.Context().Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, begin, err := settled(); !begin || err != nil {
+		t.Fatalf("a stack without an image: begin %v, %v", begin, err)
+	}
+	m = im.begin(w)
+	if _, pending, begin, _ := im.find(m, w); !pending || begin {
+		t.Errorf("while it is made: pending %v, begin %v", pending, begin)
+	}
+	refused := errors.New("refused")
+	r.may <- refused
+	if _, begin, err := settled(); !errors.Is(err, refused) || begin {
+		t.Errorf("after a failure: begin %v, %v, want the error", begin, err)
+	}
+	if _, begin, err := settled(); err != nil || !begin {
+		t.Errorf("at the next try: begin %v, %v, want another attempt", begin, err)
+	}
+	m = im.begin(w)
+	r.may <- nil
+	if ref, begin, err := settled(); ref != "registry.example/net@sha256:1" || begin || err != nil {
+		t.Errorf("after it was made: %q, begin %v, %v", ref, begin, err)
+	}
+	w.Archive = "/another/place/of/the/same"
+	if ref, begin, _ := settled(); ref == "" || begin {
+		t.Errorf("the same content: %q, begin %v", ref, begin)
+	}
+	now = now.Add(imageTrusted + time.Second)
+	if _, begin, _ := settled(); !begin {
+		t.Error("an image that was made long ago is not looked for again")
+	}
+	w.Source = "sha256:2"
+	if _, begin, _ := settled(); !begin {
+		t.Error("another revision has the image of the one before")
+	}
+}
+
+func TestTheImageOfAStackIsInItsPod(t *testing.T) {
+	job := func(kind stack.RunKind, template string) *runner.Job {
+		return &runner.Job{Kind: kind, Pod: &runner.Pod{Template: json.RawMessage(template)}}
+	}
+	const ref = "registry.example/net@sha256:1"
+	login := &stack.KeyRef{Name: "hub", Key: "cred"}
+	for name, tt := range map[string]struct {
+		job   *runner.Job
+		ref   string
+		login *stack.KeyRef
+		want  string
+	}{
+		"no template": {job(stack.ApplyRun, ""), ref, login,
+			`{"spec":{"containers":[{"image":"registry.example/net@sha256:1","name":"terrier-runner"}],"imagePullSecrets":[{"name":"hub"}]}}`},
+		"a template of the stack": {job(stack.PlanRun, `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"terrier-runner","env":[]}],"imagePullSecrets":[{"name":"own"}]}}`), ref, login,
+			`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"env":[],"image":"registry.example/net@sha256:1","name":"terrier-runner"}],"imagePullSecrets":[{"name":"own"},{"name":"hub"}]}}`},
+		"no credentials": {job(stack.CheckRun, ""), ref, nil, `{"spec":{"containers":[{"image":"registry.example/net@sha256:1","name":"terrier-runner"}]}}`},
+		"a destroy":      {job(stack.DestroyRun, ""), ref, login, ""},
+		"no image":       {job(stack.ApplyRun, ""), "", login, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := string(tt.job.Pod.Template)
+			got, err := fromImage(tt.job, tt.ref, tt.login)
+			if err != nil || string(got.Pod.Template) != tt.want {
+				t.Errorf("the template is %s, %v, want %s", got.Pod.Template, err, tt.want)
+			}
+			if string(tt.job.Pod.Template) != before {
+				t.Error("the job of the snapshot has changed")
+			}
+		})
+	}
+}
