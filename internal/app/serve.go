@@ -54,6 +54,11 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	}
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
+		for _, d := range p.kinds.All()[1:] { // what kubectl calls terraforms stays the first kind
+			if err := kube.PutBehind(ctx, direct, d.Kind().GroupVersion()); err != nil {
+				p.log.Warn("group not put behind others: kubectl may take its resource for that of another group", "group", d.Kind().Group, "err", err)
+			}
+		}
 		err = kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group, noticesGroup)
 		if p.Cluster != nil { // the control plane in this process stamps changes itself
 			err = errors.Join(err, stamps(ctx, direct, p.log))

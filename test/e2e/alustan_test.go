@@ -116,6 +116,10 @@ resource "world_thing" "a" {
 		t.Errorf("the world holds %+v", all)
 	}
 
+	if got := c.Kubectl(t, "get", "terraforms", "-o", "name"); got != "" {
+		t.Errorf("kubectl takes terraforms for those of this kind, and lists %q", got)
+	}
+
 	second := g.Commit(module("two"))
 	source, err := s.object(t.Context(), "GitRepository", "source.toolkit.fluxcd.io/v1", "alustan-"+s.name)
 	if err != nil {
