@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,15 +32,54 @@ import (
 // of its Deployment.
 type installed struct {
 	*plane
-	objects []*unstructured.Unstructured
-	command *exec.Cmd
-	health  string
-	http    string
+	objects     []*unstructured.Unstructured
+	commands    []*exec.Cmd
+	credentials string // a kubeconfig of the account
+	health      string
+	http        string
 }
 
 // install applies a rendering, and starts the controller of its Deployment here: the
 // API server of the test has no kubelet.
 func install(t *testing.T, args ...string) *installed {
+	t.Helper()
+	i := rendered(t, args...)
+	// No name of a Service leads here.
+	deployed := slices.DeleteFunc(i.arguments(t), func(arg string) bool { return strings.HasPrefix(arg, "--http-host=") })
+	i.start(t, append(deployed, "--http-address", "127.0.0.1:0"))
+	return i
+}
+
+// installShared starts the controllers of a Deployment that share the stacks, behind one
+// address. The pods of their runs are processes.
+func installShared(t *testing.T, args ...string) *installed {
+	t.Helper()
+	i := rendered(t, args...)
+	hosts := []string{"127.0.0.10", "127.0.0.11"}
+	service := testkit.Balance(t, hosts...)
+	records := filepath.Join(t.TempDir(), "records")
+	image := ""
+	for _, host := range hosts {
+		deployed := slices.DeleteFunc(i.arguments(t), func(arg string) bool {
+			if name, ok := strings.CutPrefix(arg, "--run-image="); ok {
+				image = name
+			}
+			return strings.HasPrefix(arg, "--http-host=")
+		})
+		i.start(t, append(deployed, "--http-host", "127.0.0.1", "--http-host", host, "--replica-address", host,
+			"--http-address", net.JoinHostPort(host, strconv.Itoa(service.Port)), "--records", records))
+	}
+	i.http = "https://127.0.0.1:" + strconv.Itoa(service.Port)
+	kubelet, err := testkit.NewKubelet(i.config, "", t.TempDir(), map[string]string{image: absolute(t, root+"/bin/terrier-runner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kubelet.Close)
+	return i
+}
+
+// rendered is an API server with a rendering, and no controller yet.
+func rendered(t *testing.T, args ...string) *installed {
 	t.Helper()
 	p := newPlane(t)
 	for _, n := range []string{"terrier-system", "team-a", "team-b"} {
@@ -49,35 +89,44 @@ func install(t *testing.T, args ...string) *installed {
 	if err != nil {
 		t.Fatal(text)
 	}
-	i := &installed{plane: p, objects: objects(t, text), health: freeAddress(t)}
-	var deployed []string
+	i := &installed{plane: p, objects: objects(t, text)}
 	for _, o := range i.objects {
 		p.apply(t, o)
-		if o.GetKind() == "Deployment" {
-			containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
-			if err != nil {
-				t.Fatal(err)
-			}
-			deployed, _, err = unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
+	i.credentials = p.account(t, "terrier-system", "terrier")
+	return i
+}
+
+// arguments are those of the controller in the Deployment.
+func (i *installed) arguments(t *testing.T) []string {
+	t.Helper()
+	at := slices.IndexFunc(i.objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
+	containers, _, err := unstructured.NestedSlice(i.objects[at].Object, "spec", "template", "spec", "containers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployed, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deployed
+}
+
+// start starts a controller with arguments. Later flags win: what a pod would have is
+// elsewhere on this machine.
+func (i *installed) start(t *testing.T, args []string) {
+	t.Helper()
 	var ready struct{ HTTP string }
-	// Later flags win: what a pod would have is elsewhere on this machine, and no name
-	// of a Service leads here.
-	deployed = slices.DeleteFunc(deployed, func(arg string) bool { return strings.HasPrefix(arg, "--http-host=") })
-	i.command = program(t, &ready, append(deployed,
-		"--kubeconfig", p.account(t, "terrier-system", "terrier"), "--data-dir", filepath.Join(t.TempDir(), "data"),
-		"--http-address", "127.0.0.1:0", "--health-address", i.health, "--output", "json",
-		"--allow-host", "127.0.0.0/8", "--allow-plain-http", "--sqlite-dir", filepath.Dir(database(t)))...)
+	i.health = freeAddress(t)
+	i.commands = append(i.commands, program(t, &ready, append(args,
+		"--kubeconfig", i.credentials, "--data-dir", filepath.Join(t.TempDir(), "data"),
+		"--health-address", i.health, "--output", "json",
+		"--allow-host", "127.0.0.0/8", "--allow-plain-http", "--sqlite-dir", filepath.Dir(database(t)))...))
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(ready.HTTP, "https://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	i.http = "https://127.0.0.1:" + port
-	return i
 }
 
 // freeAddress is one that nothing listens on.
@@ -210,7 +259,15 @@ spec: {providerRef: {name: hook}, eventSeverity: info, eventSources: [{kind: Ter
 // it asks for, and uses what it was given. A namespace whose owner has not let it in
 // keeps its Secrets, until the owner does.
 func TestTheControllerNeedsWhatItHas(t *testing.T) {
-	i := install(t, "--set", "rbac.namespaces={team-a}", "--set", "runs.as=processes") // there is no kubelet
+	t.Run("one", func(t *testing.T) {
+		needsWhatItHas(t, install(t, "--set", "rbac.namespaces={team-a}", "--set", "runs.as=processes")) // there is no kubelet
+	})
+	t.Run("several that share the stacks", func(t *testing.T) {
+		needsWhatItHas(t, installShared(t, "--values", matrix(t)["replicas"], "--set", "rbac.namespaces={team-a}"))
+	})
+}
+
+func needsWhatItHas(t *testing.T, i *installed) {
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusOK} {
 		testkit.Eventually(t, testkit.Patience, path, func(context.Context) error {
 			if status, text := get(t, "http://"+i.health+path, ""); status != want {
@@ -291,7 +348,9 @@ subjects: [{kind: ServiceAccount, name: terrier, namespace: terrier-system}]
 			})
 		}
 	})
-	stop(t, i.command)
+	for _, command := range i.commands {
+		stop(t, command)
+	}
 
 	known := strings.Split(read(t, "testdata/unused.txt"), "\n")
 	for _, r := range rights(t, i.objects) {

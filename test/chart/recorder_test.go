@@ -78,7 +78,8 @@ func readRequest(q *http.Request) request {
 	if len(parts) > 2 {
 		r.resource += "/" + parts[2]
 	}
-	watching := q.URL.Query().Get("watch")
+	asked := q.URL.Query()
+	watching := asked.Get("watch")
 	r.verb = map[string]string{
 		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodGet: "get",
 	}[q.Method]
@@ -90,6 +91,9 @@ func readRequest(q *http.Request) request {
 		r.verb = "watch"
 	case r.verb == "get":
 		r.verb = "list"
+	}
+	if name, ok := strings.CutPrefix(asked.Get("fieldSelector"), "metadata.name="); ok && r.name == "" {
+		r.name = name // a selector of one name counts as that name
 	}
 	return r
 }

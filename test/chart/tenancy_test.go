@@ -62,7 +62,7 @@ subjects: [{kind: ServiceAccount, name: net, namespace: team-a}]
 		}
 		return nil
 	})
-	stop(t, i.command)
+	stop(t, i.commands[0])
 	asAccount := 0
 	for _, r := range i.recorder.all() {
 		switch {
