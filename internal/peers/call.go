@@ -26,7 +26,8 @@ const (
 	longestCall = 2 * time.Minute
 )
 
-// headerTo names the member that a call is for: an address may have a new owner.
+// headerTo names the member that a call or a forwarded request is for: an address may have a
+// new owner.
 const headerTo = "Terrier-Replica-To"
 
 // Call asks another replica, and reads its answer into out, which may be nil. An error of

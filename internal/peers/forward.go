@@ -18,6 +18,7 @@ import (
 const (
 	headerHop    = "Terrier-Replica-Hop"    // proves that a replica forwarded it
 	headerClient = "Terrier-Replica-Client" // the address of the client
+	headerMoved  = "Terrier-Replica-Moved"  // of an answer: the request was for another replica, and nothing was done
 )
 
 // stall is how long a client may not read.
@@ -51,8 +52,12 @@ func (p *Peers) Send(to shard.Member, w http.ResponseWriter, r *http.Request, re
 			x.Out.Host = x.In.Host
 			x.Out.Header.Set(headerHop, p.hop)
 			x.Out.Header.Set(headerClient, x.In.RemoteAddr)
+			x.Out.Header.Set(headerTo, to.ID)
 		},
-		ModifyResponse: func(*http.Response) error {
+		ModifyResponse: func(answer *http.Response) error {
+			if answer.Header.Get(headerMoved) != "" {
+				return errMoved
+			}
 			clear(w.Header()) // the answer is the other replica's
 			return nil
 		},
@@ -68,6 +73,9 @@ func (p *Peers) Send(to shard.Member, w http.ResponseWriter, r *http.Request, re
 	}
 	proxy.ServeHTTP(&reader{w, http.NewResponseController(w)}, r)
 }
+
+// errMoved is the answer of a replica to a request for the one that was at its address before.
+var errMoved = errors.New("another replica is at its address")
 
 // reader is the client of a forwarded request: an answer that it does not read ends.
 type reader struct {
@@ -107,14 +115,22 @@ type forwarded struct{}
 func Forwarded(ctx context.Context) bool { return ctx.Value(forwarded{}) != nil }
 
 // Receive serves requests as their clients sent them: one that another replica forwarded
-// has the address of its client, and no request has the headers of replicas. It stands
-// before every other handler.
+// has the address of its client, and no request has the headers of replicas. One that was
+// forwarded to the replica that was at this address before is not served: this one may not
+// know the answer yet. It stands before every other handler.
 func (p *Peers) Receive(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hop, client := r.Header.Get(headerHop), r.Header.Get(headerClient)
 		r.Header.Del(headerHop)
 		r.Header.Del(headerClient)
 		if same(hop, p.hop) {
+			to := r.Header.Get(headerTo)
+			r.Header.Del(headerTo)
+			if to != "" && to != p.config.Me().ID { // a replica of an earlier version names none
+				w.Header().Set(headerMoved, "true")
+				w.WriteHeader(http.StatusMisdirectedRequest)
+				return
+			}
 			r = r.WithContext(context.WithValue(r.Context(), forwarded{}, true))
 			r.RemoteAddr = client
 		}

@@ -477,3 +477,26 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A request that is forwarded to a replica is not answered by the one that came to its
+// address, as after a restart of its container.
+func TestForwardToAnAddressWithANewOwner(t *testing.T) {
+	ca := newAuthority(t)
+	served := 0
+	b := start(t, "b", settings{ca: ca, next: func(w http.ResponseWriter, r *http.Request) {
+		served++
+		fmt.Fprint(w, "served", r.Header.Get(headerTo))
+	}})
+	a := start(t, "a", settings{ca: ca})
+	for id, want := range map[string]string{"b": "served", "former": ""} {
+		var refused error
+		w := httptest.NewRecorder()
+		a.Send(shard.Member{ID: id, URL: b.member.URL}, w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/stacks", nil), func(err error) { refused = err })
+		if got := w.Body.String(); got != want || (fault.Of(refused) == fault.Later) != (want == "") {
+			t.Errorf("the request for %s is answered %q, %v, want %q", id, got, refused, want)
+		}
+	}
+	if served != 1 {
+		t.Errorf("%d requests were served, want the one for b", served)
+	}
+}
