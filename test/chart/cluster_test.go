@@ -3,6 +3,7 @@ package chart
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -310,6 +311,7 @@ func needsWhatItHas(t *testing.T, i *installed) {
 		}
 		return nil
 	})
+	i.readAll(t)
 	if text := i.recorder.denials(); len(text) > 0 {
 		t.Errorf("the controller was denied:\n%s", strings.Join(text, "\n"))
 	}
@@ -358,6 +360,51 @@ subjects: [{kind: ServiceAccount, name: terrier, namespace: terrier-system}]
 		if !used && !slices.Contains(known, r.String()) {
 			t.Errorf("the controller does not use this right: remove it from the chart, or add it to testdata/unused.txt:\n%s", r)
 		}
+	}
+}
+
+// readAll has an operator of all namespaces read all that the API has, and the pages of a
+// stack.
+func (i *installed) readAll(t *testing.T) {
+	t.Helper()
+	token := i.token(t, "team-a", "reads")
+	i.manifest(t, "", `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reads}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: terrier-operator}
+subjects: [{kind: ServiceAccount, name: reads, namespace: team-a}]
+`)
+	var document struct {
+		Paths map[string]map[string]any
+	}
+	if err := json.Unmarshal([]byte(read(t, root+"/internal/web/openapi.json")), &document); err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{"/", "/stacks", "/queue", "/audit", "/stacks/team-a/net", "/stacks/team-a/net/runs"}
+	for path, methods := range document.Paths {
+		if methods["get"] == nil || path == "/api/v1/events" { // a stream
+			continue
+		}
+		name := "net"
+		for kind, of := range map[string]string{"registries": "customers", "templates": "shop", "tenants": "acme-shop"} {
+			if strings.Contains(path, "/"+kind+"/") {
+				name = of
+			}
+		}
+		paths = append(paths, strings.NewReplacer("{namespace}", "team-a", "{name}", name, "{run}", "newest", "{version}", "1").Replace(path))
+	}
+	for _, path := range paths {
+		testkit.Eventually(t, testkit.Patience, "an operator reads "+path, func(context.Context) error {
+			status, text := get(t, i.http+path, token)
+			if status == http.StatusUnauthorized || status == http.StatusForbidden || status >= http.StatusInternalServerError { // else there may be none
+				return fmt.Errorf("%d: %s", status, text)
+			}
+			if strings.Contains(text, "cannot be shown") {
+				return fmt.Errorf("a part of the page is missing: %s", text)
+			}
+			return nil
+		})
 	}
 }
 
