@@ -166,10 +166,29 @@ func waits(pod *corev1.Pod) (reason, message string) {
 			if w == nil || w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing" {
 				continue
 			}
+			if image := imageOf(pod, c.Name); noImage[w.Reason] {
+				return w.Reason, fmt.Sprintf("the pod %s waits for its image %s (%s)", pod.Name, image, w.Reason) + said(w.Message) + fmt.Sprintf(
+					". The kubelet tries again by itself. Check that the registry answers, that it has the image, and that the pod may pull it: kubectl -n %s describe pod %s", pod.Namespace, pod.Name)
+			}
 			return w.Reason, fmt.Sprintf("the pod %s cannot start (%s)", pod.Name, w.Reason) + said(w.Message)
 		}
 	}
 	return "", ""
+}
+
+// noImage are the reasons of a kubelet that has not got an image and tries again.
+var noImage = map[string]bool{"ErrImagePull": true, "ImagePullBackOff": true, "RegistryUnavailable": true, "ImageInspectError": true, "SignatureValidationFailed": true}
+
+// imageOf is the image of a container by its name.
+func imageOf(pod *corev1.Pod, name string) string {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, c := range list {
+			if c.Name == name {
+				return c.Image
+			}
+		}
+	}
+	return ""
 }
 
 // disruption is why something else ended the pod, nil if nothing did.

@@ -46,7 +46,16 @@ containerStatuses: [{name: terrier-runner, state: {waiting: {reason: ContainerCr
 		"no image": {`
 phase: Pending
 containerStatuses: [{name: terrier-runner, state: {waiting: {reason: ImagePullBackOff, message: "Back-off pulling image \"x\""}}}]`,
-			false, remote.Pending, "ImagePullBackOff", `the pod p cannot start (ImagePullBackOff): Back-off pulling image "x"`},
+			false, remote.Pending, "ImagePullBackOff", `the pod p waits for its image registry.example/x:1 (ImagePullBackOff): Back-off pulling image "x". The kubelet tries again by itself. Check that the registry answers, that it has the image, and that the pod may pull it: kubectl -n team describe pod p`},
+		"no image of an init container": {`
+phase: Pending
+initContainerStatuses: [{name: fetch, state: {waiting: {reason: ErrImagePull, message: "connection refused"}}}]
+containerStatuses: [{name: terrier-runner, state: {waiting: {reason: PodInitializing}}}]`,
+			false, remote.Pending, "ErrImagePull", `the pod p waits for its image registry.example/fetch:1 (ErrImagePull): connection refused. The kubelet tries again by itself. Check that the registry answers, that it has the image, and that the pod may pull it: kubectl -n team describe pod p`},
+		"a setting is missing": {`
+phase: Pending
+containerStatuses: [{name: terrier-runner, state: {waiting: {reason: CreateContainerConfigError, message: "secret \"y\" not found"}}}]`,
+			false, remote.Pending, "CreateContainerConfigError", `the pod p cannot start (CreateContainerConfigError): secret "y" not found`},
 		"at work": {`
 phase: Running
 containerStatuses: [{name: terrier-runner, state: {running: {startedAt: "2026-01-01T00:00:00Z"}}}]`, false, remote.Running, "", ""},
@@ -103,9 +112,9 @@ containerStatuses: [{name: terrier-runner, state: {waiting: {reason: PodInitiali
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: "p"},
-				Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
-					Name: "terrier-runner", Resources: corev1.ResourceRequirements{Limits: quantities(t, map[string]string{"memory": "64Mi"})},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"},
+				Spec: corev1.PodSpec{NodeName: "n", InitContainers: []corev1.Container{{Name: "fetch", Image: "registry.example/fetch:1"}}, Containers: []corev1.Container{{
+					Name: "terrier-runner", Image: "registry.example/x:1", Resources: corev1.ResourceRequirements{Limits: quantities(t, map[string]string{"memory": "64Mi"})},
 				}}},
 			}
 			if tt.deleted {
@@ -114,7 +123,11 @@ containerStatuses: [{name: terrier-runner, state: {waiting: {reason: PodInitiali
 			if err := yaml.UnmarshalStrict([]byte(tt.status), &pod.Status); err != nil {
 				t.Fatal(err)
 			}
-			got := lifeOf(pod, now)
+			seen, err := slim(pod) // as it is in the cache
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := lifeOf(seen.(*corev1.Pod), now)
 			if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
 				t.Errorf("lifeOf() = %s, %q, %q; want %s, %q, %q", got.State, got.Reason, got.Message, tt.state, tt.reason, tt.message)
 			}

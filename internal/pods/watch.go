@@ -72,7 +72,10 @@ func slim(o any) (any, error) {
 		Status: pod.Status,
 	}
 	for _, c := range pod.Spec.Containers {
-		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name, Resources: c.Resources})
+		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources})
+	}
+	for _, c := range pod.Spec.InitContainers {
+		kept.Spec.InitContainers = append(kept.Spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image})
 	}
 	return kept, nil
 }
