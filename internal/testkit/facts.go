@@ -149,7 +149,7 @@ func lockFact(o *coordinationv1.Lease, gone bool, now time.Time) (history.Lock, 
 // those that are running or were not recorded yet.
 func (p *Platform) reports(tb testing.TB) []history.Run {
 	tb.Helper()
-	records, err := filepath.Glob(filepath.Join(p.Dir, "records", "stacks", "*", "runs", "*", "report.json~"))
+	records, err := filepath.Glob(filepath.Join(p.sharedRecords.at(p.Dir), "stacks", "*", "runs", "*", "report.json~"))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func (p *Platform) reports(tb testing.TB) []history.Run {
 		}
 	}
 	for _, path := range records {
-		key, err := filepath.Rel(filepath.Join(p.Dir, "records"), strings.TrimSuffix(path, "~"))
+		key, err := filepath.Rel(p.sharedRecords.at(p.Dir), strings.TrimSuffix(path, "~"))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func (p *Platform) callsOf(tb testing.TB) []history.Call {
 // destroys are the destroy runs, by the audit log.
 func (p *Platform) destroys(tb testing.TB) []history.Run {
 	tb.Helper()
-	page, err := audit.Read(filepath.Join(p.Dir, "audit"), audit.Query{Limit: 1000})
+	page, err := audit.Read(p.sharedRecords.audit(tb, p), audit.Query{Limit: 1000})
 	if err != nil {
 		tb.Errorf("reading the audit log: %v", err)
 	}

@@ -34,7 +34,10 @@ type Platform struct {
 	binary  string
 	shared  string    // a directory that its runs may write
 	volume  podVolume // how runs have it that are pods of another machine
-	log     string    // path of what it says
+
+	sharedRecords *shared // with other controllers; nil if they are in Dir
+
+	log     string // path of what it says
 	command *exec.Cmd
 	ended   chan error // holds how the process ended, once it has
 

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-var block = regexp.MustCompile("(?s)<!-- (run|node|rescue|elsewhere|file: [a-z.]+) -->\n```[a-z]*\n(.*?)```\n")
+var block = regexp.MustCompile("(?s)<!-- (run|node|rescue|several|elsewhere|file: [a-z.]+) -->\n```[a-z]*\n(.*?)```\n")
 
 // The commands of docs/operate.md work as they stand, in their order. There is no node,
 // so those that need a pod are left out: test/cluster runs them.

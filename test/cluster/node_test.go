@@ -207,14 +207,7 @@ func TestRestrictedNamespaceRefusesRoot(t *testing.T) {
 	if _, err := c.Client.CoreV1().Pods(c.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a pod that may run as root: %v, want Forbidden", err)
 	}
-	c.Pod(t, "confined", probe(t), []string{"say", "hello"}, func(p *corev1.Pod) {
-		p.Spec.SecurityContext = &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		}
-		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		}
-	})
+	c.Pod(t, "confined", probe(t), []string{"say", "hello"}, restrictedUser)
 	c.AwaitPod(t, "confined", "ended", Ended)
 	if got, want := c.Logs(t, "confined"), "hello\n"; got != want {
 		t.Errorf("the confined pod said %q, want %q", got, want)

@@ -21,14 +21,14 @@ import (
 // block is one of docs/operate.md, with what it is for.
 var block = regexp.MustCompile("(?s)(?:<!-- ([a-z]+)(?:: ([a-z.]+))? -->\n)?```[a-z]*\n(.*?)```\n")
 
-// The commands of docs/operate.md work as they stand, in their order, on a real node: an
-// install, an upgrade with a stack, a backup, its restore, the loss of the data directory in
-// the middle of an apply with the rescue of the state, and the end.
-func TestOperate(t *testing.T) {
+// operated is a release that a test makes with the commands of docs/operate.md, the page, and
+// its blocks.
+func operated(t *testing.T) (r *release, p *page, blocks [][]string) {
+	t.Helper()
 	for _, version := range []string{"1.2.3", "1.2.4"} {
 		ship(t, root, version)
 	}
-	r := &release{Cluster: Open(t), dir: t.TempDir()}
+	r = &release{Cluster: Open(t), dir: t.TempDir()}
 	for _, name := range []string{"terrier-system", "team-a", "team-b", "team-c"} {
 		removed(t, r.Cluster, name)
 	}
@@ -43,18 +43,25 @@ func TestOperate(t *testing.T) {
 			r.tell(t)
 		}
 	})
-	p := newPage(t)
-	var w *testkit.World
-	var g gate
-	blocks := block.FindAllStringSubmatch(p.text, -1)
-	if len(blocks) < 14 {
+	p = newPage(t)
+	if blocks = block.FindAllStringSubmatch(p.text, -1); len(blocks) < 17 {
 		t.Fatalf("docs/operate.md has %d blocks", len(blocks))
 	}
+	return r, p, blocks
+}
+
+// The commands of docs/operate.md work as they stand, in their order, on a real node: an
+// install, an upgrade with a stack, a backup, its restore, the loss of the data directory in
+// the middle of an apply with the rescue of the state, and the end.
+func TestOperate(t *testing.T) {
+	r, p, blocks := operated(t)
+	var w *testkit.World
+	var g gate
 	for _, b := range blocks {
 		kind, file, commands := b[1], b[2], b[3]
 		has := func(part string) bool { return strings.Contains(commands, part) }
-		if kind == "elsewhere" {
-			continue // beside a module, and not beside the cluster
+		if kind == "elsewhere" || kind == "several" {
+			continue // beside a module, and not beside the cluster; TestOperateSeveral
 		}
 		if kind == "file" {
 			p.write(t, file, commands)
@@ -71,16 +78,12 @@ func TestOperate(t *testing.T) {
 		case has("state push"):
 			p.as(t, r.user(t, "rescuer", "terrier-operator"))
 		case has("helm uninstall"):
-			r.deleteStacks(t)
+			r.deleteStacks(t, "word", "gated")
 		}
 		printed := p.run(t, commands)
 		switch { // what has come of it
 		case has("helm install"):
-			var err error
-			if r.Platform, err = testkit.Installed(Kubeconfig(), "", r.dir, worldVolume); err != nil {
-				t.Fatal(err)
-			}
-			r.openStacks(t)
+			r.installed(t)
 		case has("rollout status"):
 			r.stacks.Apply(t, wordStack)
 			r.awaitOutput(t, "word-outputs", "word", "first")
@@ -108,6 +111,66 @@ func TestOperate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The commands of docs/operate.md for several controllers work as they stand: the records of
+// one controller move to a volume, three share them, and one goes on alone, while a run
+// applies and a plan is pending.
+func TestOperateSeveral(t *testing.T) {
+	r, p, blocks := operated(t)
+	var w *testkit.World
+	var g gate
+	var pods map[string]corev1.Pod
+	pending, more := "", 0
+	for _, b := range blocks {
+		kind, file, commands := b[1], b[2], b[3]
+		switch install := strings.Contains(commands, "helm install"); {
+		case kind == "file":
+			p.write(t, file, commands)
+		case install:
+			p.run(t, strings.ReplaceAll(commands, "1.2.3", "1.2.4"))
+			r.must(t, "rollout", "status", "deployment/terrier", "--timeout=3m")
+			r.installed(t)
+			late := r.World(t)
+			r.stacks.Apply(t, r.stackOf(t, "late", "", late.HCL()+thing("late", "1")))
+			pending = r.stacks.AwaitPending(t, "late").Status.Plan.Pending
+			w, g = r.applyGated(t)
+			pods = r.pods(t, "terrier.dev/run-kind=apply")
+		case kind == "several":
+			more++
+			printed := p.run(t, commands)
+			if strings.Contains(commands, "member-of") && strings.Count(printed, "terrier-controller-member-") < 3 {
+				t.Errorf("the command shows fewer than three Leases:\n%s", printed)
+			}
+			if now := r.pods(t, "terrier.dev/run-kind=apply"); !sameRunning(pods, now) {
+				t.Errorf("after these commands the pods %v apply, want %v as before:\n%s", now, pods, commands)
+			}
+			if got := r.stacks.Stack(t, "late").Status.Plan.Pending; got != pending {
+				t.Errorf("after these commands the plan %q is pending, want %q as before:\n%s", got, pending, commands)
+			}
+		}
+	}
+	if more < 3 {
+		t.Errorf("%d blocks are of several controllers, want three", more)
+	}
+	g.open(t)
+	r.stacks.AwaitReady(t, "gated")
+	made(t, w, "a", "b")
+	r.stacks.Patch(t, "late", `{"spec":{"approvePlan":"`+pending+`"}}`)
+	r.stacks.AwaitReady(t, "late")
+	r.deleteStacks(t, "gated", "late")
+	made(t, w)
+	helm(t, "uninstall", "terrier", "--wait")
+}
+
+// installed opens what the commands of the page have installed.
+func (r *release) installed(t *testing.T) {
+	t.Helper()
+	var err error
+	if r.Platform, err = testkit.Installed(Kubeconfig(), "", r.dir, worldVolume); err != nil {
+		t.Fatal(err)
+	}
+	r.openStacks(t)
 }
 
 // applyGated lets a stack apply until its gate.
@@ -168,9 +231,9 @@ func (r *release) await(t *testing.T, command, want string, p *page, first func(
 	})
 }
 
-func (r *release) deleteStacks(t *testing.T) {
+func (r *release) deleteStacks(t *testing.T, names ...string) {
 	t.Helper()
-	for _, name := range []string{"word", "gated"} {
+	for _, name := range names {
 		r.stacks.Delete(t, name)
 		r.stacks.AwaitGone(t, name)
 	}

@@ -106,6 +106,25 @@ type user struct{ kubeconfig, server string }
 // the notes of the chart say.
 func (r *release) user(t *testing.T, name, role string) user {
 	t.Helper()
+	token := r.account(t, name, role)
+	config, err := clientcmd.LoadFromFile(Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := config.Contexts[config.CurrentContext]
+	here.Namespace, here.AuthInfo = r.Namespace, name
+	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{name: {Token: token}}
+	u := user{filepath.Join(t.TempDir(), "kubeconfig"), "https://localhost:" + forward(t)}
+	if err := clientcmd.WriteToFile(*config, u.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// account makes a ServiceAccount of the namespace, which has a role there, and returns a token
+// of it.
+func (r *release) account(t *testing.T, name, role string) string {
+	t.Helper()
 	accounts := r.Client.CoreV1().ServiceAccounts(r.Namespace)
 	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -115,18 +134,7 @@ func (r *release) user(t *testing.T, name, role string) user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.LoadFromFile(Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	here := config.Contexts[config.CurrentContext]
-	here.Namespace, here.AuthInfo = r.Namespace, name
-	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{name: {Token: token.Status.Token}}
-	u := user{filepath.Join(t.TempDir(), "kubeconfig"), "https://localhost:" + forward(t)}
-	if err := clientcmd.WriteToFile(*config, u.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return token.Status.Token
 }
 
 // forward forwards a port of this machine to the server, and returns it.

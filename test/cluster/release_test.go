@@ -76,10 +76,19 @@ type release struct {
 	stacks            *testkit.Cluster // the same namespace
 	dir               string           // the volume /world of runs
 	values            string           // the path of the values
+	set               []string         // arguments of Helm with further values
 }
 
 // install installs a shipment. The labels are those of the namespace for stacks.
 func install(t *testing.T, s shipment, values string, labels ...string) *release {
+	t.Helper()
+	r := prepare(t, values, labels...)
+	r.deploy(t, s)
+	return r
+}
+
+// prepare makes the namespaces for a release, and its values.
+func prepare(t *testing.T, values string, labels ...string) *release {
 	t.Helper()
 	r := &release{Cluster: Open(t, labels...), dir: t.TempDir(), values: filepath.Join(t.TempDir(), "values.yaml")}
 	openSystem(t, r.Cluster)
@@ -92,13 +101,18 @@ func install(t *testing.T, s shipment, values string, labels ...string) *release
 			r.tell(t)
 		}
 	})
-	helm(t, append(append([]string{"install", "terrier"}, s.args()...), "--values", r.values, "--wait", "--timeout", "3m")...)
+	return r
+}
+
+// deploy installs a shipment with one controller, whose data directory is in a claim.
+func (r *release) deploy(t *testing.T, s shipment) {
+	t.Helper()
+	helm(t, append(append(append([]string{"install", "terrier"}, s.args()...), "--values", r.values, "--wait", "--timeout", "3m"), r.set...)...)
 	var err error
-	if r.Platform, err = testkit.Installed(Kubeconfig(), dataDirectory(t, r.Cluster), r.dir, worldVolume); err != nil {
+	if r.Platform, err = testkit.Installed(Kubeconfig(), volumeOf(t, r.Cluster, "terrier"), r.dir, worldVolume); err != nil {
 		t.Fatal(err)
 	}
 	r.openStacks(t)
-	return r
 }
 
 // openStacks makes a client of the stacks. What a failed test leaves of them goes with it,
@@ -146,10 +160,10 @@ func removed(t *testing.T, c *Cluster, name string) {
 	})
 }
 
-// dataDirectory is where this machine has the data directory of the controller.
-func dataDirectory(t *testing.T, c *Cluster) string {
+// volumeOf is where this machine has the volume of a claim of the controller.
+func volumeOf(t *testing.T, c *Cluster, name string) string {
 	t.Helper()
-	claim, err := c.Client.CoreV1().PersistentVolumeClaims(chartNamespace).Get(t.Context(), "terrier", metav1.GetOptions{})
+	claim, err := c.Client.CoreV1().PersistentVolumeClaims(chartNamespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,13 +173,13 @@ func dataDirectory(t *testing.T, c *Cluster) string {
 // upgrade upgrades the release to a shipment.
 func (r *release) upgrade(t *testing.T, s shipment, more ...string) {
 	t.Helper()
-	helm(t, append(append(append([]string{"upgrade", "terrier"}, s.args()...), "--values", r.values, "--wait", "--timeout", "3m"), more...)...)
+	helm(t, append(append(append([]string{"upgrade", "terrier"}, s.args()...), "--values", r.values, "--wait", "--timeout", "5m"), append(r.set, more...)...)...)
 }
 
 // tell logs what happened, for a test that failed.
 func (r *release) tell(t *testing.T) {
 	t.Helper()
-	said, err := r.kubectl(t, chartNamespace, "logs", "deployment/terrier", "--tail=200")
+	said, err := r.kubectl(t, chartNamespace, "logs", "--selector=app.kubernetes.io/name=terrier", "--prefix", "--tail=200")
 	pods, more := r.kubectl(t, r.Namespace, "get", "pods,terraforms,tenants,tenanttemplates,events", "-o", "wide")
 	system, again := r.kubectl(t, chartNamespace, "get", "pods,events", "-o", "wide")
 	t.Logf("%s\n%s\nthe controller said:\n%s\n%v", pods, system, said, errors.Join(err, more, again))

@@ -193,10 +193,16 @@ func signal(t *testing.T, name string, s unix.Signal) int {
 // the node.
 func processes(t *testing.T, program string) []int {
 	t.Helper()
-	network, err := os.Readlink("/proc/self/ns/net")
+	here, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return processesOf(t, func(args []string, network string) bool { return network == here && filepath.Base(args[0]) == program })
+}
+
+// processesOf are the processes with the arguments and in the network that are wanted.
+func processesOf(t *testing.T, wanted func(args []string, network string) bool) []int {
+	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		t.Fatal(err)
@@ -208,12 +214,12 @@ func processes(t *testing.T, program string) []int {
 			continue
 		}
 		// A process that ends meanwhile is none.
-		in, err := os.Readlink(filepath.Join("/proc", e.Name(), "ns", "net"))
-		if err != nil || in != network {
+		network, err := os.Readlink(filepath.Join("/proc", e.Name(), "ns", "net"))
+		if err != nil {
 			continue
 		}
 		command, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if first, _, _ := strings.Cut(string(command), "\x00"); err == nil && filepath.Base(first) == program {
+		if err == nil && wanted(strings.Split(string(command), "\x00"), network) {
 			found = append(found, pid)
 		}
 	}
