@@ -33,7 +33,7 @@ func TestRegistryIsOut(t *testing.T) {
 	waits := "waits for its image " + image + " ("
 	r.awaitMessage(t, "held", waits)
 	r.awaitMessage(t, "held", "Check that the registry answers, that it has the image, and that the pod may pull it: kubectl -n "+r.Namespace+" describe pod ")
-	ada.says(t, waits, "explain", "held")
+	ada.says(t, image+" (", "explain", "held") // in lines of a terminal
 	first := r.onlyPod(t)
 
 	r.stacks.Apply(t, r.stackOf(t, "other", approved, other.HCL()+thing("x", "2")))

@@ -53,6 +53,11 @@ func TestRunsAreRealPods(t *testing.T) {
 	if err := c.Client.Patch(t.Context(), namespace, restricted); err != nil {
 		t.Fatal(err)
 	}
+	set, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed(t, &Cluster{Client: set}, chartNamespace) // which the controller makes
 	p, err := testkit.NewPlatform(testkit.PlatformOptions{
 		Dir: filepath.Join(t.TempDir(), "platform"), Cluster: c, Elsewhere: true,
 		Flags: []string{
@@ -75,10 +80,6 @@ func TestRunsAreRealPods(t *testing.T) {
 	c.Apply(t, secretive)
 	plan := c.AwaitPending(t, "net").Status.Plan.Pending
 	c.Patch(t, "net", `{"spec":{"approvePlan":"`+plan+`"}}`)
-	set, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	testkit.Eventually(t, testkit.Patience, "a pod has begun to apply", func(ctx context.Context) error {
 		pods, err := set.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "terrier.dev/run-kind=apply"})
 		if err != nil {
