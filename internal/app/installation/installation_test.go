@@ -2,6 +2,7 @@ package installation_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -17,7 +18,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/app/installation"
@@ -336,6 +339,44 @@ func TestFiles(t *testing.T) {
 		}
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// forbidden is a cluster that refuses a verb on Secrets.
+type forbidden struct {
+	client.Client
+	get bool
+}
+
+var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, installation.SecretName, errors.New("no rule allows it"))
+
+func (f forbidden) Get(ctx context.Context, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+	if f.get {
+		return errForbidden
+	}
+	return f.Client.Get(ctx, key, obj, o...)
+}
+
+func (f forbidden) Create(context.Context, client.Object, ...client.CreateOption) error {
+	return errForbidden
+}
+
+// A role of an earlier release does not allow the Secret: the start is refused with the rule
+// to add, and the other way out.
+func TestTheMissingRuleIsNamed(t *testing.T) {
+	for _, get := range []bool{true, false} {
+		l := newLab(t)
+		o := l.options("secret", t.TempDir())
+		o.Client = forbidden{l.Client, get}
+		_, err := installation.Open(t.Context(), o)
+		if fault.Of(err) != fault.Denied {
+			t.Fatalf("Open() = %v, want it refused", err)
+		}
+		for _, says := range []string{"the namespace " + l.Namespace, "rules: [", "resourceNames: [terrier-installation], verbs: [get, update]", "--installation-keys=file"} {
+			if !strings.Contains(err.Error(), says) {
+				t.Errorf("Open() = %v, want it to say %q", err, says)
+			}
 		}
 	}
 }

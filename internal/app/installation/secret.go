@@ -65,7 +65,7 @@ func (s *inSecret) explain(doing string, err error) error {
 		return nil
 	case apierrors.IsForbidden(err):
 		return fault.New(fault.Denied, "InstallationKeysForbidden", fmt.Errorf(
-			"%s the Secret %s, which holds the keys of this installation: %w: allow it (docs/rbac.md), or leave the keys in the data directory with --installation-keys=file (installationKeys: file in the chart)", doing, s.at, err))
+			"%s the Secret %s, which holds the keys of this installation: %w: %s; or leave the keys in the data directory with --installation-keys=file (installationKeys: file in the chart)", doing, s.at, err, kube.SecretRule(s.at, "get", "update")))
 	}
 	return fmt.Errorf("%s the Secret %s, which holds the keys of this installation: %w", doing, s.at, err)
 }

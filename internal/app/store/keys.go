@@ -67,6 +67,7 @@ func (o Options) keys(ctx context.Context, cluster client.Client, raw blob.Store
 		return nil, err
 	}
 	r := newRing(&secretKeys{cluster, client.ObjectKey{Namespace: o.Namespace, Name: SecretName}}, keepers, o.Now)
+	r.plain = o.plain()
 	var first []byte
 	if used {
 		if first, err = o.fileOf(ctx, raw); err != nil {
@@ -125,6 +126,7 @@ type entry struct {
 type ring struct {
 	kept    *secretKeys // nil if nothing is added
 	keepers []kms.Keeper
+	plain   bool // the keepers only unwrap, and what is kept becomes plain
 	now     func() time.Time
 
 	mu     sync.Mutex
@@ -341,10 +343,16 @@ func (s *secretKeys) get(ctx context.Context) (*corev1.Secret, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
+	case apierrors.IsForbidden(err):
+		return nil, s.forbidden("reading", err)
 	case err != nil:
 		return nil, fmt.Errorf("reading the Secret %s, which holds the keys of records: %w", s.at, err)
 	}
 	return secret, nil
+}
+
+func (s *secretKeys) forbidden(doing string, err error) error {
+	return fault.New(fault.Denied, ReasonKey, fmt.Errorf("%s the Secret %s, which holds the keys of records: %w: %s (update only with --records-kms)", doing, s.at, err, kube.SecretRule(s.at, "get", "update")))
 }
 
 // replace stores other texts of the keys, unless another process was faster.
@@ -358,7 +366,7 @@ func (s *secretKeys) replace(ctx context.Context, secret *corev1.Secret, texts n
 	case err == nil, apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil // the next check sees what there is
 	case apierrors.IsForbidden(err):
-		return fault.New(fault.Denied, ReasonKey, fmt.Errorf("wrapping the keys in the Secret %s: %w: allow this program to update that Secret (docs/rbac.md)", s.at, err))
+		return fault.New(fault.Denied, ReasonKey, fmt.Errorf("wrapping the keys in the Secret %s: %w: %s", s.at, err, kube.SecretRule(s.at, "get", "update")))
 	}
 	return fmt.Errorf("wrapping the keys in the Secret %s: %w", s.at, err)
 }
@@ -388,6 +396,8 @@ func (s *secretKeys) restore(ctx context.Context, keys named) (made bool, err er
 		return true, nil
 	case apierrors.IsAlreadyExists(err):
 		return false, nil
+	case apierrors.IsForbidden(err):
+		return false, s.forbidden("creating", err)
 	}
 	return false, fmt.Errorf("creating the Secret %s, which holds the keys of records: %w", s.at, err)
 }

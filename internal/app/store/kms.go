@@ -14,9 +14,16 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
+// kmsPlain is the first value of --records-kms on the way back: no service wraps keys any
+// more, and those after it unwrap the ones that are wrapped.
+const kmsPlain = "plain"
+
+// plain reports whether keys become plain again.
+func (o Options) plain() bool { return len(o.KMS) > 0 && o.KMS[0] == kmsPlain }
+
 // keepers opens the keys of --records-kms. The first one wraps, and all of them unwrap.
 func (o Options) keepers() (all []kms.Keeper, err error) {
-	for _, text := range o.KMS {
+	for _, text := range services(o.KMS) {
 		place, err := kms.Parse(text, o.Environ)
 		if err != nil {
 			return nil, usage("--records-kms %s: %w", shown(text), err)
@@ -28,6 +35,14 @@ func (o Options) keepers() (all []kms.Keeper, err error) {
 		all = append(all, k)
 	}
 	return all, nil
+}
+
+// services are the values of --records-kms without kmsPlain.
+func services(all []string) []string {
+	if len(all) > 0 && all[0] == kmsPlain {
+		return all[1:]
+	}
+	return all
 }
 
 // awaitEvery is how long a start waits for a key management service before it asks again.
@@ -79,7 +94,7 @@ func (o Options) fileOf(ctx context.Context, raw blob.Store) ([]byte, error) {
 // wrapped is the text of a key: wrapped if there is a service for it. No text is returned
 // that the service does not open again.
 func (r *ring) wrapped(ctx context.Context, secret []byte) ([]byte, error) {
-	if len(r.keepers) == 0 {
+	if len(r.keepers) == 0 || r.plain {
 		return secret, nil
 	}
 	w, err := r.wrap(ctx, secret)
@@ -136,7 +151,7 @@ func (r *ring) unwrapped(ctx context.Context, name string, w kms.Wrapped) ([]byt
 func (r *ring) toBeMade(text []byte) bool { return len(r.keepers) > 0 && len(text) == 0 }
 
 // wrapAll wraps the keys in the Secret that are plain, wrapped by another key or by an
-// older version of it, and makes those that are asked for. It uses the service each time,
+// older version of it, or makes all of them plain again; and it makes those that are asked for. It uses the service each time,
 // so that a right that was lost is noticed before a restart needs it.
 func (r *ring) wrapAll(ctx context.Context) error {
 	if len(r.keepers) == 0 || r.kept == nil {
@@ -148,9 +163,12 @@ func (r *ring) wrapAll(ctx context.Context) error {
 	if newest.secret == nil {
 		return nil
 	}
-	now, err := r.wrap(ctx, newest.secret)
-	if err != nil {
-		return fmt.Errorf("the keys of records stay in memory until this program ends: %w", err)
+	var now kms.Wrapped // nothing, if keys become plain
+	if !r.plain {
+		var err error
+		if now, err = r.wrap(ctx, newest.secret); err != nil {
+			return fmt.Errorf("the keys of records stay in memory until this program ends: %w", err)
+		}
 	}
 	reading, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -160,7 +178,7 @@ func (r *ring) wrapAll(ctx context.Context) error {
 	}
 	texts := named{}
 	for name, text := range secret.Data {
-		if w, ok := kms.Read(text); ok && w.By == now.By && w.Version == now.Version {
+		if w, ok := kms.Read(text); ok && w.By == now.By && w.Version == now.Version || r.plain && !ok && len(text) > 0 {
 			continue
 		}
 		var plain []byte
@@ -193,7 +211,10 @@ func checkKMS(all []string, key string, environ func(string) string) error {
 	if len(all) > 0 && key == string(keyInFile) {
 		return usage("--records-kms wraps keys in a Secret, and --records-key=file keeps them in the data directory: remove one of them")
 	}
-	for _, text := range all {
+	for _, text := range services(all) {
+		if text == kmsPlain {
+			return usage("--records-kms plain comes first: the keys after it unwrap those that are wrapped, and none wraps")
+		}
 		if _, err := kms.Parse(text, environ); err != nil {
 			return usage("--records-kms %s: %w", strings.TrimSuffix(shown(text), "/"), err)
 		}

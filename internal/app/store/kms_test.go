@@ -166,6 +166,43 @@ func TestTheKeyOfTheDataDirectoryIsWrapped(t *testing.T) {
 	}
 }
 
+// With plain before the service, the keys in the Secret are plain after the next start, and
+// the service is needed no more.
+func TestKeysBecomePlainAgain(t *testing.T) {
+	l, s := wrappedLab(t)
+	r := l.must(t)
+	put(t, r, outputs, "value")
+	secret := l.secret(t)
+	secret.Data["2099-12-01"] = nil
+	if err := l.cluster.Client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ours(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.wrapped(t, 2)
+	put(t, r, record.State("uid"), "under the newest key")
+
+	l.KMS = []string{"plain", s.URL}
+	back := l.must(t)
+	for name, text := range l.secret(t).Data {
+		if _, ok := kms.Read(text); ok || len(text) != 32 {
+			t.Errorf("the key %s is not plain", name)
+		}
+	}
+	before := l.secret(t)
+	if err := back.Ours(t.Context()); err != nil || l.secret(t).ResourceVersion != before.ResourceVersion {
+		t.Errorf("Ours() = %v, and changed the Secret for nothing", err)
+	}
+	l.KMS = nil
+	without := l.must(t)
+	for key, want := range map[string]string{outputs: "value", record.State("uid"): "under the newest key"} {
+		if got := get(t.Context(), without, key); got != want {
+			t.Errorf("without the service the record %s is %q, want %q", key, got, want)
+		}
+	}
+}
+
 // Records work on with the keys in memory while the service takes no request, and every
 // check says what is wrong.
 func TestAServiceThatIsLost(t *testing.T) {
@@ -230,6 +267,8 @@ func TestFlagOfServices(t *testing.T) {
 		{"file", []string{"vault://bao.example.com/transit/terrier"}, "--records-key=file"},
 		{"", []string{"vault://u:canary@bao.example.com/transit/terrier"}, "--records-kms vault://bao.example.com/transit/terrier"},
 		{"", []string{"awskms://alias/a"}, "region="},
+		{"", []string{"plain", "vault://bao.example.com/transit/terrier"}, ""},
+		{"", []string{"vault://bao.example.com/transit/terrier", "plain"}, "--records-kms plain comes first"},
 	} {
 		err := store.Check(filepath.Join("/", "volume"), tt.key, tt.kms, func(string) string { return "" })
 		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) || strings.Contains(fmt.Sprint(err), "canary") {
