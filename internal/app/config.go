@@ -64,7 +64,7 @@ type Config struct {
 	Glass          bool          `flag:"allow-break-the-glass" env:"TERRIER_ALLOW_BREAK_THE_GLASS" help:"allow break-glass sessions: users who may change a stack can run commands of the engine on it"`
 	GlassLasts     time.Duration `flag:"break-the-glass-timeout" env:"TERRIER_BREAK_THE_GLASS_TIMEOUT" default:"1h" help:"timeout of a break-glass session"`
 	Sources        bool          `flag:"sources" env:"TERRIER_SOURCES" default:"true" help:"reconcile GitRepository, OCIRepository and Bucket; set false if another source controller does"`
-	ImageBase      string        `flag:"stack-image-base" env:"TERRIER_STACK_IMAGE_BASE" help:"image that the images of stacks are made on, with terrier-runner and the engine; by default --run-image, and no images are made without both"`
+	ImageBase      string        `flag:"stack-image-base" env:"TERRIER_STACK_IMAGE_BASE" help:"image that the images of stacks are made on, with terrier-runner and the engine; by default --run-image; without effect where runs are processes"`
 	KnownHosts     string        `flag:"ssh-known-hosts" env:"TERRIER_SSH_KNOWN_HOSTS" help:"file in the form of known_hosts with the keys of git servers, for sources over ssh whose Secret has no known_hosts; the keys of github.com, gitlab.com and bitbucket.org are built in"`
 	EventsAddress  string        `flag:"events-addr" env:"TERRIER_EVENTS_ADDR" help:"http address of the notification-controller of Flux, which receives every event; off if empty"`
 	Notifications  bool          `flag:"notifications" env:"TERRIER_NOTIFICATIONS" default:"true" help:"deliver notifications for Alert and Provider; set false if another notification controller does"`

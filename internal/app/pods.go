@@ -244,20 +244,18 @@ type podRuns struct {
 // Close ends the watch of the pods, which go on.
 func (r podRuns) Close() error { return errors.Join(r.Runner.Close(), r.pods.Close()) }
 
-// imageBuilder makes the images of stacks; nil if there is nothing to make them on.
+// imageBuilder makes the images of stacks; nil where runs are no pods, which would start
+// from them.
 func (p *parts) imageBuilder(out *outbound.Client) (controller.Images, error) {
-	base := p.Config.ImageBase
-	if pods := p.asPods(); pods != nil {
-		base = cmp.Or(base, pods.Image)
-	}
-	if base == "" {
+	pods := p.asPods()
+	if pods == nil {
 		return nil, nil
 	}
 	dir := p.dir("scratch", "images")
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil { // what a crash left
 		return nil, fmt.Errorf("making a directory for images: %w", err)
 	}
-	return &image.Builder{Base: base, Out: out, Scratch: dir}, nil
+	return &image.Builder{Base: cmp.Or(p.Config.ImageBase, pods.Image), Out: out, Scratch: dir}, nil
 }
 
 // openPods opens the runner whose runs are pods, and finds the pods of an earlier

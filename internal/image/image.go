@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -54,7 +53,7 @@ const timeout = 10 * time.Minute
 
 // Wanted says what an image is to hold, and where it is to be.
 type Wanted struct {
-	Name      string // of the repository, as ParseName returns it
+	Name      string // of the repository, as location.ParseImage returns it
 	Namespace string // of the stack: two namespaces never share a tag
 	Archive   string // the file with the code
 	Source    string // the digest of that file: sha256:…
@@ -71,27 +70,6 @@ type Builder struct {
 	Limits   archive.Limits
 
 	made cache.Map[string, v1.Hash] // tag → digest of what was made under it
-}
-
-// wordsOfName match the name at the beginning of a text.
-var wordsOfName = regexp.MustCompile(`^\s*(\S+)\s*(.*?)\s*$`)
-
-// ParseName reads spec.containerRegistry.imageName. The design of Alustan has a comment
-// in parentheses behind the name; rest is what stands behind it and does not count.
-func ParseName(text string) (repository, rest string, err error) {
-	m := wordsOfName.FindStringSubmatch(text)
-	if m == nil {
-		return "", "", fault.New(fault.Invalid, ReasonName, errors.New("it names no image: write registry/repository, such as docker.io/team/network"))
-	}
-	if m[2] != "" && !strings.HasPrefix(m[2], "(") {
-		return "", "", fault.New(fault.Invalid, ReasonName, fmt.Errorf("%.80q has several words: write registry/repository, and a comment in parentheses if you need one", text))
-	}
-	repo, err := name.NewRepository(m[1])
-	if err != nil || strings.Contains(m[1], "://") {
-		hint := "write registry/repository without a scheme and a tag, which Terrier makes from the content"
-		return "", "", fault.New(fault.Invalid, ReasonName, fmt.Errorf("%.80q is not the name of a repository: %s", m[1], hint))
-	}
-	return repo.Name(), m[2], nil
 }
 
 // Ensure makes sure that the image is in the registry, and returns its name with its

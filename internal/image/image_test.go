@@ -325,21 +325,3 @@ func TestAnImageThatCannotBeMadeSaysWhy(t *testing.T) {
 		})
 	}
 }
-
-func TestParseName(t *testing.T) {
-	for text, want := range map[string][2]string{
-		"docker.io/alustan/terrform (image name to be built and push by the controller)": {"index.docker.io/alustan/terrform", "(image name to be built and push by the controller)"},
-		"ghcr.io/team/net":     {"ghcr.io/team/net", ""},
-		" ghcr.io/team/net\n ": {"ghcr.io/team/net", ""},
-		"team/net":             {"index.docker.io/team/net", ""},
-	} {
-		if repository, rest, err := ParseName(text); err != nil || [2]string{repository, rest} != want {
-			t.Errorf("ParseName(%q) = %q, %q, %v, want %q", text, repository, rest, err, want)
-		}
-	}
-	for _, text := range []string{"", "  ", "(nothing)", "ghcr.io/team/net:v1", "ghcr.io/Team/Net", "ghcr.io/team/net and more", "https://ghcr.io/team/net"} {
-		if repository, _, err := ParseName(text); fault.Of(err) != fault.Invalid {
-			t.Errorf("ParseName(%q) = %q, %v, want Invalid", text, repository, err)
-		}
-	}
-}

@@ -2,6 +2,8 @@
 // git repository, in one of the forms that git accepts, and perhaps a directory behind
 // it.
 //
+// It reads the names of repositories for images, too.
+//
 // It asks no server. Where only the server knows at which slash the repository ends,
 // Git.Splits says what to ask, and in which order.
 //

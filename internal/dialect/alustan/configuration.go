@@ -29,7 +29,7 @@ func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
 	c := stack.Configuration{Script: &stack.Script{}, Upgrade: true}
 	c.Engine, c.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	var first error
-	for _, step := range []func(*stack.Configuration, *v1alpha1.Terraform) error{scripts, sourceOf, variables, stateOf} {
+	for _, step := range []func(*stack.Configuration, *v1alpha1.Terraform) error{scripts, sourceOf, variables, stateOf, imageOf} {
 		if err := step(&c, obj); first == nil {
 			first = err
 		}
@@ -220,6 +220,28 @@ func sourceOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
 	return nil
 }
 
+// imageOf reads the image that is to be made of the code. An object of the newest life of
+// the kind names one that a user has made, for which there is semanticVersion.
+func imageOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
+	const field = "spec.containerRegistry"
+	r := obj.Spec.ContainerRegistry
+	if r == nil || r.ImageName == "" || r.SemanticVersion != "" {
+		return nil
+	}
+	name, _, err := location.ParseImage(r.ImageName)
+	if err != nil {
+		return invalid(field+".imageName:", "%v", err)
+	}
+	c.Image = &stack.Image{Name: name}
+	if ref := r.SecretRef; ref != nil {
+		if ref.Name == "" {
+			return invalid(field+".secretRef.name", "is empty")
+		}
+		c.Image.Login = &stack.KeyRef{Name: ref.Name, Key: ref.Key}
+	}
+	return nil
+}
+
 // gitRepository is the source of a valid stack. It goes with its owner.
 func gitRepository(obj *v1alpha1.Terraform) *sourcev1.GitRepository {
 	g := obj.Spec.GitRepo
@@ -262,7 +284,7 @@ type unsupported struct {
 func unsupportedFields() []unsupported {
 	type spec = v1alpha1.TerraformSpec
 	return []unsupported{
-		{"spec.containerRegistry", func(s *spec) bool { return s.ContainerRegistry != nil }},
+		{"spec.containerRegistry.semanticVersion", func(s *spec) bool { return s.ContainerRegistry != nil && s.ContainerRegistry.SemanticVersion != "" }},
 		{"spec.environment", func(s *spec) bool { return s.Environment != "" }},
 		{"spec.postDeploy", func(s *spec) bool { return s.PostDeploy != nil }},
 		{"spec.provider", func(s *spec) bool { return s.Provider != "" }},
