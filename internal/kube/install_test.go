@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/terrier-iac/terrier/config/crd"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -126,5 +127,21 @@ func TestDefinitionsAreAppliedOnce(t *testing.T) {
 		if bounded := strings.Contains(step.text, "maximum"); got.Description != "one" || (got.Properties["size"].Maximum != nil) != bounded {
 			t.Errorf("after %s the schema is %+v", step.what, got)
 		}
+	}
+}
+
+// The API server changes none of our definitions, so that the next start finds each as it
+// was applied.
+func TestOurDefinitionsAreAppliedOnce(t *testing.T) {
+	c := &applies{Client: testkit.Kube(t, apiextensionsv1.AddToScheme).Client}
+	if err := InstallDefinitions(t.Context(), c, crd.Files); err != nil {
+		t.Fatal(err)
+	}
+	c.n = 0
+	if err := InstallDefinitions(t.Context(), c, crd.Files); err != nil {
+		t.Fatal(err)
+	}
+	if c.n != 0 {
+		t.Errorf("the next start wrote %d definitions, want none", c.n)
 	}
 }
