@@ -73,15 +73,15 @@ func ask(args []string) (Result, error) {
 	defer conn.Close()
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if err := send(conn, args); err != nil {
+		return Result{}, fmt.Errorf("asking the supervisor of the run: %w", err)
+	}
 	go func() {
 		<-asked
 		_, _ = conn.Write([]byte{'\n'}) // as often as it may be said: once
 		for range asked {
 		}
 	}()
-	if err := send(conn, args); err != nil {
-		return Result{}, fmt.Errorf("asking the supervisor of the run: %w", err)
-	}
 	for dec := json.NewDecoder(bufio.NewReader(conn)); ; {
 		var a answer
 		if err := dec.Decode(&a); err != nil {
