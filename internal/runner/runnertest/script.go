@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -223,7 +224,7 @@ func scriptSecrets(t *testing.T, f Fixture) {
 		j.Env, j.Mask = map[string]string{"PASSWORD": secret}, []string{secret}
 	}))
 	made := f.stack(t, s.runner, "resource \"terraform_data\" \"a\" {\n  input = uuid()\n}\noutput \"new\" {\n  sensitive = true\n  value = terraform_data.a.output\n}\n")
-	if m := made.Must(stack.ScriptRun, scripted("set -e; terraform apply -auto-approve; echo it is $(terraform output -raw new)")); !Has("it is •••", m.Log) {
+	if m := made.Must(stack.ScriptRun, scripted("set -e; terraform apply -auto-approve; echo it is $(terraform output -raw new)")); !Has("it is "+plan.Mask, m.Log) {
 		t.Errorf("the script printed a secret that it has made:\n%s", m.Log)
 	}
 	if !Has("PASSWORD=", d.Log) || Has(secret, d.Log, []byte(d.Message)) || Has("Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5", d.Log) {
