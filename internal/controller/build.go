@@ -97,9 +97,12 @@ func (jb *jobs) plugIn(p *pass) (*runner.Backend, error) {
 		names := slices.Sorted(slices.Values(append(backend.Names(), jb.config.Backends...)))
 		return nil, fault.New(fault.Invalid, "", fmt.Errorf("unsupported backend: %.80q; there are %s", b.Plugin, strings.Join(names, ", ")))
 	}
+	if b.Plugin == backend.Local && jb.config.Pods {
+		return nil, fault.New(fault.Denied, "", errors.New("the backend local keeps the state in a file of one machine, and runs are pods: the state would be lost with the pod. Use another backend"))
+	}
 	return &runner.Backend{
 		Name: b.Plugin, Settings: b.Settings, Stack: backend.For(b, p.obj.GetNamespace(), c.Workspace).Stack,
-		Expected: p.o.Status.Applied != nil || p.o.Status.Created,
+		Expected: (p.o.Status.Applied != nil || p.o.Status.Created) && !p.o.Status.Destroyed,
 	}, nil
 }
 

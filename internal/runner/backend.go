@@ -249,6 +249,8 @@ func (r *pluggedBackend) lasting(b backend.Block) error {
 		return r.failed(fault.Denied, StateWouldBeLost, errors.New("it keeps the state in the memory of the engine, and it would be lost with the run"))
 	case b.Type != "local":
 		return nil
+	case r.asks: // a pod
+		return r.failed(fault.Denied, StateWouldBeLost, errors.New("it keeps the state in a file of one machine, and the state would be lost with the pod of the run. Use another backend"))
 	case slices.ContainsFunc(r.host.Writable, func(dir string) bool {
 		return path.IsAbs(file) && strings.HasPrefix(path.Clean(file), path.Clean(dir)+"/")
 	}):
