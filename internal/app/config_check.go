@@ -34,6 +34,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	if _, err := namedEngines(c.Engines); err != nil {
 		return err
 	}
+	if _, err := namedBackends(c.Backends); err != nil {
+		return err
+	}
 	if _, err := c.runEnv(environ); err != nil {
 		return err
 	}
