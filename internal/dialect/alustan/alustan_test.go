@@ -217,6 +217,11 @@ func TestState(t *testing.T) {
 			t.Errorf("%s: state %s, message %q, want %s", name, obj.Status.State, obj.Status.Message, tt.want)
 		}
 	}
+	waiting := object(t, valid)
+	Dialect{}.Encode(waiting, dialect.Summary{Decision: stack.Decision{Ready: stack.Held, Reason: stack.AwaitingApproval, Message: `set approvePlan: "p" to approve this plan. approvePlan is "q", which is not this plan.`}, Now: time.Unix(1e9, 0)})
+	if got, want := waiting.Status.Message, `set the annotation terrier.dev/approved: "p" to approve this plan. The annotation terrier.dev/approved is "q", which is not this plan.`; got != want {
+		t.Errorf("message = %s, want %s", got, want)
+	}
 	obj := object(t, `{scripts: {apply: {inline: a, configMapRef: {name: scripts, key: k}}}, gitRepo: {url: "https://h/r"}}`)
 	Dialect{}.Encode(obj, dialect.Summary{Now: time.Unix(1e9, 0)})
 	if c := meta.FindStatusCondition(obj.Status.Conditions, conditionPassedOver); c == nil || !strings.Contains(c.Message, "spec.scripts.apply.configMapRef") {

@@ -35,6 +35,7 @@ func (Dialect) Encode(o client.Object, s dialect.Summary) {
 		c.Unreadable(s.Unreadable)
 		return
 	}
+	s.Decision.Message = approvals.Replace(s.Decision.Message)
 	st.State, st.Message = state(st.State, s), s.Decision.Message
 	st.ObservedGeneration = obj.Generation
 	st.LastHandledReconcileAt = m.HandledReplan
@@ -58,6 +59,9 @@ func (Dialect) Encode(o client.Object, s dialect.Summary) {
 	}
 	st.Terrier = dialect.Terrier(st.Terrier, s)
 }
+
+// approvals name the place of approvals in messages: the kind has no field for them.
+var approvals = strings.NewReplacer("approvePlan: ", "the annotation "+Approved+": ", "approvePlan is", "The annotation "+Approved+" is")
 
 // state puts a decision into upstream's words. A stack that failed stays so while it is
 // tried again.
