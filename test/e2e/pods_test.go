@@ -36,10 +36,17 @@ func runsAsPods(t *testing.T, flags ...string) (*testkit.Platform, *testkit.Clus
 // runsAsPodsOf is runsAsPods with another program in the pods, and flags of the controller.
 func runsAsPodsOf(t *testing.T, program string, flags ...string) (*testkit.Platform, *testkit.Cluster, *testkit.World, *testkit.Kubelet) {
 	t.Helper()
+	p, c, k := podsOf(t, program, testkit.PlatformOptions{}, flags...)
+	return p, c, p.World(t), k
+}
+
+// podsOf is runsAsPodsOf without a world, with other options of the platform.
+func podsOf(t *testing.T, program string, o testkit.PlatformOptions, flags ...string) (*testkit.Platform, *testkit.Cluster, *testkit.Kubelet) {
+	t.Helper()
 	c := testkit.Kube(t, v1alpha2.AddToScheme, sourcev1.AddToScheme)
 	k := testkit.StartKubelet(t, c, map[string]string{"terrier-runner": program})
 	p, err := testkit.NewPlatform(testkit.PlatformOptions{
-		Dir: filepath.Join(t.TempDir(), "platform"), Cluster: c,
+		Dir: filepath.Join(t.TempDir(), "platform"), Cluster: c, Elsewhere: o.Elsewhere,
 		Flags: append([]string{"--lease=", "--runs-as", "pods", "--run-image", "terrier-runner", "--run-start-timeout", "4m"}, flags...),
 	})
 	if err != nil {
@@ -54,7 +61,7 @@ func runsAsPodsOf(t *testing.T, program string, flags ...string) (*testkit.Platf
 			t.Error(err)
 		}
 	})
-	return p, c, p.World(t), k
+	return p, c, k
 }
 
 // nothingLeft waits until no pod is there, and no Secret but those that a stack has
