@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -32,7 +33,7 @@ func (l lingering) keep(q Queue, id string, run schedule.Candidate, now time.Tim
 	// One may have been vacated before it was counted.
 	still := l.Remains(id)
 	for _, r := range left {
-		if !slices.Contains(still, r) {
+		if !slices.ContainsFunc(still, func(s runner.Remain) bool { return slotOf(s) == slotOf(r) }) {
 			q.Leave(slotOf(r))
 		}
 	}
@@ -48,7 +49,7 @@ func (l lingering) found(in func(stack string) bool, now func() time.Time) map[s
 	for _, r := range l.Remains("") {
 		if in(r.Stack) {
 			all[slotOf(r)] = schedule.Candidate{
-				Key: schedule.Key{Namespace: r.Namespace}, Tenant: r.Namespace, Class: note{}.class(""), Ending: true, Began: now(),
+				Key: schedule.Key{Namespace: r.Namespace}, Tenant: cmp.Or(r.Tenant, r.Namespace), Class: note{}.class(""), Ending: true, Began: now(),
 			}
 		}
 	}

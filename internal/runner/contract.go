@@ -395,6 +395,7 @@ type Remain struct {
 	Stack     string // the identity of the stack, its UID
 	Place     string // tells it from other places of the stack
 	Namespace string
+	Tenant    string // of its run; empty if it is not known
 }
 
 // Lingering is a Runner whose runs leave places behind. As long as one is there, it

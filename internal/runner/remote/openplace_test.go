@@ -63,7 +63,7 @@ func TestPlaceThatDoesNotEndKeepsItsSlot(t *testing.T) {
 	if fault.Of(err) != fault.Later || fault.Reason(err, "") != runner.NoRoom {
 		t.Errorf("Start() = %v, want Later and NoRoom", err)
 	}
-	if got := c.Remains(""); len(got) != 1 || got[0] != remain[0] {
+	if got := c.Remains(""); len(got) != 1 || got[0] != remain[0] || got[0].Tenant != "a" {
 		t.Errorf("Remains() = %v, want %v", got, remain)
 	}
 }

@@ -239,7 +239,7 @@ func (r starts) draft(job runner.Job, host runner.Host, at Place, shape string) 
 		return nil, rec, "", err
 	}
 	run = newPlacedRun(job.Key(), job.ID, Place{}, &runner.Order{Version: runner.JobVersion, Job: job, Host: host})
-	run.shape, run.runs = shape, 1
+	run.shares, run.shape, run.runs = job.Shares, shape, 1
 	if err := r.prepare(run, rec, host.Archive); err != nil {
 		return nil, rec, "", err
 	}

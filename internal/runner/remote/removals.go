@@ -27,6 +27,7 @@ type removal struct {
 	Since  time.Time     `json:"since"`
 	Blocks string        `json:"blocks,omitempty"` // a key under which no run may begin as long as the place is there
 	Key    string        `json:"key,omitempty"`    // of the run that the place was for; empty if that is not certain
+	Tenant string        `json:"tenant,omitempty"` // of that run, as far as it is known
 
 	asked time.Time // when its end was asked for last
 	open  bool      // it may have another run, and is not removed yet
@@ -91,8 +92,8 @@ func (r *removals) add(p Place, grace time.Duration, key, blocks string) error {
 
 // postpone is add for a place that may have another run, until due is called. The next
 // process removes it.
-func (r *removals) postpone(p Place, key string) error {
-	return r.put(removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: idleGrace, Since: r.now(), Key: key, open: true})
+func (r *removals) postpone(p Place, key, tenant string) error {
+	return r.put(removal{Place: Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Grace: idleGrace, Since: r.now(), Key: key, Tenant: tenant, open: true})
 }
 
 // due has a place removed that was postponed.
@@ -274,7 +275,7 @@ func (r *removals) see(name string, state State, err error) error {
 
 func (one removal) remain(name string) runner.Remain {
 	stack, _ := runner.SplitKey(one.Key)
-	return runner.Remain{Stack: stack, Place: name, Namespace: one.Place.Namespace}
+	return runner.Remain{Stack: stack, Place: name, Namespace: one.Place.Namespace, Tenant: one.Tenant}
 }
 
 // end asks for the end of one place, and returns what became of it.

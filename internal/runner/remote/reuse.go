@@ -54,6 +54,7 @@ type openPlace struct {
 	place  Place
 	file   string // of its removal
 	before formerRun
+	tenant string
 	shape  string
 	runs   int // that it has had
 
@@ -145,10 +146,10 @@ func (s *sharing) leaves(run *placedRun, rec record, rep runner.Report) bool {
 // open keeps the place of a run that is being forgotten, for another one. The lock of the
 // key is held.
 func (s *sharing) open(run *placedRun) error {
-	if err := s.removals.postpone(run.place, run.key); err != nil {
+	if err := s.removals.postpone(run.place, run.key, run.shares); err != nil {
 		return err
 	}
-	o := &openPlace{place: run.place, file: s.removals.file(run.place), before: formerRun{run.key, run.id}, shape: run.shape, runs: run.runs, changed: make(chan struct{})}
+	o := &openPlace{place: run.place, file: s.removals.file(run.place), before: formerRun{run.key, run.id}, tenant: run.shares, shape: run.shape, runs: run.runs, changed: make(chan struct{})}
 	s.mu.Lock()
 	s.places[o.file] = o
 	s.mu.Unlock()
@@ -205,7 +206,7 @@ func (s *sharing) follow(o *openPlace) {
 
 func (o *openPlace) remain() runner.Remain {
 	of, _ := runner.SplitKey(o.before.key)
-	return runner.Remain{Stack: of, Place: o.file, Namespace: o.place.Namespace}
+	return runner.Remain{Stack: of, Place: o.file, Namespace: o.place.Namespace, Tenant: o.tenant}
 }
 
 // end has an open place removed. The lock is held.

@@ -64,6 +64,7 @@ type placedRun struct {
 	bodies  int               // requests that are being received: one, or none
 	changed chan struct{}     // closed, and replaced, when the wish changed
 
+	shares string     // see runner.Job
 	shape  string     // of the place; empty if it is this run's alone
 	asks   bool       // the agent can ask for another run after this one
 	runs   int        // that the place has had, with this one
