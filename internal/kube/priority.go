@@ -12,10 +12,11 @@ import (
 // definitions.
 const belowDefinitions = 900
 
-// PutBehind has the API server list a group behind those of other definitions. A client
-// takes a resource that several groups have, as terraforms, from the group that is listed
-// first; by default that is the one whose name comes first. The label keeps the server
-// from putting back its own priority.
+// PutBehind has the API server list a group behind those of other definitions, in the form
+// of the list that clients before Kubernetes 1.27 read. A client takes a resource that
+// several groups have, as terraforms, from the group that is listed first; by default that
+// is the one whose name comes first. The label keeps the server from putting back its own
+// priority.
 func PutBehind(ctx context.Context, c client.Client, of schema.GroupVersion) error {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"group": of.Group, "version": of.Version, "groupPriorityMinimum": int64(belowDefinitions), "versionPriority": int64(100)},

@@ -99,6 +99,8 @@ func prepareAPI(ctx context.Context, s *options.ServerRunOptions, listener *net.
 	if err != nil {
 		return nil, nil, err
 	}
+	definitions := &config.ApiExtensions.GenericConfig.Config
+	definitions.AggregatedDiscoveryGroupManager = behind{definitions.AggregatedDiscoveryGroupManager}
 	hosts := allowedHosts(listener.Addr().(*net.TCPAddr))
 	outermost := &config.Aggregator.GenericConfig.Config
 	build := outermost.BuildHandlerChainFunc
