@@ -246,16 +246,14 @@ func (r podRuns) Close() error { return errors.Join(r.Runner.Close(), r.pods.Clo
 
 // imageBuilder makes the images of stacks; nil where runs are no pods, which would start
 // from them.
-func (p *parts) imageBuilder(out *outbound.Client) (controller.Images, error) {
-	pods := p.asPods()
+func imageBuilder(c Config, pods *PodsConfig, dir string, out *outbound.Client) (controller.Images, error) {
 	if pods == nil {
 		return nil, nil
 	}
-	dir := p.dir("scratch", "images")
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil { // what a crash left
 		return nil, fmt.Errorf("making a directory for images: %w", err)
 	}
-	return &image.Builder{Base: cmp.Or(p.Config.ImageBase, pods.Image), Out: out, Scratch: dir}, nil
+	return &image.Builder{Base: cmp.Or(c.ImageBase, pods.Image), Out: out, Scratch: dir}, nil
 }
 
 // openPods opens the runner whose runs are pods, and finds the pods of an earlier

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/image"
+	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -145,21 +146,21 @@ func (im *imaging) end(m *making, ref string, err error) {
 
 // findImage finds the image that the runs of a stack start from. Nothing of a plan depends
 // on it: it is the code that the plan is of.
-func (jb *jobs) findImage(ctx context.Context, p *pass) *stack.Blocked {
+func (im *imaging) findImage(ctx context.Context, p *pass, read input.Reader) *stack.Blocked {
 	asked := p.st.Configuration.Image
-	if asked == nil || jb.imaging == nil || p.in.archive == "" {
+	if asked == nil || im == nil || p.in.archive == "" {
 		return nil
 	}
 	w := image.Wanted{
 		Name: asked.Name, Namespace: p.obj.GetNamespace(), Archive: p.in.archive,
 		Source: p.o.PlanInputs.Source, Revision: p.o.PlanInputs.Revision,
 	}
-	ref, pending, begin, err := jb.imaging.find(p.entry.image, w)
+	ref, pending, begin, err := im.find(p.entry.image, w)
 	if begin {
-		if w.Keys, err = jb.imageKeys(ctx, p, asked.Login); err != nil {
+		if w.Keys, err = imageKeys(ctx, p, asked.Login, read); err != nil {
 			return blockedBy(fmt.Errorf("the credentials for the image %s: %w", w.Name, err), stack.InputsFailed)
 		}
-		p.entry.image = jb.imaging.begin(w)
+		p.entry.image = im.begin(w)
 		pending = true
 	}
 	switch {
@@ -175,11 +176,11 @@ func (jb *jobs) findImage(ctx context.Context, p *pass) *stack.Blocked {
 
 // imageKeys reads the credentials for an image: under the key that the stack names, else
 // under that of a Docker configuration.
-func (jb *jobs) imageKeys(ctx context.Context, p *pass, login *stack.KeyRef) (*source.Keyring, error) {
+func imageKeys(ctx context.Context, p *pass, login *stack.KeyRef, read input.Reader) (*source.Keyring, error) {
 	if login == nil {
 		return nil, nil
 	}
-	data, _, err := jb.reader(p).Read(ctx, stack.Ref{Kind: "Secret", Namespace: p.obj.GetNamespace(), Name: login.Name})
+	data, _, err := read.Read(ctx, stack.Ref{Kind: "Secret", Namespace: p.obj.GetNamespace(), Name: login.Name})
 	if err != nil {
 		return nil, err
 	}

@@ -108,11 +108,12 @@ func (jb *jobs) observeInputs(ctx context.Context, p *pass) {
 	if p.o.Blocked = p.findImports(); p.o.Blocked != nil {
 		return
 	}
-	for _, step := range []func(context.Context, *pass) *stack.Blocked{jb.findSource, jb.findEngine, jb.findModule, jb.findInputs, jb.buildJob, jb.findImage} {
+	for _, step := range []func(context.Context, *pass) *stack.Blocked{jb.findSource, jb.findEngine, jb.findModule, jb.findInputs, jb.buildJob} {
 		if p.o.Blocked = step(ctx, p); p.o.Blocked != nil {
 			return
 		}
 	}
+	p.o.Blocked = jb.imaging.findImage(ctx, p, jb.reader(p))
 }
 
 // unwritten reports whether the published outputs are gone or were changed.
