@@ -10,8 +10,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,6 +69,7 @@ func (w *Witness) close() {
 // goes on from the version that was seen last.
 func (w *Witness) follow(ctx context.Context, kind client.ObjectList) {
 	last, hole := "", false
+	known := map[types.UID]client.Object{}
 	for ctx.Err() == nil {
 		events, err := w.client.Watch(ctx, kind, &client.ListOptions{
 			Namespace: w.cluster.Namespace, Raw: &metav1.ListOptions{ResourceVersion: last, AllowWatchBookmarks: true},
@@ -75,11 +78,13 @@ func (w *Witness) follow(ctx context.Context, kind client.ObjectList) {
 			last, hole = "", true
 		}
 		if err == nil && hole {
-			w.missed()
-			hole = false
+			if err = w.missed(ctx, kind, known); err != nil {
+				events.Stop()
+			}
+			hole = err != nil
 		}
 		if err == nil {
-			if last = w.hear(events, last); last == "" {
+			if last = w.hear(events, last, known); last == "" {
 				hole = true
 			}
 			events.Stop()
@@ -91,25 +96,52 @@ func (w *Witness) follow(ctx context.Context, kind client.ObjectList) {
 	}
 }
 
-func (w *Witness) hear(events watch.Interface, last string) string {
+func (w *Witness) hear(events watch.Interface, last string, known map[types.UID]client.Object) string {
 	for e := range events.ResultChan() {
 		o, ok := e.Object.(client.Object)
 		if !ok {
 			return "" // an error: what was seen last is too old to go on from
 		}
 		last = o.GetResourceVersion()
-		if e.Type != watch.Bookmark {
-			w.see(o, e.Type == watch.Deleted)
+		switch e.Type {
+		case watch.Bookmark:
+			continue
+		case watch.Deleted:
+			delete(known, o.GetUID())
+		default:
+			known[o.GetUID()] = o
 		}
+		w.see(o, e.Type == watch.Deleted)
 	}
 	return last
 }
 
-// missed notes that versions before now may not have been seen.
-func (w *Witness) missed() {
+// missed notes that versions before now may not have been seen. A watch that begins anew
+// tells of no deletion before: what was known and is not there any more is gone.
+func (w *Witness) missed(ctx context.Context, kind client.ObjectList, known map[types.UID]client.Object) error {
+	list := kind.DeepCopyObject().(client.ObjectList)
+	if err := w.client.List(ctx, list, client.InNamespace(w.cluster.Namespace)); err != nil {
+		return err
+	}
+	there := map[types.UID]bool{}
+	if err := meta.EachListItem(list, func(o runtime.Object) error {
+		there[o.(client.Object).GetUID()] = true
+		return nil
+	}); err != nil {
+		return err
+	}
+	for uid, o := range known {
+		if !there[uid] {
+			delete(known, uid)
+			gone := o.DeepCopyObject().(client.Object)
+			gone.SetResourceVersion(o.GetResourceVersion() + ", gone") // a version that was not seen
+			w.see(gone, true)
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.h.Holes = append(w.h.Holes, time.Now())
+	return nil
 }
 
 // see adds a version, once.
