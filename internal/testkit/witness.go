@@ -116,7 +116,7 @@ func (w *Witness) hear(events watch.Interface, last string, known map[types.UID]
 	return last
 }
 
-// missed notes that versions before now may not have been seen. A watch that begins anew
+// missed notes that versions before now may not have been seen. A watch that begins again
 // tells of no deletion before: what was known and is not there any more is gone.
 func (w *Witness) missed(ctx context.Context, kind client.ObjectList, known map[types.UID]client.Object) error {
 	list := kind.DeepCopyObject().(client.ObjectList)
