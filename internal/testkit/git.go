@@ -36,7 +36,7 @@ func NewGit(tb testing.TB) *Git {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
-		if g.Username != "" && user != g.Username || subtle.ConstantTimeCompare([]byte(password), []byte(g.Password)) != 1 {
+		if g.Username != "" && (user != g.Username || subtle.ConstantTimeCompare([]byte(password), []byte(g.Password)) != 1) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
