@@ -82,6 +82,18 @@ func (n *podRuns) awaitShared(t *testing.T, runs int, others ...types.UID) {
 	})
 }
 
+// keptTo compares the most pods that were there at once with limits.
+func (n *podRuns) keptTo(t *testing.T, limits map[string]int) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for of, limit := range limits {
+		if got := n.most[of]; got > limit || got == 0 {
+			t.Errorf("%s: %d pods at once, want some and no more than %d", of, got, limit)
+		}
+	}
+}
+
 // had are the pods so far.
 func (n *podRuns) had() (all []types.UID) {
 	n.mu.Lock()
@@ -120,6 +132,9 @@ func TestQuietChecksShareAPod(t *testing.T) {
 	}
 	pods.awaitShared(t, 2, before...)
 
+	// A controller that was restarted counts a run that ends before its stack was reconciled
+	// as ended, so this is about what came before.
+	pods.keptTo(t, map[string]int{"all": all, "tenant a": ofATenant, "tenant b": ofATenant})
 	before = pods.had()
 	kill(t, p)
 	start(t, p)
@@ -140,11 +155,6 @@ func TestQuietChecksShareAPod(t *testing.T) {
 		}
 		if len(had) > most {
 			t.Errorf("the pod %s carried out %d runs, want at most %d", uid, len(had), most)
-		}
-	}
-	for of, limit := range map[string]int{"all": all, "tenant a": ofATenant, "tenant b": ofATenant} {
-		if got := pods.most[of]; got > limit || got == 0 {
-			t.Errorf("%s: %d pods at once, want some and no more than %d", of, got, limit)
 		}
 	}
 }
