@@ -98,7 +98,7 @@ func (e estate) serve(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, ca := listen(t, web.Options{
-		Stacks: command.New(kube, kinds.All(), records, e.Now), Retained: command.NewRetained(e.records, kube, kinds.All()),
+		Kinds: kinds.All(), Stacks: command.New(kube, kinds.All(), records, e.Now), Retained: command.NewRetained(e.records, kube, kinds.All()),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
 	})
 	data, err := json.Marshal(map[string]string{access.ServerURLKey: url, access.ServerCAKey: ca})

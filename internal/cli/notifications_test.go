@@ -33,7 +33,7 @@ func (e *estate) answers(t *testing.T, sent delivered) {
 		t.Fatal(err)
 	}
 	h, err := web.New(web.Options{
-		Stacks: command.New(kube, kinds.All(), query.NewBlobs(e.records, e.records, time.Millisecond), e.Now), Auth: auth, Hosts: []string{"127.0.0.1"},
+		Kinds: kinds.All(), Stacks: command.New(kube, kinds.All(), query.NewBlobs(e.records, e.records, time.Millisecond), e.Now), Auth: auth, Hosts: []string{"127.0.0.1"},
 		Notices: query.NewNotices(sent),
 	})
 	if err != nil {

@@ -140,7 +140,7 @@ func (p *platform) serveAll(t *testing.T) {
 	anchor := kube.Anchor{Client: p.cluster.Client, Key: types.NamespacedName{Namespace: p.cluster.Namespace, Name: "anchor"}}
 	sent := delivered{{ID: "1", At: noon, Namespace: p.cluster.Namespace, Kind: "Terraform", Name: "network", Event: "DriftDetected", Provider: "chat", Attempts: 1, Outcome: "delivered", Message: "2 objects differ"}}
 	url, ca := listen(t, web.Options{
-		Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c, kinds.All()),
+		Kinds: kinds.All(), Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c, kinds.All()),
 		Board: board{query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: p.Now}), *p}, Notices: query.NewNotices(sent), AuditLog: query.NewAuditLog(files, anchor),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
 	})

@@ -65,22 +65,24 @@ func (n named) Get(_ context.Context, k Key) (Stack, error) {
 func TestFindSearchesAllKinds(t *testing.T) {
 	first, second := Key{Namespace: "apps", Name: "net"}, Key{Namespace: "apps", Name: "net", Kind: dialecttest.Word}
 	denied := fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("no"))
+	unknown := fault.New(fault.Invalid, "NameInvalid", errors.New("that is not a kind of stack"))
 	for name, tt := range map[string]struct {
 		text string
 		keys map[Key]error
 		want Key
 		says string
 	}{
-		"a name of one kind":             {"net", map[Key]error{second: nil}, second, ""},
-		"a name of the first kind":       {"net", map[Key]error{first: nil}, first, ""},
-		"a name of no kind":              {"net", nil, first, ""},
-		"a kind that may not be read":    {"net", map[Key]error{first: nil, second: denied}, first, ""},
-		"a name of both":                 {"net", map[Key]error{first: nil, second: nil}, Key{}, "terraform.infra.contrib.fluxcd.io/apps/net, terraform.second.example.com/apps/net"},
-		"the second of both":             {dialecttest.Word + "/net", map[Key]error{first: nil, second: nil}, second, ""},
-		"the first of both":              {"terraform.infra.contrib.fluxcd.io/net", map[Key]error{first: nil, second: nil}, first, ""},
-		"by its resource":                {"terraforms.second.example.com/net", nil, second, ""},
-		"by its resource with a version": {"terraforms.v1.second.example.com/net", nil, second, ""},
-		"a kind that there is not":       {"terraform.example.com/net", nil, Key{}, "it may be terraform.infra.contrib.fluxcd.io or terraform.second.example.com"},
+		"a name of one kind":                {"net", map[Key]error{second: nil}, second, ""},
+		"a name of the first kind":          {"net", map[Key]error{first: nil}, first, ""},
+		"a name of no kind":                 {"net", nil, first, ""},
+		"a kind that may not be read":       {"net", map[Key]error{first: nil, second: denied}, first, ""},
+		"a kind that an older server lacks": {"net", map[Key]error{first: nil, second: unknown}, first, ""},
+		"a name of both":                    {"net", map[Key]error{first: nil, second: nil}, Key{}, "terraform.infra.contrib.fluxcd.io/apps/net, terraform.second.example.com/apps/net"},
+		"the second of both":                {dialecttest.Word + "/net", map[Key]error{first: nil, second: nil}, second, ""},
+		"the first of both":                 {"terraform.infra.contrib.fluxcd.io/net", map[Key]error{first: nil, second: nil}, first, ""},
+		"by its resource":                   {"terraforms.second.example.com/net", nil, second, ""},
+		"by its resource with a version":    {"terraforms.v1.second.example.com/net", nil, second, ""},
+		"a kind that there is not":          {"terraform.example.com/net", nil, Key{}, "it may be terraform.infra.contrib.fluxcd.io or terraform.second.example.com"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Find(t.Context(), twoKinds, named{keys: tt.keys}, tt.text, "apps")

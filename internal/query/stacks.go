@@ -158,7 +158,7 @@ func Find(ctx context.Context, kinds Kinds, of StackReader, name, namespace stri
 	var spelled []string
 	for _, key.Kind = range words {
 		_, err := of.Get(ctx, key)
-		if err != nil && fault.Of(err) != fault.Missing && !leftOut(err) {
+		if err != nil && fault.Of(err) != fault.Missing && !leftOut(err) && !unknownThere(key, err) {
 			return Key{}, err
 		}
 		if err == nil {
@@ -174,6 +174,12 @@ func Find(ctx context.Context, kinds Kinds, of StackReader, name, namespace stri
 	default:
 		return Key{}, fault.New(fault.Invalid, ReasonAmbiguous, fmt.Errorf("several kinds have a stack %s/%s: name one of %s", key.Namespace, key.Name, strings.Join(spelled, ", ")))
 	}
+}
+
+// unknownThere reports whether a server of an earlier release refused a kind of stack that
+// it does not have. It has none of that kind.
+func unknownThere(key Key, err error) bool {
+	return key.Kind != "" && fault.Of(err) == fault.Invalid && fault.Reason(err, "") == "NameInvalid"
 }
 
 // unqualified are the words that kubectl takes for a kind of stack without its group.

@@ -51,7 +51,7 @@ func served(t *testing.T, w *World) web.Options {
 	people := must(command.NewPeople(w.Config, kinds.All(), w.Records, w.Now))(t)
 	stacks := command.New(w.Kube, kinds.All(), w.Records, w.Now)
 	return web.Options{
-		Stacks: stacks, Tenants: command.NewTenants(stacks, w.Config), Board: w.Board(), Auth: auth, People: people.As,
+		Kinds: kinds.All(), Stacks: stacks, Tenants: command.NewTenants(stacks, w.Config), Board: w.Board(), Auth: auth, People: people.As,
 		Version: "v1", Hosts: []string{"127.0.0.1"},
 	}
 }
