@@ -174,7 +174,7 @@ func (la *launcher) notStarted(ctx context.Context, p *pass, kind stack.RunKind,
 func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) (*runner.Job, error) {
 	job := p.job
 	job.ID, job.Kind, job.ObjectKind, job.Shares = p.name(kind, cause), kind, dialect.KindOf(p.dialect), ""
-	if kind == stack.CheckRun && unlock == "" {
+	if kind == stack.CheckRun && unlock == "" && la.status.config.Pods {
 		job.Shares = p.note.Tenant
 	}
 	cause.Whole = len(job.Options.Targets) == 0

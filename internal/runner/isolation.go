@@ -61,6 +61,7 @@ func (r *isolation) decide() error {
 		Writable: r.host.Writable,
 		Network:  network,
 		Home:     r.home(),
+		Shared:   r.job.Shares != "",
 		Limits: sandbox.Limits{
 			Memory:    r.job.Limits.Memory,
 			FileBytes: r.job.Limits.FileBytes,

@@ -28,6 +28,7 @@ type Config struct {
 	Ports    []uint16 // host network: the only TCP ports that may be connected to; empty is all
 	TmpBytes int64    // bound on /tmp, /home and /dev/shm together; 0 is 512 MiB
 	Limits   Limits
+	Shared   bool // other programs may have a sandbox here once this one is gone, and must find nothing of it
 	Listen   bool // make a loopback TCP listener in the sandbox's network before the program starts
 }
 

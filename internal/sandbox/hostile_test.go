@@ -70,14 +70,13 @@ var attempts = map[string]func(targets) error{
 		return rawFD(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params[0])), 0)
 	},
 	"leave shared memory": func(targets) error {
-		id, _, errno := unix.RawSyscall(unix.SYS_SHMGET, unix.IPC_PRIVATE, 4096, 0o600|unix.IPC_CREAT)
-		if errno != 0 {
-			return errno
-		}
-		if _, _, errno := unix.RawSyscall(unix.SYS_SHMCTL, id, unix.IPC_RMID, 0); errno != 0 {
-			return errno
-		}
-		return nil
+		return left(unix.SYS_SHMCTL, 1, unix.SYS_SHMGET, unix.IPC_PRIVATE, 4096, 0o600|unix.IPC_CREAT)
+	},
+	"leave semaphores": func(targets) error {
+		return left(unix.SYS_SEMCTL, 2, unix.SYS_SEMGET, unix.IPC_PRIVATE, 1, 0o600|unix.IPC_CREAT)
+	},
+	"leave messages": func(targets) error {
+		return left(unix.SYS_MSGCTL, 1, unix.SYS_MSGGET, unix.IPC_PRIVATE, 0o600|unix.IPC_CREAT, 0)
 	},
 	"leave a message queue": func(targets) error {
 		name := [...]byte{'t', 'e', 'r', 'r', 'i', 'e', 'r', 0}
@@ -138,6 +137,20 @@ func refusedCalls([]string) error {
 		}
 	}
 	return printJSON(through)
+}
+
+// left makes an object of System V, and removes it again.
+func left(control, at, get, key, size, flags uintptr) error {
+	id, _, errno := unix.RawSyscall(get, key, size, flags)
+	if errno != 0 {
+		return errno
+	}
+	args := [3]uintptr{}
+	args[at] = unix.IPC_RMID
+	if _, _, errno := unix.RawSyscall(control, id, args[1], args[2]); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func read(path string) error {

@@ -169,7 +169,7 @@ func (o *spec) confine() error {
 			if o.Level < Kernel {
 				return nil
 			}
-			return newFilter(o.UDP, o.Level == Full).install()
+			return newFilter(o.UDP, o.IPC).install()
 		}},
 	}
 	for _, s := range steps {

@@ -19,12 +19,14 @@ var columns = map[string]func(*Config){
 	"full/ports":  func(b *Config) { b.Network, b.Ports = HostNetwork, []uint16{443} },
 	"kernel/none": func(b *Config) { b.Level = Kernel },
 	"kernel/host": func(b *Config) { b.Level, b.Network = Kernel, HostNetwork },
+	"kernel/next": func(b *Config) { b.Level, b.Shared = Kernel, true },
 	"basic/host":  func(b *Config) { b.Level, b.Network = Basic, HostNetwork },
 }
 
 // through says which attempts get through where; any other is stopped
 // everywhere.
 func through() map[string][]string {
+	private := []string{"basic/host", "kernel/none", "kernel/host", "full/none", "full/host", "full/ports"} // full: in a namespace of its own
 	m := map[string][]string{
 		"read a world-readable file":    {"basic/host"},
 		"see other processes":           {"basic/host"},
@@ -42,18 +44,20 @@ func through() map[string][]string {
 		"make a user namespace":         {"basic/host"},
 		"trace a child":                 {"basic/host"},
 		"use io_uring":                  {"basic/host"},
-		"leave shared memory":           {"basic/host", "full/none", "full/host", "full/ports"}, // full: in a namespace of its own
-		"leave a message queue":         {"basic/host"},
+		"leave shared memory":           private,
+		"leave semaphores":              private,
+		"leave messages":                private,
+		"leave a message queue":         {"basic/host"}, // Landlock sees the file that it is
 		"use the key rings":             {"basic/host"},
 		"handle page faults":            {"basic/host"},
 		"type into a terminal":          {"basic/host"},
 		"clone with hidden flags":       {"basic/host"},
 	}
 	if landlockVersion() < 9 { // before, Landlock does not know sockets with a path
-		m["connect to a unix socket"] = append(m["connect to a unix socket"], "kernel/none", "kernel/host")
+		m["connect to a unix socket"] = append(m["connect to a unix socket"], "kernel/none", "kernel/host", "kernel/next")
 	}
 	if v := landlockVersion(); v < 6 {
-		m["connect to an abstract socket"] = append(m["connect to an abstract socket"], "full/host", "full/ports", "kernel/none", "kernel/host")
+		m["connect to an abstract socket"] = append(m["connect to an abstract socket"], "full/host", "full/ports", "kernel/none", "kernel/host", "kernel/next")
 	}
 	return m
 }
@@ -62,7 +66,7 @@ func through() map[string][]string {
 var optional = []string{
 	"connect to the host by MPTCP", "make a vsock socket", "make a kernel crypto socket", "make a user namespace",
 	"use io_uring", "use the key rings", "handle page faults",
-	"leave shared memory", "leave a message queue",
+	"leave shared memory", "leave semaphores", "leave messages", "leave a message queue",
 }
 
 func compare(t *testing.T, column string, stopped map[string]string) {

@@ -35,8 +35,9 @@ var refused = append([]uint32{
 	unix.SYS_MBIND, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
 }, refusedHere...)
 
-// refusedShared calls fail with EPERM in a sandbox that has no IPC namespace of its own: what
-// they make has no path, outlives the programs, and would be found by the next ones.
+// refusedShared calls fail with EPERM in a shared sandbox that has no IPC namespace of its
+// own: what they make has no path, outlives the programs, and would be found by the next
+// ones. Databases and fakeroot use them, so any other sandbox has them.
 var refusedShared = []uint32{unix.SYS_SHMGET, unix.SYS_SEMGET, unix.SYS_MSGGET, unix.SYS_MQ_OPEN}
 
 // missing calls fail with ENOSYS, upon which programs use an older one. The
@@ -74,7 +75,7 @@ const (
 // always yes, so only those ever run through the list again.
 type filter []unix.SockFilter
 
-func newFilter(udp, ownIPC bool) filter {
+func newFilter(udp, ipc bool) filter {
 	var f filter
 	f.load(dataArch)
 	f.unless(unix.BPF_JEQ, auditArch, notSupported)
@@ -90,7 +91,7 @@ func newFilter(udp, ownIPC bool) filter {
 	for _, nr := range refused {
 		f.when(unix.BPF_JEQ, nr, notPermitted)
 	}
-	if !ownIPC {
+	if !ipc {
 		for _, nr := range refusedShared {
 			f.when(unix.BPF_JEQ, nr, notPermitted)
 		}

@@ -28,6 +28,7 @@ type spec struct {
 	Limits   rlimits
 	Landlock landlock
 	UDP      bool // sockets other than TCP may be made
+	IPC      bool // shared memory, semaphores and message queues may be made
 }
 
 // rlimits are the per-process limits. Zero keeps ours.
@@ -49,6 +50,7 @@ func (c Command) spec(g *cgroup) *spec {
 		Env:   bytesOf(c.Env),
 		Dir:   filepath.Join(b.PathInside(workInside), b.Dir),
 		UDP:   b.Network == HostNetwork || b.Level == Full,
+		IPC:   b.Level == Full || !b.Shared,
 		Limits: rlimits{
 			FileBytes: uint64(b.Limits.FileBytes),
 			OpenFiles: uint64(b.Limits.OpenFiles),

@@ -204,6 +204,9 @@ func (r starts) begin(ctx context.Context, job runner.Job) error {
 	if err != nil {
 		return err
 	}
+	if shape == "" {
+		job.Shares = "" // so its sandbox has what only a place of its own allows
+	}
 	open, err := r.sharing.take(ctx, job.Key(), shape)
 	if err != nil {
 		return err

@@ -141,6 +141,35 @@ exec %[1]s "$@"
 	}
 }
 
+// The programs of a run have shared memory, as databases need it, unless its place may have
+// another run after it: nothing but the end of the place would remove what they leave.
+func TestSharedMemoryOfRuns(t *testing.T) {
+	for name, tt := range map[string]struct {
+		most int
+		want stack.Outcome
+	}{"a place of its own": {1, stack.Succeeded}, "a place that checks share": {2, stack.Failed}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			if err := os.Chmod(filepath.Dir(s.launcher.Dir), 0o711); err != nil {
+				t.Fatal(err)
+			}
+			s.launcher.Prepare = func(_ remote.Launch, dir string) error { return os.Mkdir(filepath.Join(dir, "agent"), 0o711) }
+			c := s.open(t.TempDir(), several(tt.most))
+			program, real := filepath.Join(t.TempDir(), "tofu"), shown(t)
+			text := fmt.Sprintf("#!/bin/sh\nset -e\nmade=$(ipcmk -M 4096)\nipcrm -m \"${made##* }\"\nexec %s \"$@\"\n", real.Path)
+			if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			c.Host().Provide(func(p *runner.Platform) { p.Readable = append(p.Readable, real.Path) })
+			stacked := runnertest.NewStack(t, c, engine.Engine{Path: program, Name: real.Name, Version: real.Version}, nothing)
+			id := stacked.Start(stack.CheckRun, sharing("a"), func(j *runner.Job) { j.Sandbox.Level = 2 })
+			if got := stacked.Finish(id); got.Outcome != tt.want {
+				t.Errorf("the check ended %s at level %d, want %s: %s\n%s", got.Outcome, got.Level, tt.want, got.Message, got.Log)
+			}
+		})
+	}
+}
+
 // shown is the engine where a sandbox can show it to a program that starts it.
 func shown(t *testing.T) engine.Engine {
 	t.Helper()
