@@ -256,7 +256,7 @@ func (la *launcher) locked(p *pass, kind stack.RunKind, cause stack.Cause, err e
 	h := held.Holder
 	p.fold(stack.Run{
 		ID: p.name(kind, cause) + "-locked", Kind: kind, Cause: cause, Done: true, Outcome: stack.Locked, Step: "init", Message: held.Error(),
-		Lock: &stack.Lock{ID: h.ID, Who: h.Who, Since: h.Created.UTC().Format("2006-01-02T15:04:05Z"), Seen: p.o.Now}, At: p.o.Now,
+		Lock: &stack.Lock{ID: h.ID, Who: h.Who, Since: h.Created.UTC().Format("2006-01-02T15:04:05Z"), Seen: p.o.Now}, At: p.o.Now, Untouched: true,
 	})
 	return err
 }

@@ -30,6 +30,27 @@ func TestWhyARunFailedIsRemembered(t *testing.T) {
 	}
 }
 
+// A run that ended before it could change anything leaves nothing to destroy, and no state
+// that a backend must have. An earlier release does not say whether it could, and a run that
+// was lost does not know.
+func TestARunThatNeverBeganCreatesNothing(t *testing.T) {
+	for _, kind := range []stack.RunKind{stack.ApplyRun, stack.ScriptRun} {
+		for name, tt := range map[string]struct {
+			untouched, lost, created bool
+		}{
+			"never began":                {true, false, false},
+			"an earlier release, or did": {false, false, true},
+			"lost":                       {true, true, true},
+		} {
+			report := &runner.Report{ID: "r", Kind: kind, Phase: runner.Done, Outcome: stack.Failed, Untouched: tt.untouched, Lost: tt.lost}
+			m := stack.Status{}.Record(runOf(report, note{Cause: stack.Cause{Snapshot: "k"}}))
+			if m.Created != tt.created || (m.Snapshot == "k") != tt.created || m.Failures != 1 {
+				t.Errorf("%s, %s: created %v, from %q, %d failures", kind, name, m.Created, m.Snapshot, m.Failures)
+			}
+		}
+	}
+}
+
 // A destroy is corrected only where the state stays: with another backend it would find
 // nothing, and succeed.
 func TestACorrectionKeepsTheState(t *testing.T) {

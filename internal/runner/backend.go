@@ -177,7 +177,8 @@ func (r *pluggedBackend) ask(ctx context.Context) (backend.Block, error) {
 		return backend.Block{}, err
 	}
 	ensure := r.request(backend.Ensure)
-	// What a plan was made of exists, and so does what is destroyed or looked into.
+	// What a plan was made of exists, and so does what is destroyed or looked into. A
+	// ScriptRun may be the first run of its stack: only the controller knows.
 	ensure.Expected = r.job.Backend.Expected || r.job.Kind == stack.ApplyRun || r.job.Kind == stack.DestroyRun || r.job.Kind == stack.BreakGlassRun
 	if _, err := r.call(ctx, ensure); err != nil {
 		return backend.Block{}, err

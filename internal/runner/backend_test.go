@@ -90,6 +90,21 @@ func TestBackendOfAnotherProgram(t *testing.T) {
 	}
 }
 
+// The first run of a script may end before anything begins. It says so, and the next one
+// makes the place of the state.
+func TestBackendOfAScript(t *testing.T) {
+	s, _, _ := shelved(t)
+	script := func(j *runner.Job) { j.Script = &runner.Script{Apply: []byte("exit 3")} }
+	d := s.Finish(s.Start(stack.ScriptRun, script, func(j *runner.Job) { j.Env = nil }))
+	if d.Outcome != stack.Failed || d.Step != "backend" || !d.Untouched {
+		t.Errorf("without credentials the run ended %s in %s, untouched %v: %s", d.Outcome, d.Step, d.Untouched, d.Message)
+	}
+	d = s.Finish(s.Start(stack.ScriptRun, script))
+	if d.Outcome != stack.Failed || d.Untouched || !runnertest.Has("created the shelf", d.Log) {
+		t.Errorf("with credentials the run ended %s in %s, untouched %v: %s\n%s", d.Outcome, d.Step, d.Untouched, d.Message, d.Log)
+	}
+}
+
 func TestBackendRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*runner.Job)

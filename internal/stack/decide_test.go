@@ -125,13 +125,14 @@ func (w *world) finish(t *rapid.T, mayFail bool) {
 	if (r.Kind == ApplyRun || r.Kind == ScriptRun && r.Cause.Plan != nil) && w.made[r.Cause.Plan.Digest] != w.content {
 		r.Outcome = Stale
 	}
+	r.Untouched = r.Kind.Writes() && r.Outcome != Succeeded && rapid.Bool().Draw(t, "untouched")
 	switch r.Kind {
 	case PlanRun, CheckRun, PreviewRun:
 		w.finishPlan(t, r)
 	case ApplyRun:
 		w.finishApply(t, r)
 	case ScriptRun:
-		if r.Outcome != Stale {
+		if !r.Untouched { // also one that is stale may have made something before
 			w.content++
 			w.exists, r.State = true, fmt.Sprintf("state%d", w.content)
 		}
@@ -176,7 +177,7 @@ func (w *world) finishPlan(t *rapid.T, r *Run) {
 }
 
 func (w *world) finishApply(t *rapid.T, r *Run) {
-	if r.Outcome == Stale {
+	if r.Outcome == Stale || r.Untouched {
 		return
 	}
 	if w.applied[r.Cause.Plan.Digest] {

@@ -64,9 +64,15 @@ func TestScripts(t *testing.T) {
 		"a reviewer is shown a plan":              {func(o *Observation) { o.Spec.Reviews, o.PlanInputs.Source = "w", "t" }, "plan", Planning},
 		"a deleted stack is destroyed":            {deleted, "destroy", Destroying},
 		"also after a script that failed":         {both(func(o *Observation) { o.Status = Status{} }, fails, deleted, func(o *Observation) { o.Now = o.Now.Add(time.Hour) }), "destroy", Destroying},
-		"one that never ran is let go":            {both(func(o *Observation) { o.Status = Status{} }, deleted), "finish", Deleting},
-		"one that cannot be destroyed stays":      {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript = true }), "wait", NoDestroyScript},
-		"unless its resources are retained":       {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript, o.Spec.DestroyLast = true, false }), "finish", Deleting},
+		"also after one that was not allowed to go on": {both(func(o *Observation) {
+			o.Status = Status{}.Record(Run{ID: "script-1", Kind: ScriptRun, Done: true, Outcome: Stale, Cause: Cause{PlanInputs: o.PlanInputs, Snapshot: "k"}, At: o.Now})
+		}, deleted), "destroy", Destroying},
+		"not after one that never began": {both(func(o *Observation) {
+			o.Status = Status{}.Record(Run{ID: "script-1", Kind: ScriptRun, Done: true, Outcome: Failed, Untouched: true, Cause: Cause{PlanInputs: o.PlanInputs, Snapshot: "k"}, At: o.Now})
+		}, deleted), "finish", Deleting},
+		"one that never ran is let go":       {both(func(o *Observation) { o.Status = Status{} }, deleted), "finish", Deleting},
+		"one that cannot be destroyed stays": {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript = true }), "wait", NoDestroyScript},
+		"unless its resources are retained":  {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript, o.Spec.DestroyLast = true, false }), "finish", Deleting},
 		"an approved plan of a destroy runs the script": {both(func(o *Observation) {
 			o.Spec.Mode, o.Spec.ApproveDestroy, o.Spec.Approved = Manual, true, "p3"
 			o.Status.Pending = &Plan{Name: "p3", Digest: "f", PlanInputs: o.PlanInputs, Destroy: true}

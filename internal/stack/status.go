@@ -189,6 +189,7 @@ type Run struct {
 	KnownState StateID             // the same of a state that we keep; zero if there is none
 	Exists     bool                // that state holds something
 	Moved      bool                // it changed that state, or may have
+	Untouched  bool                // it ended before it could change anything
 	Outputs    []string            // names of the outputs in that state; nil if unknown
 	Blocks     *CheckBlocks        // results of the check blocks; nil if they were not evaluated
 	Broke      string              // the lock that it broke
@@ -252,6 +253,9 @@ func (m Status) Record(r Run) Status {
 	if r.Outcome == Stale {
 		m.Pending, m.PlanNote = nil, "the state changed after the plan was made"
 		m.Planned = PlanInputs{}
+		if r.Kind == ScriptRun {
+			m = attempted(m, r) // it may have made something before the apply that the plan did not allow
+		}
 		return m
 	}
 	if r.Outcome != Succeeded {
@@ -434,13 +438,20 @@ func (m Status) fail(r Run) Status {
 		// A failed apply may have created something, and its plan is spent.
 		m.Pending, m.PlanNote = nil, ""
 		m.Planned = PlanInputs{}
-		if r.Kind == ApplyRun || r.Kind == ScriptRun {
-			m.Created = true
-			m.Snapshot = r.Cause.Snapshot
+		if r.Kind.Applies() {
+			m = attempted(m, r)
 		}
 		if r.State != "" {
 			m.State = r.State
 		}
+	}
+	return m
+}
+
+// attempted counts the stack as created, unless r ended before it could change anything.
+func attempted(m Status, r Run) Status {
+	if !r.Untouched {
+		m.Created, m.Snapshot = true, r.Cause.Snapshot
 	}
 	return m
 }
