@@ -141,7 +141,7 @@ func obstacle(err error) *stack.Blocked {
 func known(r stack.Reason) bool {
 	switch r {
 	case stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.LockedByOther, stack.StartFailed,
-		stack.StateTampered, stack.StateRegressed, stack.StateShared, stack.StateNotAdopted:
+		stack.SourceFailed, stack.InputsFailed, stack.StateTampered, stack.StateRegressed, stack.StateShared, stack.StateNotAdopted:
 		return true
 	default:
 		return false

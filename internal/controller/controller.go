@@ -24,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/image"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
@@ -123,6 +124,7 @@ type pass struct {
 	job    *runner.Job // as far as it is known before the kind of run is
 	note   note
 	in     inputs
+	wanted *image.Wanted       // that the runs of the stack start from; nil for that of the platform
 	image  string              // that the run is to start from; empty for that of the platform
 	within string              // the directory of the source that its URL names; it is part of the path of the root module
 	ended  *stack.Run          // a run that ended and was folded into the status

@@ -50,6 +50,7 @@ type making struct {
 	wanted image.Wanted
 	ended  time.Time // zero until then
 	ref    string
+	known  string // what the same image was when it was made before; empty if it never was
 	err    error
 	told   bool // the stack has shown the error, and waits before the next try
 }
@@ -68,7 +69,8 @@ func (m *making) same(w image.Wanted) bool {
 }
 
 // find returns the image, or the error that making it ended with. Pending is true while it
-// is made, begin if it has to be. The stack may have none yet.
+// is made, begin if it has to be. The stack may have none yet. An image that was made is
+// used while it is looked for again, and also if its registry does not answer then.
 func (im *imaging) find(m *making, w image.Wanted) (ref string, pending, begin bool, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -76,22 +78,24 @@ func (im *imaging) find(m *making, w image.Wanted) (ref string, pending, begin b
 	case m == nil || !m.same(w):
 		return "", false, true, nil
 	case m.ended.IsZero():
-		return "", true, false, nil
+		return m.known, m.known == "", false, nil
+	case m.err != nil && m.known != "":
+		return m.known, false, true, nil
 	case m.err != nil && !m.told:
 		m.told = true
 		return "", false, false, m.err
-	case m.err != nil || im.now().Sub(m.ended) > imageTrusted:
+	case m.err != nil:
 		return "", false, true, nil
 	default:
-		return m.ref, false, false, nil
+		return m.ref, false, im.now().Sub(m.ended) > imageTrusted, nil
 	}
 }
 
-// begin has an image made.
-func (im *imaging) begin(w image.Wanted) *making {
+// begin has an image made, or looked for again that is known.
+func (im *imaging) begin(w image.Wanted, known string) *making {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	m := &making{wanted: w}
+	m := &making{wanted: w, known: known}
 	im.waiting = append(im.waiting, m)
 	im.signal()
 	return m
@@ -144,34 +148,46 @@ func (im *imaging) end(m *making, ref string, err error) {
 	im.signal()
 }
 
-// findImage finds the image that the runs of a stack start from. Nothing of a plan depends
-// on it: it is the code that the plan is of.
-func (im *imaging) findImage(ctx context.Context, p *pass, read input.Reader) *stack.Blocked {
+// wantImage says which image the runs of a stack start from. Nothing of a plan depends on
+// it: it is the code that the plan is of. So only a run that is about to start needs it.
+func (p *pass) wantImage() {
 	asked := p.st.Configuration.Image
-	if asked == nil || im == nil || p.in.archive == "" {
-		return nil
+	if asked == nil || p.in.archive == "" {
+		return
 	}
-	w := image.Wanted{
+	p.wanted = &image.Wanted{
 		Name: asked.Name, Namespace: p.obj.GetNamespace(), Archive: p.in.archive,
 		Source: p.o.PlanInputs.Source, Revision: p.o.PlanInputs.Revision,
 	}
-	ref, pending, begin, err := im.find(p.entry.image, w)
-	if begin {
-		if w.Keys, err = imageKeys(ctx, p, asked.Login, read); err != nil {
-			return blockedBy(fmt.Errorf("the credentials for the image %s: %w", w.Name, err), stack.InputsFailed)
-		}
-		p.entry.image = im.begin(w)
-		pending = true
+}
+
+// findImage finds the image of a run that is about to start, or says what the run waits for.
+// A destroy, a run of a deleted stack and the command of a person need none: the registry
+// may be gone with everything else.
+func (im *imaging) findImage(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, read input.Reader) (waits string, err error) {
+	if im == nil || p.wanted == nil || p.o.Deleting || cause.Destroy || kind == stack.DestroyRun || kind == stack.BreakGlassRun {
+		return "", nil
 	}
-	switch {
-	case pending:
-		p.recheckIn(imageRecheck)
-		return &stack.Blocked{Kind: fault.Later, Reason: stack.SourceNotReady, Message: "building and pushing the image " + w.Name, After: imageRecheck}
-	case err != nil:
-		return blockedBy(fmt.Errorf("building and pushing the image %s: %w", w.Name, err), stack.SourceFailed)
+	w := *p.wanted
+	ref, pending, begin, err := im.find(p.entry.image, w)
+	if err != nil {
+		return "", fault.New(fault.Of(err), string(stack.SourceFailed), fmt.Errorf("building and pushing the image %s: %w", w.Name, err))
+	}
+	if begin {
+		w.Keys, err = imageKeys(ctx, p, p.st.Configuration.Image.Login, read)
+		switch {
+		case err == nil:
+			p.entry.image = im.begin(w, ref)
+			pending = ref == ""
+		case ref == "":
+			return "", fault.New(fault.Of(err), string(stack.InputsFailed), fmt.Errorf("the credentials for the image %s: %w", w.Name, err))
+		}
 	}
 	p.image = ref
-	return nil
+	if pending {
+		waits = "building and pushing the image " + w.Name
+	}
+	return waits, nil
 }
 
 // imageKeys reads the credentials for an image: under the key that the stack names, else

@@ -65,7 +65,7 @@ func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
 	if _, begin, err := settled(); !begin || err != nil {
 		t.Fatalf("a stack without an image: begin %v, %v", begin, err)
 	}
-	m = im.begin(w)
+	m = im.begin(w, "")
 	if _, pending, begin, _ := im.find(m, w); !pending || begin {
 		t.Errorf("while it is made: pending %v, begin %v", pending, begin)
 	}
@@ -77,7 +77,7 @@ func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
 	if _, begin, err := settled(); err != nil || !begin {
 		t.Errorf("at the next try: begin %v, %v, want another attempt", begin, err)
 	}
-	m = im.begin(w)
+	m = im.begin(w, "")
 	r.may <- nil
 	if ref, begin, err := settled(); ref != "registry.example/net@sha256:1" || begin || err != nil {
 		t.Errorf("after it was made: %q, begin %v, %v", ref, begin, err)
@@ -87,12 +87,59 @@ func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
 		t.Errorf("the same content: %q, begin %v", ref, begin)
 	}
 	now = now.Add(imageTrusted + time.Second)
-	if _, begin, _ := settled(); !begin {
-		t.Error("an image that was made long ago is not looked for again")
+	ref, begin, err := settled()
+	if !begin || ref == "" || err != nil {
+		t.Errorf("an image that was made long ago: %q, begin %v, %v, want it, and to look for it again", ref, begin, err)
+	}
+	m = im.begin(w, ref)
+	if got, pending, begin, err := im.find(m, w); got != ref || pending || begin || err != nil {
+		t.Errorf("while it is looked for again: %q, pending %v, begin %v, %v, want the image", got, pending, begin, err)
+	}
+	r.may <- refused
+	for m.stillOn(im) {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, begin, err := settled(); got != ref || !begin || err != nil {
+		t.Errorf("after its registry did not answer: %q, begin %v, %v, want the image, and another try", got, begin, err)
 	}
 	w.Source = "sha256:2"
 	if _, begin, _ := settled(); !begin {
 		t.Error("another revision has the image of the one before")
+	}
+}
+
+// stillOn reports whether an image is on its way.
+func (m *making) stillOn(im *imaging) bool {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	return m.ended.IsZero()
+}
+
+func TestOnlyRunsThatStartFromAnImageWaitForIt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind     stack.RunKind
+		cause    stack.Cause
+		deleting bool
+		waits    bool
+	}{
+		"a plan":                   {kind: stack.PlanRun, waits: true},
+		"a check":                  {kind: stack.CheckRun, waits: true},
+		"a destroy":                {kind: stack.DestroyRun},
+		"the plan of a destroy":    {kind: stack.PlanRun, cause: stack.Cause{Destroy: true}},
+		"a run of a deleted stack": {kind: stack.PlanRun, deleting: true},
+		"the command of a person":  {kind: stack.BreakGlassRun},
+	} {
+		t.Run(name, func(t *testing.T) {
+			im := newImaging(&registryOf{}, time.Now)
+			p := &pass{entry: &entry{}, wanted: &image.Wanted{Name: "registry.example/net"}}
+			p.st.Configuration.Image, p.o.Deleting = &stack.Image{Name: "registry.example/net"}, tt.deleting
+			waits, err := im.findImage(t.Context(), p, tt.kind, tt.cause, nil)
+			if (waits != "") != tt.waits || err != nil || (p.entry.image != nil) != tt.waits {
+				t.Errorf("the run waits for %q, %v, want that it waits = %v", waits, err, tt.waits)
+			}
+		})
 	}
 }
 

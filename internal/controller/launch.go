@@ -33,6 +33,7 @@ type launcher struct {
 	states  *states.Keeper
 	records *records.Store
 	turns   *turns
+	jobs    *jobs
 }
 
 // launch starts a run: admission, lock, state, supervisor.
@@ -42,6 +43,17 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		la.queue.Leave(p.id)
 		p.o.Queued = p.entry.room.why
 		p.recheckIn(left)
+		return nil
+	}
+	waits, err := la.jobs.imaging.findImage(ctx, p, kind, cause, la.jobs.reader(p))
+	if err != nil {
+		la.queue.Leave(p.id)
+		return err
+	}
+	if waits != "" {
+		la.queue.Leave(p.id)
+		p.o.Queued = waits
+		p.recheckIn(imageRecheck)
 		return nil
 	}
 	candidate := la.turns.candidate(ctx, p, kind, cause)

@@ -113,7 +113,7 @@ func (jb *jobs) observeInputs(ctx context.Context, p *pass) {
 			return
 		}
 	}
-	p.o.Blocked = jb.imaging.findImage(ctx, p, jb.reader(p))
+	p.wantImage()
 }
 
 // unwritten reports whether the published outputs are gone or were changed.
