@@ -170,6 +170,9 @@ func (r Run) removes() bool {
 	if !r.Kind.Writes() {
 		return false
 	}
+	if r.Kind == stack.ScriptRun && r.Cause.Plan == nil {
+		return true // what it may delete is in the script
+	}
 	return r.Kind == stack.DestroyRun || r.Cause.Destroy || r.Cause.Plan != nil && (r.Cause.Plan.Destroy || r.Cause.Plan.Changes.Destroy > 0)
 }
 
