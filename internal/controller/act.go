@@ -211,8 +211,9 @@ func (ac *actor) take(ctx context.Context, p *pass, plan stack.Plan) error {
 	return nil
 }
 
-// script begins a run of the script, which applies the stack. One that a plan lets run may
-// change what the plan says, and nothing else.
+// script begins a run of the script, which applies the stack. In one that a plan lets run,
+// terraform and tofu change what the plan says, and nothing else. The plan does not cover the
+// other programs of the script: they do what their credentials allow.
 func (ac *actor) script(ctx context.Context, p *pass, a stack.RunScript) error {
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Plan: a.Plan, Why: a.Why}
 	if a.Plan != nil {

@@ -19,7 +19,7 @@ type Invocation struct {
 // ParseInvocation finds the command in a command line.
 func ParseInvocation(args []string) Invocation {
 	for i, a := range args {
-		if !strings.HasPrefix(a, "-") {
+		if a != "" && !strings.HasPrefix(a, "-") { // an engine passes over an empty one
 			return Invocation{Args: args, Name: a, at: i}
 		}
 	}
@@ -39,15 +39,32 @@ func (i Invocation) Dir() string {
 	return dir
 }
 
-// Value returns the value of a flag of the command, and whether it is there. The value
-// of one without any is empty.
-func (i Invocation) Value(flag string) (string, bool) {
+// Here is the command without -chdir, for an engine that is started in that directory.
+func (i Invocation) Here() Invocation {
+	before := slices.DeleteFunc(slices.Clone(i.Args[:i.at]), func(a string) bool {
+		return strings.HasPrefix(a, "-chdir=") || strings.HasPrefix(a, "--chdir=")
+	})
+	return Invocation{Args: slices.Concat(before, i.Args[i.at:]), Name: i.Name, at: len(before)}
+}
+
+// Value returns the value of a flag of the command, and whether it is there. The last one
+// counts, as it does to the engine. The value of one without any is empty.
+func (i Invocation) Value(flag string) (value string, has bool) {
 	for _, f := range i.flags() {
 		if f.name == flag {
-			return f.value, true
+			value, has = f.value, true
 		}
 	}
-	return "", false
+	return value, has
+}
+
+// Mentions reports whether a flag stands anywhere behind the command, also as the value of
+// another one.
+func (i Invocation) Mentions(flag string) bool {
+	return slices.ContainsFunc(i.Args[i.at:], func(a string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return name == "-"+flag || name == "--"+flag
+	})
 }
 
 // Operands are the arguments of the command that are no flags.
@@ -136,6 +153,8 @@ var (
 	withoutDirectory = []string{"", "version", "fmt", "login", "logout", "metadata"}
 	touchingState    = []string{"init", "plan", "apply", "destroy", "refresh", "import", "taint", "untaint", "state", "workspace"}
 	changing         = []string{"apply", "destroy", "refresh", "import", "taint", "untaint"}
+	reading          = []string{"", "version", "fmt", "login", "logout", "metadata", "plan", "validate", "show", "output", "graph", "console", "providers", "get", "modules"}
+	readingBelow     = map[string][]string{"state": {"list", "show", "pull"}, "workspace": {"list", "show"}}
 	streaming        = []string{"plan", "apply", "destroy", "refresh"}
 	coloured         = []string{"init", "plan", "apply", "destroy", "refresh", "import", "validate", "show", "output"}
 )
@@ -157,6 +176,20 @@ func (i Invocation) TouchesState() bool {
 // ChangesResources reports whether the command may write the state.
 func (i Invocation) ChangesResources() bool {
 	return slices.Contains(changing, i.Name) && !i.asksHelp()
+}
+
+// OnlyReads reports whether the command changes neither a state nor resources. A command
+// that this binary does not know may change them, and so may a workspace that is selected:
+// the next command would work with another state.
+func (i Invocation) OnlyReads() bool {
+	if i.Name == "state" || i.Name == "workspace" {
+		operands := i.Operands()
+		return len(operands) > 0 && slices.Contains(readingBelow[i.Name], operands[0])
+	}
+	if i.Name == "init" {
+		return !i.Mentions("migrate-state") && !i.Mentions("force-copy")
+	}
+	return slices.Contains(reading, i.Name)
 }
 
 // Streams reports whether an engine can write the events of the command into a file and

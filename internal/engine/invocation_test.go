@@ -46,6 +46,30 @@ func TestInvocation(t *testing.T) {
 	}
 }
 
+func TestOnlyReads(t *testing.T) {
+	for line, want := range map[string]bool{
+		"": true, "-version": true, "plan -destroy -out p": true, "init -reconfigure": true, "show -json p": true, "state list": true, "workspace show": true,
+		"apply": false, "apply -help": false, "destroy -auto-approve": false, "refresh": false, "import a b": false, "taint a": false, "untaint a": false,
+		"test": false, "force-unlock -force x": false, "state": false, "state rm a": false, "state mv a b": false, "state push x": false,
+		"state replace-provider a b": false, "workspace new x": false, "workspace delete x": false, "workspace select x": false,
+		"init -migrate-state": false, "init -force-copy": false, "init -test-directory x --force-copy=true": false, "a-new-command": false,
+	} {
+		if got := ParseInvocation(strings.Fields(line)).OnlyReads(); got != want {
+			t.Errorf("%q only reads: %v, want %v", line, got, want)
+		}
+	}
+	if ParseInvocation([]string{"", "destroy"}).OnlyReads() {
+		t.Error("an empty argument hides the command")
+	}
+}
+
+func TestHere(t *testing.T) {
+	i := ParseInvocation([]string{"-chdir=x", "plan", "-chdir=y"}).Here()
+	if got := strings.Join(i.Args, " "); got != "plan -chdir=y" || i.Name != "plan" || i.Dir() != "" || strings.Join(i.With("-a"), " ") != "plan -a -chdir=y" {
+		t.Errorf("the command is %q with the name %q", got, i.Name)
+	}
+}
+
 func TestDeclaredBackend(t *testing.T) {
 	for content, want := range map[string]string{
 		"terraform {\n  backend \"s3\" {\n    bucket = \"x\"\n  }\n}\n":  "s3",

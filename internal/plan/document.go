@@ -168,6 +168,12 @@ func (d *Document) Changes() stack.Changes {
 	return c
 }
 
+// ChangesNothing reports whether the plan changes neither resources nor outputs, and starts
+// no action either, which Changes does not count.
+func (d *Document) ChangesNothing() bool {
+	return d.Changes().None() && len(d.wire.Invocations) == 0 && !d.wire.Errored
+}
+
 // action is what happens to r. A change of address or an import counts only
 // when nothing else happens.
 func (r wireResource) action() Action {

@@ -48,6 +48,21 @@ func TestHostileScripts(t *testing.T) {
 	}
 }
 
+// A script exchanges its saved plan all the time, and what is applied is what was compared.
+func TestApprovedPlanIsOutOfReach(t *testing.T) {
+	s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "variable \"v\" {\n  default = \"good\"\n}\nresource \"terraform_data\" \"a\" {\n  input = var.v\n}\n")
+	approved := s.Must(stack.PlanRun)
+	d := s.Finish(s.Start(stack.ScriptRun, runnertest.Saved(approved), func(j *runner.Job) {
+		j.Script = &runner.Script{Apply: []byte(`terraform plan -out=good && terraform plan -out=evil -var v=evil && cp good x || exit 9
+(while :; do cp good y; mv y x; cp evil y; mv y x; done) &
+until terraform apply x; do :; done
+kill $!`)}
+	}))
+	if d.Outcome != stack.Succeeded || d.Resources != 1 || runnertest.Has("evil", s.State) {
+		t.Errorf("ended %s with %d resources and the state %s: %s\n%s", d.Outcome, d.Resources, s.State, d.Message, d.Log)
+	}
+}
+
 // Code of the module calls terraform, too, and its calls do not wait for the one that they
 // are a part of.
 func TestProvisionersCallTheEngine(t *testing.T) {

@@ -132,6 +132,8 @@ func scriptKeepsStateSafe(t *testing.T, f Fixture) {
 			strings.Replace(other, "CONTENT", "", 1) + "cd other && terraform init", `The directory "other" of the source declares no remote backend, so its state would be lost`},
 		"-chdir":     {strings.Replace(other, "CONTENT", "", 1) + "terraform -chdir=other apply -auto-approve", "would be lost with this run"},
 		"a backend":  {"printf 'terraform {\\n  backend \"local\" {\\n  }\\n}\\n' > zz_override.tf; terraform init -reconfigure", `the module configures the backend "local", where "http" is the stack's`},
+		"settings":   {"terraform init -backend-config=address=http://127.0.0.1:1/x", "the object of the stack says where its state is"},
+		"hidden":     {"TF_CLI_ARGS_init=-backend-config=address=http://127.0.0.1:1/x terraform init", "-backend-config in TF_CLI_ARGS_init"},
 		"data":       {"TF_DATA_DIR=/tmp/x terraform apply -auto-approve", "TF_DATA_DIR is set"},
 		"workspaces": {"TF_WORKSPACE=x terraform apply -auto-approve", `The workspace of the stack is "default"`},
 	} {
@@ -140,7 +142,7 @@ func scriptKeepsStateSafe(t *testing.T, f Fixture) {
 			t.Errorf("%s: ended %s, want Failed with %q and no state: %s", name, d.Outcome, c.want, d.Message)
 		}
 	}
-	d := s.Must(stack.ScriptRun, scripted(strings.Replace(other, "CONTENT", "terraform {\n  backend \"inmem\" {\n  }\n}\n", 1)+"cd other && terraform init && terraform fmt && terraform apply -auto-approve"))
+	d := s.Must(stack.ScriptRun, scripted(strings.Replace(other, "CONTENT", "terraform {\n  backend \"inmem\" {\n  }\n}\n", 1)+"cd other && terraform init && terraform fmt && terraform apply -auto-approve && cd .. && terraform -chdir=other apply -auto-approve"))
 	if !d.Changes.None() || s.State != nil || Has(`"apply_complete"`, d.Events) {
 		t.Errorf("a command in another directory counts as a change of the stack: %v, state %s", d.Changes, s.State)
 	}
@@ -197,7 +199,7 @@ func scriptLeaves(t *testing.T, f Fixture) {
 	}
 }
 
-// A script applies what was approved, and nothing else.
+// The terraform of a script applies what was approved, and changes nothing else.
 func scriptApproved(t *testing.T, f Fixture) {
 	s := f.stack(t, f.New(t), oneResource)
 	approved := s.Must(stack.PlanRun)
@@ -210,7 +212,18 @@ func scriptApproved(t *testing.T, f Fixture) {
 			t.Errorf("%s: applying what was not approved ended %s with the state %s: %s", name, d.Outcome, s.State, d.Message)
 		}
 	}
-	d := s.Must(stack.ScriptRun, Saved(approved), scripted("set -e\nterraform apply -auto-approve\nterraform apply -auto-approve"))
+	for _, command := range []string{"destroy -auto-approve", "apply -auto-approve -refresh-only", "import terraform_data.a x", "taint terraform_data.a", "untaint terraform_data.a",
+		"refresh", "state rm terraform_data.a", "force-unlock -force x", "workspace new x", "test", "init -migrate-state", "-chdir=. destroy -auto-approve", "'' destroy -auto-approve"} {
+		d := s.Finish(s.Start(stack.ScriptRun, Saved(approved), scripted("terraform "+command)))
+		if d.Outcome != stack.Failed || s.State != nil || !strings.Contains(d.Message, "the approved plan lets tofu apply alone change them") {
+			t.Errorf("%s ended %s with the state %s: %s", command, d.Outcome, s.State, d.Message)
+		}
+	}
+	d := s.Finish(s.Start(stack.ScriptRun, Saved(approved), scripted("TF_CLI_ARGS_plan=-destroy terraform apply -auto-approve")))
+	if d.Outcome != stack.Failed || s.State != nil || !strings.Contains(d.Message, "TF_CLI_ARGS_plan is set") {
+		t.Errorf("arguments in the environment ended %s with the state %s: %s", d.Outcome, s.State, d.Message)
+	}
+	d = s.Must(stack.ScriptRun, Saved(approved), scripted("set -e\nterraform plan -out=$HOME/x\nterraform apply $HOME/x\nterraform state list\nterraform apply -auto-approve"))
 	if d.Changes != (stack.Changes{Add: 1}) || d.Resources != 1 {
 		t.Errorf("applying what was approved did %v and left %d resources\n%s", d.Changes, d.Resources, d.Log)
 	}

@@ -19,6 +19,7 @@ package script
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,6 +38,10 @@ func Names() []string { return slices.Clone(names) }
 // the interpreter of the script whose path follows.
 const Become = "become-script"
 
+// Print is the argument by which such a binary knows that it is to print the file whose path
+// follows, which only programs in the sandbox may see.
+const Print = "print-file"
+
 // Main must be called early in the main function of a binary that supervises runs. In
 // the programs of a script it never returns; else it does nothing.
 func Main() {
@@ -46,7 +51,23 @@ func Main() {
 	case len(os.Args) == 3 && os.Args[1] == Become:
 		fmt.Fprintln(os.Stderr, "terrier:", become(os.Args[2]))
 		os.Exit(notFound)
+	case len(os.Args) == 3 && os.Args[1] == Print:
+		if err := printFile(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
+}
+
+func printFile(file string) error {
+	in, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	_, err = io.Copy(os.Stdout, in)
+	return err
 }
 
 // notFound is the exit code of a shell that does not find a program.
