@@ -164,8 +164,7 @@ func (ac *actor) start(ctx context.Context, p *pass, a stack.Start) error {
 	if a.Kind == stack.PreviewRun {
 		cause.Preview = p.o.Spec.Preview
 	}
-	var err error
-	if cause.Snapshot, err = ac.snapshots.snapshotFor(ctx, p); err != nil {
+	if err := ac.snapshots.keepFor(ctx, p, &cause); err != nil {
 		return err
 	}
 	return ac.launcher.launch(ctx, p, a.Kind, cause, a.Unlock)
@@ -179,8 +178,7 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 		}
 	}
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Plan: &plan, Destroy: plan.Destroy, Why: "plan " + plan.Name}
-	var err error
-	if cause.Snapshot, err = ac.snapshots.snapshotFor(ctx, p); err != nil {
+	if err := ac.snapshots.keepFor(ctx, p, &cause); err != nil {
 		return err
 	}
 	if err := ac.take(ctx, p, plan); err != nil {
@@ -221,8 +219,7 @@ func (ac *actor) script(ctx context.Context, p *pass, a stack.RunScript) error {
 			return err
 		}
 	}
-	var err error
-	if cause.Snapshot, err = ac.snapshots.snapshotFor(ctx, p); err != nil {
+	if err := ac.snapshots.keepFor(ctx, p, &cause); err != nil {
 		return err
 	}
 	return ac.launcher.launch(ctx, p, stack.ScriptRun, cause, a.Unlock)

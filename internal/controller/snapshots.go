@@ -114,19 +114,22 @@ func (sn *snapshots) improvise(ctx context.Context, p *pass) error {
 		return fault.New(fault.Invalid, "SnapshotMissing", errors.New(
 			"the record of the last apply is missing, which names the backend of the state: restore the data directory, or set destroyResourcesOnDeletion: false to leave the resources"))
 	}
-	p.o.Status.Snapshot = ""
+	p.o.Status.Snapshot, p.o.Status.DestroyScript = "", false
 	return nil
 }
 
-// snapshotFor is the record of what a run is made from. A deleted stack keeps
-// the one of its last apply.
-func (sn *snapshots) snapshotFor(ctx context.Context, p *pass) (string, error) {
-	if p.o.Deleting && p.o.Status.Snapshot != "" {
-		return p.o.Status.Snapshot, nil
+// keepFor names in the cause of a run the record of what the run is made from. A deleted
+// stack keeps the one of its last apply.
+func (sn *snapshots) keepFor(ctx context.Context, p *pass, cause *stack.Cause) error {
+	if m := p.o.Status; p.o.Deleting && m.Snapshot != "" {
+		cause.Snapshot, cause.DestroyScript = m.Snapshot, m.DestroyScript
+		return nil
 	}
 	key, err := sn.snapshot(ctx, p)
 	if err != nil {
-		return "", fmt.Errorf("recording what the plan is made from: %w", err)
+		return fmt.Errorf("recording what the plan is made from: %w", err)
 	}
-	return key, nil
+	s := p.job.Script
+	cause.Snapshot, cause.DestroyScript = key, s != nil && (len(s.Destroy) > 0 || s.DestroyPath != "")
+	return nil
 }

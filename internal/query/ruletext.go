@@ -63,7 +63,7 @@ var rules = []RuleText{
 	},
 	{
 		"a deleted stack without a script that destroys it is not released", "wait", []stack.Reason{stack.NoDestroyScript},
-		"The stack is applied by a script, and spec.scripts.destroy is empty. Terrier goes on once it is set, or terrier.dev/deletion is retain.",
+		"The stack is applied by a script. Neither spec.scripts.destroy nor the last run has a script that destroys. Terrier goes on once it is set, or terrier.dev/deletion is retain.",
 	},
 	{
 		"a destroy breaks a state lock that may be broken", "destroy", []stack.Reason{stack.Unlocking},

@@ -12,11 +12,13 @@ type Checkpoint struct {
 	Destroyed bool       `json:"destroyed,omitempty"`
 	Snapshot  string     `json:"snapshot,omitempty"`
 	LastWrite string     `json:"wrote,omitempty"`
+
+	DestroyScript bool `json:"destroyScript,omitempty"`
 }
 
 // Checkpoint returns what must survive the status.
 func (m Status) Checkpoint() Checkpoint {
-	return Checkpoint{Untracked: m.Untracked, Created: m.Created, Destroyed: m.Destroyed, Snapshot: m.Snapshot, LastWrite: m.LastWrite}
+	return Checkpoint{Untracked: m.Untracked, Created: m.Created, Destroyed: m.Destroyed, Snapshot: m.Snapshot, LastWrite: m.LastWrite, DestroyScript: m.DestroyScript}
 }
 
 // Same reports whether l says what other says. Untracked resources are others if
@@ -43,6 +45,7 @@ func (m Status) Blank() bool {
 // not released because l knows that everything was destroyed.
 func (m Status) Restored(l Checkpoint) Status {
 	m.Untracked, m.Snapshot, m.LastWrite = l.Untracked, l.Snapshot, l.LastWrite
+	m.DestroyScript = l.DestroyScript
 	m.Destroyed = l.Destroyed && !m.Created
 	m.Created = m.Created || l.Created
 	return m

@@ -63,7 +63,7 @@ func (w *world) act(t *rapid.T) Decision {
 	w.seq++
 	id := fmt.Sprintf("run%d", w.seq)
 	w.attempts(t, d)
-	cause := Cause{PlanInputs: w.o.PlanInputs, Destroy: w.o.Spec.Destroy, Replan: d.Answers}
+	cause := Cause{PlanInputs: w.o.PlanInputs, Destroy: w.o.Spec.Destroy, DestroyScript: !w.o.Spec.NoDestroyScript, Replan: d.Answers}
 	switch a := d.Action.(type) {
 	case Wait:
 		w.o.Now = w.o.Now.Add(a.For)

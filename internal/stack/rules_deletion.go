@@ -33,7 +33,7 @@ func deletionRules() []rule {
 		},
 		{
 			"a deleted stack without a script that destroys it is not released",
-			func(o Observation) bool { return o.Deleting && o.Spec.NoDestroyScript },
+			func(o Observation) bool { return o.Deleting && cannotDestroy(o) },
 			noDestroyScript,
 		},
 		{

@@ -37,6 +37,13 @@ func scriptWhy(o Observation) string {
 	}
 }
 
+// cannotDestroy reports whether there is no script that destroys the resources: the object has
+// none, and neither has the record of the last run. A destroy that was corrected is made from
+// the object alone.
+func cannotDestroy(o Observation) bool {
+	return o.Spec.NoDestroyScript && (o.Corrected || !o.Status.DestroyScript)
+}
+
 // noDestroyScript says how a deletion goes on that has nothing to destroy with.
 func noDestroyScript(Observation) Decision {
 	return Decision{Action: Wait{}, Ready: Stalled, Reason: NoDestroyScript, Message: "Deletion in progress, but the stack has no script that destroys its resources: spec.scripts.destroy is empty. " +

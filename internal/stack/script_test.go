@@ -70,9 +70,11 @@ func TestScripts(t *testing.T) {
 		"not after one that never began": {both(func(o *Observation) {
 			o.Status = Status{}.Record(Run{ID: "script-1", Kind: ScriptRun, Done: true, Outcome: Failed, Untouched: true, Cause: Cause{PlanInputs: o.PlanInputs, Snapshot: "k"}, At: o.Now})
 		}, deleted), "finish", Deleting},
-		"one that never ran is let go":       {both(func(o *Observation) { o.Status = Status{} }, deleted), "finish", Deleting},
-		"one that cannot be destroyed stays": {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript = true }), "wait", NoDestroyScript},
-		"unless its resources are retained":  {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript, o.Spec.DestroyLast = true, false }), "finish", Deleting},
+		"one that never ran is let go":            {both(func(o *Observation) { o.Status = Status{} }, deleted), "finish", Deleting},
+		"one that cannot be destroyed stays":      {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript = true }), "wait", NoDestroyScript},
+		"unless the last run had a script for it": {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript, o.Status.DestroyScript = true, true }), "destroy", Destroying},
+		"but a correction has to bring one":       {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript, o.Status.DestroyScript, o.Corrected = true, true, true }), "wait", NoDestroyScript},
+		"unless its resources are retained":       {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript, o.Spec.DestroyLast = true, false }), "finish", Deleting},
 		"an approved plan of a destroy runs the script": {both(func(o *Observation) {
 			o.Spec.Mode, o.Spec.ApproveDestroy, o.Spec.Approved = Manual, true, "p3"
 			o.Status.Pending = &Plan{Name: "p3", Digest: "f", PlanInputs: o.PlanInputs, Destroy: true}
@@ -96,6 +98,28 @@ func TestScripts(t *testing.T) {
 				t.Errorf("Decide() = %s, %s by %q, want %s, %s", got, d.Reason, d.Rule, tt.action, tt.reason)
 			}
 		})
+	}
+}
+
+// Every run that may have created something says whether its record has a script that destroys
+// it, and a status that was lost gets that back.
+func TestTheLastRunHadADestroyScript(t *testing.T) {
+	cause := Cause{Snapshot: "k", DestroyScript: true}
+	for name, r := range map[string]Run{
+		"a script that succeeded":       {Kind: ScriptRun, Outcome: Succeeded},
+		"a script that failed":          {Kind: ScriptRun, Outcome: Failed},
+		"a script that had to stop":     {Kind: ScriptRun, Outcome: Stale},
+		"a plan of resources there are": {Kind: PlanRun, Outcome: Succeeded, Exists: true},
+	} {
+		r.ID, r.Done, r.Cause = "r1", true, cause
+		m := Status{}.Record(r)
+		if !m.DestroyScript || !(Status{}).Restored(m.Checkpoint()).DestroyScript {
+			t.Errorf("%s: the script is forgotten: %+v", name, m.Resources)
+		}
+		r = Run{ID: "r2", Kind: ScriptRun, Done: true, Outcome: Succeeded, Cause: Cause{Snapshot: "l"}}
+		if m = m.Record(r); m.DestroyScript {
+			t.Errorf("%s: the script of a run before the last one counts", name)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ type Spec struct {
 
 	Script          bool // it is applied by a script, and a plan is only for a person to see
 	ReportDrift     bool // of such a stack: drift is only shown; otherwise the script is run again at each interval
-	NoDestroyScript bool // of such a stack: it has no script that destroys the resources
+	NoDestroyScript bool // of such a stack: the object has no script that destroys the resources
 
 	ApproveDestroy bool   // a deleted stack is destroyed only by a plan that a person approved
 	Spread         uint64 // any number that is the stack's own: spreads looks over the interval

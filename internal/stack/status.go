@@ -41,6 +41,8 @@ type Resources struct {
 	Destroyed bool      `json:"destroyed,omitempty"` // the last apply destroyed everything
 	Snapshot  string    `json:"snapshot,omitempty"`  // key of the record that a destroy is made from
 
+	DestroyScript bool `json:"destroyScript,omitempty"` // that record has a script that destroys the resources; earlier releases never say so
+
 	BeforeDeletion *PlanInputs `json:"beforeDeletion,omitempty"` // what the last plan before the deletion was made from; nil of a stack that is not deleted
 
 	Drift      *Drift      `json:"drift,omitempty"`   // nil when none is known
@@ -212,6 +214,8 @@ type Cause struct {
 	Command    *Command   `json:"command,omitempty"` // what a person wants to be run
 	Instead    string     `json:"instead,omitempty"` // why what was applied last stands in for what is asked for
 	Why        string     `json:"why,omitempty"`
+
+	DestroyScript bool `json:"destroyScript,omitempty"` // the record of Snapshot has a script that destroys the resources
 }
 
 // Record folds a finished run into the status. Folding the same run twice changes
@@ -308,7 +312,7 @@ func (m Status) planned(r Run) Status {
 	if r.Exists {
 		m.Created = true
 		if m.Snapshot == "" {
-			m.Snapshot = r.Cause.Snapshot
+			m.Snapshot, m.DestroyScript = r.Cause.Snapshot, r.Cause.DestroyScript
 		}
 	}
 	if r.Plan == nil {
@@ -364,7 +368,7 @@ func (m Status) applied(r Run) Status {
 	m.Review = nil
 	m.Created, m.Destroyed = true, false
 	m.Pending, m.PlanNote, m.Drift, m.DriftFree = nil, "", nil, false
-	m.Snapshot = r.Cause.Snapshot
+	m.Snapshot, m.DestroyScript = r.Cause.Snapshot, r.Cause.DestroyScript
 	if r.Cause.Destroy {
 		m.Created, m.Destroyed, m.Published, m.FailingCheckBlocks = false, true, "", nil
 	}
@@ -451,7 +455,7 @@ func (m Status) fail(r Run) Status {
 // attempted counts the stack as created, unless r ended before it could change anything.
 func attempted(m Status, r Run) Status {
 	if !r.Untouched {
-		m.Created, m.Snapshot = true, r.Cause.Snapshot
+		m.Created, m.Snapshot, m.DestroyScript = true, r.Cause.Snapshot, r.Cause.DestroyScript
 	}
 	return m
 }
