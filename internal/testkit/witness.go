@@ -31,9 +31,10 @@ type Witness struct {
 	stop     context.CancelFunc
 	watching sync.WaitGroup
 
-	mu   sync.Mutex
-	seen map[string]string // UID → resource version
-	h    history.History
+	mu     sync.Mutex
+	others []string          // UIDs of stacks of another kind, see Others
+	seen   map[string]string // UID → resource version
+	h      history.History
 }
 
 // Witness begins to watch the namespace, which runs of p change, until the test
@@ -58,6 +59,14 @@ func (c *Cluster) Witness(tb testing.TB, p *Platform) *Witness {
 	}
 	tb.Cleanup(w.close)
 	return w
+}
+
+// Others are stacks of another kind, which the witness does not watch: their runs may be
+// the cause of what is deleted.
+func (c *Cluster) Others(uids ...string) {
+	c.witness.mu.Lock()
+	defer c.witness.mu.Unlock()
+	c.witness.others = append(c.witness.others, uids...)
 }
 
 func (w *Witness) close() {
@@ -177,6 +186,9 @@ func (w *Witness) Collect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	mine, known, collected := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, uid := range w.others {
+		mine[uid] = true
+	}
 	for _, s := range w.h.Stacks {
 		mine[s.UID] = true
 		if s.Run != nil {
