@@ -20,6 +20,7 @@ type claimer struct {
 	log      *slog.Logger
 	index    *index
 	removals *removals
+	jobs     *jobs
 }
 
 // claim ends former stacks of the object's name, and puts the finalizer on the

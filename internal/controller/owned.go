@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/location"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -22,6 +23,10 @@ import (
 func (cl *claimer) ensureOwned(ctx context.Context, p *pass) error {
 	want := p.st.Owned
 	if want == nil || p.o.Deleting || p.o.Blocked != nil || p.unreadable != nil {
+		return nil
+	}
+	if err := cl.mayName(ctx, p, want); err != nil {
+		p.o.Blocked = blockedBy(fmt.Errorf("the credentials for the git repository: %w", err), stack.SourceDenied)
 		return nil
 	}
 	is := &sourcev1.GitRepository{}
@@ -51,6 +56,20 @@ func (cl *claimer) ensureOwned(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// mayName refuses a source that would send a Secret to a host which the stack chooses, and
+// that the ServiceAccount of the stack may not read: sources are read with the rights of
+// their controller.
+func (cl *claimer) mayName(ctx context.Context, p *pass, want *sourcev1.GitRepository) error {
+	if want.Spec.SecretRef == nil || cl.jobs.config.ReadAs == "" {
+		return nil
+	}
+	_, _, err := cl.jobs.reader(p).Read(ctx, stack.Ref{Kind: "Secret", Namespace: want.Namespace, Name: want.Spec.SecretRef.Name})
+	if fault.Of(err) == fault.Missing { // the source waits for it
+		return nil
+	}
+	return err
+}
+
 // saysAgain reports whether a source says what it has to say.
 func saysAgain(is, want *sourcev1.GitRepository) bool {
 	corrected := is.DeepCopy()
@@ -63,6 +82,11 @@ func saysAgain(is, want *sourcev1.GitRepository) bool {
 func correct(is, want *sourcev1.GitRepository) {
 	is.Spec.URL, is.Spec.Reference, is.Spec.SecretRef, is.Spec.Interval = want.Spec.URL, want.Spec.Reference, want.Spec.SecretRef, want.Spec.Interval
 	is.Labels, is.Annotations = with(is.Labels, want.Labels), with(is.Annotations, want.Annotations)
+	for _, ours := range []string{location.SearchAnnotation, location.SSHKeyAnnotation} {
+		if _, wanted := want.Annotations[ours]; !wanted {
+			delete(is.Annotations, ours)
+		}
+	}
 }
 
 func with(is, want map[string]string) map[string]string {

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/alustan"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/input"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/location"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -63,7 +66,7 @@ func TestScriptsAreInputs(t *testing.T) {
 // left alone if it is another object's.
 func TestOwnedSource(t *testing.T) {
 	k := testkit.Kube(t, v1alpha1.AddToScheme, sourcev1.AddToScheme)
-	cl := &claimer{cache: k.Client, live: k.Client}
+	cl := &claimer{cache: k.Client, live: k.Client, jobs: &jobs{}}
 	obj := &v1alpha1.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "net"}}
 	obj.Spec.GitRepo = &v1alpha1.GitRepo{URL: "ssh://git@git.example/org/repo/dir", Branch: "main"}
 	obj.Spec.Scripts.Apply = jsonOf(`"a"`)
@@ -103,6 +106,27 @@ func TestOwnedSource(t *testing.T) {
 	ensure()
 	if got := source().Spec; got.Reference != nil || got.SecretRef == nil || got.SecretRef.Name != "key" {
 		t.Errorf("after a change the source is %+v", got)
+	}
+	if got := source().Annotations; got[location.SSHKeyAnnotation] != "id" {
+		t.Errorf("the annotations of the source are %v, want the key of the Secret", got)
+	}
+	cl.jobs = &jobs{config: Config{ReadAs: "default"}, accounts: kube.NewAccounts(k.Config, k.Client.Scheme(), k.Client.RESTMapper())}
+	if b := ensure().o.Blocked; b == nil || b.Kind != fault.Denied || b.Reason != stack.SourceDenied || !strings.Contains(b.Message, "Secret key") {
+		t.Errorf("blocked by %+v, want the ServiceAccount that may not read the Secret", b)
+	}
+	mayGet(t, k, "default", []string{"secrets"}, []string{"key"})
+	testkit.Eventually(t, testkit.Patience, "the Role is enough", func(context.Context) error {
+		if b := ensure().o.Blocked; b != nil {
+			return fmt.Errorf("blocked: %+v", b)
+		}
+		return nil
+	})
+	obj.Spec.GitRepo.SSHKeySecret, obj.Spec.GitRepo.URL = nil, "https://git.example/org/repo.git"
+	if b := ensure().o.Blocked; b != nil {
+		t.Errorf("blocked by %+v, and no Secret is named", b)
+	}
+	if got := source(); got.Spec.SecretRef != nil || len(got.Annotations) != 0 {
+		t.Errorf("the source has the Secret %+v and the annotations %v, want none", got.Spec.SecretRef, got.Annotations)
 	}
 	foreign := source()
 	foreign.OwnerReferences = nil

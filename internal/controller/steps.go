@@ -63,7 +63,7 @@ func (c *Stacks) assemble() *steps {
 	}
 	return &steps{
 		loader: loader, settler: settler, auditor: auditor, committer: committer, turns: turns, removals: removals,
-		claimer: &claimer{cache: c.Client, live: c.Live, log: c.Log, index: &c.index, removals: removals},
+		claimer: &claimer{cache: c.Client, live: c.Live, log: c.Log, index: &c.index, removals: removals, jobs: jobs},
 		observer: &observer{
 			blobs: c.Blobs, cache: c.Client, live: c.Live, config: c.Config,
 			checks: checks, dependencies: dependencies, inspector: inspector, jobs: jobs,

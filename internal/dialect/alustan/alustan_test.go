@@ -92,6 +92,20 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// Settings of a backend without its provider keep no state there, and the user is told.
+func TestSettingsOfNoBackendAreIgnored(t *testing.T) {
+	obj := example(t, "inline.yaml")
+	delete(obj.Spec.Backend, "provider")
+	st, err := Dialect{}.Decode(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"spec.backend.dynamoDB (needs spec.backend.provider)", "spec.backend.region (needs spec.backend.provider)", "spec.backend.s3 (needs spec.backend.provider)"}
+	if diff := cmp.Diff(want, st.Ignored); diff != "" || st.Configuration.Backend.Kind != stack.Managed {
+		t.Errorf("the state is %s, and ignored (-want +got):\n%s", st.Configuration.Backend.Kind, diff)
+	}
+}
+
 func TestGitRepository(t *testing.T) {
 	st, err := Dialect{}.Decode(example(t, "inline.yaml"))
 	if err != nil {

@@ -291,12 +291,20 @@ func unsupportedFields() []unsupported {
 	}
 }
 
-// ignored returns the paths of the fields that s sets and that do not work yet.
+// ignored returns the paths of the fields that s sets and that do not work yet, and those
+// of the settings of a backend that has no provider.
 func ignored(s *v1alpha1.TerraformSpec) []string {
 	var paths []string
 	for _, f := range unsupportedFields() {
 		if f.set(s) {
 			paths = append(paths, f.path)
+		}
+	}
+	if plugin, _ := textOf(s.Backend["provider"]); plugin == "" {
+		for _, name := range slices.Sorted(maps.Keys(s.Backend)) {
+			if name != "provider" {
+				paths = append(paths, "spec.backend."+name+" (needs spec.backend.provider)")
+			}
 		}
 	}
 	return paths

@@ -27,7 +27,7 @@ const (
 // Bounds of one request, and of all.
 const (
 	MaxBody  = 8 << 20 // metacontroller sends the object with all of its children
-	inFlight = 256
+	inFlight = 32      // each may hold MaxBody
 	within   = time.Second
 )
 
