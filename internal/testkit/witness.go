@@ -63,7 +63,7 @@ func (c *Cluster) Witness(tb testing.TB, p *Platform) *Witness {
 
 // Others are stacks of another kind, which the witness does not watch: their runs may be
 // the cause of what is deleted.
-func (c *Cluster) Others(uids ...string) {
+func Others(c *Cluster, uids ...string) {
 	c.witness.mu.Lock()
 	defer c.witness.mu.Unlock()
 	c.witness.others = append(c.witness.others, uids...)

@@ -46,7 +46,7 @@ func newScripted(t *testing.T, c *testkit.Cluster, example, url string) scripted
 		for _, o := range c.Apply(t, doc) {
 			if o.GetKind() == "Terraform" {
 				s.name = o.GetName()
-				c.Others(string(o.GetUID()))
+				testkit.Others(c, string(o.GetUID()))
 			}
 		}
 	}
