@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,4 +151,16 @@ func tree(t *testing.T, raw []byte) map[string]any {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// Definitions of a group are left out by the names of their files, which begin with it.
+func TestWithout(t *testing.T) {
+	all, err := fs.Glob(Files, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := fs.Glob(Without([]string{"alustan.io"}), "*.yaml")
+	if err != nil || len(left) != len(all)-1 || slices.Contains(left, "alustan.io_terraforms.yaml") {
+		t.Errorf("without alustan.io there are %v, %v, of %v", left, err, all)
+	}
 }

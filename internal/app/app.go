@@ -104,6 +104,7 @@ type parts struct {
 	scraped       string // where metrics are served; empty if nowhere
 	http          *server
 	kinds         query.Kinds // of stacks
+	leftOut       query.Kinds // those that are not reconciled
 	board         *query.Board
 	figures       *query.Figures
 	records       *query.Blobs
@@ -138,6 +139,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Cluster != nil {
 		if err := o.Cluster.check(); err != nil {
 			return err
+		}
+		if p.kinds, p.leftOut, err = kinds.Of(o.Cluster.groups()); err != nil {
+			return usage("--kinds: %w", err)
 		}
 	}
 	if err := o.checkShare(); err != nil {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 // cluster.
 type ClusterConfig struct {
 	Definitions bool          `flag:"install-crds" env:"TERRIER_INSTALL_CRDS" default:"true" help:"apply the definitions of all kinds at the start; set false if you install them yourself"`
+	Kinds       []string      `flag:"kinds" env:"TERRIER_KINDS" default:"infra.contrib.fluxcd.io" help:"API group whose kind of stack is reconciled: infra.contrib.fluxcd.io, which has to be among them, and alustan.io (repeatable, or several with commas)"`
 	Namespaces  []string      `flag:"watch-namespace" env:"TERRIER_WATCH_NAMESPACES" help:"namespace to reconcile; by default all namespaces (repeatable)"`
 	Hosts       []string      `flag:"http-host" env:"TERRIER_HTTP_HOSTS" help:"name or address of the HTTP API; the command line uses the first one (repeatable)"`
 	Keys        string        `flag:"installation-keys" env:"TERRIER_INSTALLATION_KEYS" default:"file" help:"where the keys of this installation are, for sessions, digests, the pods of runs and the certificate of the HTTP API: file, in the data directory, or secret, the Secret terrier-installation, which all controllers share"`
@@ -23,6 +25,9 @@ type ClusterConfig struct {
 	Address     string        `flag:"replica-address" env:"TERRIER_REPLICA_ADDRESS" help:"host or host:port where the other controllers reach the HTTP API of this one, with --share-stacks"`
 	LeaseTime   time.Duration `flag:"lease-duration" env:"TERRIER_LEASE_DURATION" default:"15s" help:"time without renewal after which another controller may take over"`
 }
+
+// groups are those of --kinds.
+func (k ClusterConfig) groups() []string { return strings.Split(strings.Join(k.Kinds, ","), ",") }
 
 // notInCluster are the flags of Config that have no meaning there.
 var notInCluster = []string{"api-address", "quickstart"}

@@ -186,7 +186,7 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 		ended, backlog = p.leader.Ran, p.leader.Queue.Measured
 	}
 	stacks := &controller.Stacks{
-		Client: mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds,
+		Client: mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds, LeftOut: p.leftOut,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/config/crd"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/sandbox"
@@ -45,26 +47,29 @@ type server struct {
 
 // serve starts the servers and controllers and blocks until ctx ends.
 func (p *parts) serve(ctx context.Context) (err error) {
-	direct, err := client.New(p.plane.rest(), client.Options{Scheme: newScheme(p.kinds)})
+	direct, err := client.New(p.plane.rest(), client.Options{Scheme: newScheme(kinds.All())})
 	if err != nil {
 		return err
 	}
 	if err := ensureServerNamespace(ctx, direct); err != nil {
 		return err
 	}
+	var unwanted []string
+	for _, d := range p.leftOut.All() {
+		unwanted = append(unwanted, d.Kind().Group)
+	}
+	definitions := crd.Without(unwanted)
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
-		for _, d := range p.kinds.All()[1:] { // what kubectl calls terraforms stays the first kind
-			if err := kube.PutBehind(ctx, direct, d.Kind().GroupVersion()); err != nil {
-				p.log.Warn("group not put behind others: kubectl may take its resource for that of another group", "group", d.Kind().Group, "err", err)
-			}
+		if p.Cluster == nil {
+			putBehind(ctx, direct, p.kinds, p.log)
 		}
-		err = kube.InstallDefinitions(ctx, direct, crd.Files, sourcev1.GroupVersion.Group, noticesGroup)
+		err = kube.InstallDefinitions(ctx, direct, definitions, sourcev1.GroupVersion.Group, noticesGroup)
 		if p.Cluster != nil { // the control plane in this process stamps changes itself
 			err = errors.Join(err, stamps(ctx, direct, p.log))
 		}
 	} else {
-		err = kube.AwaitDefinitions(ctx, direct, crd.Files)
+		err = kube.AwaitDefinitions(ctx, direct, definitions)
 	}
 	if err != nil {
 		return err
@@ -100,6 +105,16 @@ func (p *parts) serve(ctx context.Context) (err error) {
 		return errors.Join(err, p.http.listener.Close())
 	}
 	return p.run(ctx, mgr, p.withAgents(handler))
+}
+
+// putBehind keeps "kubectl get terraforms" for the first kind, in the control plane of this
+// process. A cluster belongs to others: there another kind is reconciled on request only.
+func putBehind(ctx context.Context, c client.Client, of query.Kinds, log *slog.Logger) {
+	for _, d := range of.All()[1:] {
+		if err := kube.PutBehind(ctx, c, d.Kind().GroupVersion()); err != nil {
+			log.Warn("group not put behind others: kubectl may take its resource for that of another group", "group", d.Kind().Group, "err", err)
+		}
+	}
 }
 
 // run runs the manager and the HTTP server until ctx ends or one of them does.

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +27,8 @@ import (
 // removals takes care of what deleted stacks leave: runs, locks and records.
 type removals struct {
 	blobs        records.Blobs
-	dialects     dialect.Registry
+	dialects     dialect.Registry // with those left out
+	leftOut      dialect.Registry
 	events       Events
 	live         client.Client
 	log          *slog.Logger
@@ -244,7 +247,9 @@ func (rm *removals) abandonFound(ctx context.Context, id string) (ours bool, err
 	return true, err
 }
 
-// alive is the set of the stacks that exist, of all dialects.
+// alive is the set of the stacks that exist, of all dialects. A kind that is left out has
+// none if the cluster does not know it. Otherwise its list is needed: a stack with records
+// would be taken for a deleted one.
 func (rm *removals) alive(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	for _, d := range rm.dialects.All() {
@@ -253,6 +258,11 @@ func (rm *removals) alive(ctx context.Context) (map[string]bool, error) {
 		list.SetGroupVersionKind(gvk)
 		for {
 			if err := rm.live.List(ctx, list, client.Limit(500), client.Continue(list.Continue)); err != nil {
+				if left := rm.leftOut.Of(dialect.KindOf(d)) != nil; left && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)) {
+					break
+				} else if left {
+					return nil, fmt.Errorf("stacks of %s may have records, although --kinds leaves them out: let the controller list them: %w", d.Kind().Group, err)
+				}
 				return nil, err
 			}
 			for i := range list.Items {

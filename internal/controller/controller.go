@@ -75,6 +75,7 @@ type Stacks struct {
 	Accounts  Accounts      // nil if Config.ReadAs is empty
 	Grants    Grants
 	Dialects  dialect.Registry
+	LeftOut   dialect.Registry // kinds that are not reconciled here: the cluster may have stacks of them
 	Runner    runner.Runner
 	Lingering runner.Lingering // the Runner, if its runs leave places behind; else nil
 	Artifacts Artifacts

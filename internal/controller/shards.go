@@ -155,7 +155,7 @@ func (c *Stacks) runsOf(ctx context.Context, in func(key string) bool) (map[stri
 		if r.Phase == runner.Done || r.Beside != "" || !in(r.Stack) {
 			continue
 		}
-		of := startedFor(c.Dialects, r)
+		of := startedFor(c.known(), r)
 		var n note
 		if err := json.Unmarshal(r.Note, &n); err != nil && len(r.Note) > 0 {
 			c.Log.Warn("note of a run not read", "run", r.ID, "stack", r.Name, "err", err) // its stack says so; it is counted all the same
@@ -168,6 +168,11 @@ func (c *Stacks) runsOf(ctx context.Context, in func(key string) bool) (map[stri
 		}
 	}
 	return running, nil
+}
+
+// known are the kinds of all stacks that may have runs and records.
+func (c *Stacks) known() dialect.Registry {
+	return dialect.NewRegistry(append(c.Dialects.All(), c.LeftOut.All()...)...)
 }
 
 // startedFor is the object that a run was started for.
@@ -194,7 +199,7 @@ func (c *Stacks) wakeAll(ctx context.Context, in func(key string) bool) error {
 		return fmt.Errorf("finding the runs of stacks that are gone: %w", err)
 	}
 	for _, r := range reports {
-		if of := startedFor(c.Dialects, r); in(r.Stack) && !exists[r.Stack] && of.key.Name != "" {
+		if of := startedFor(c.known(), r); in(r.Stack) && !exists[r.Stack] && of.key.Name != "" {
 			c.index.makeFormer(r.Stack, of)
 			c.wakes.late(of)
 		}

@@ -27,7 +27,7 @@ func (c *Stacks) assemble() *steps {
 	turns := &turns{config: c.Config, queue: c.Queue, checks: checks, lingering: lingering{c.Lingering}}
 	auditor := &auditor{blobs: c.Blobs, dialects: c.Dialects, auditLog: c.Audit, live: c.Live, log: c.Log}
 	versions := &states.Versions{Log: c.Log, Records: kept}
-	inspector := &states.Inspector{Live: c.Live, Dialects: c.Dialects, Store: c.States, KindOf: c.index.kindOf, Records: kept, Versions: versions}
+	inspector := &states.Inspector{Live: c.Live, Dialects: c.Dialects, LeftOut: c.LeftOut, Store: c.States, KindOf: c.index.kindOf, Records: kept, Versions: versions}
 	keeper := &states.Keeper{
 		Cache: c.Client, Dialects: c.Dialects, Events: c.Events, Store: c.States, Inspector: inspector,
 		Records: kept, Versions: versions, Audit: auditor.recordState,
@@ -44,7 +44,7 @@ func (c *Stacks) assemble() *steps {
 		checks: checks, records: kept, states: keeper, turns: turns,
 	}
 	removals := &removals{
-		blobs: c.Blobs, dialects: c.Dialects, events: c.Events, live: c.Live, log: c.Log, now: c.Now, queue: c.Queue,
+		blobs: c.Blobs, dialects: c.known(), leftOut: c.LeftOut, events: c.Events, live: c.Live, log: c.Log, now: c.Now, queue: c.Queue,
 		runner: c.Runner, store: c.States, index: &c.index, auditor: auditor, dependencies: dependencies, records: kept, settler: settler, states: keeper,
 		release: jobs.release, ours: c.Ours, shards: c.shards, wakes: &c.wakes, leads: c.Leads,
 	}

@@ -45,10 +45,16 @@ type installed struct {
 func install(t *testing.T, args ...string) *installed {
 	t.Helper()
 	i := rendered(t, args...)
+	i.begin(t)
+	return i
+}
+
+// begin starts the controller of the Deployment.
+func (i *installed) begin(t *testing.T) {
+	t.Helper()
 	// No name of a Service leads here.
 	deployed := slices.DeleteFunc(i.arguments(t), func(arg string) bool { return strings.HasPrefix(arg, "--http-host=") })
 	i.start(t, append(deployed, "--http-address", "127.0.0.1:0"))
-	return i
 }
 
 // installShared starts the controllers of a Deployment that share the stacks, behind one

@@ -125,6 +125,8 @@ func TestMistakes(t *testing.T) {
 		"a flag of another type":             {[]string{"flags.max-runs=many"}, []string{"/flags/max-runs", "integer"}},
 		"a flag whose value is a list":       {[]string{"flags.run-env=HTTPS_PROXY"}, []string{"/flags/run-env", "array"}},
 		"a level of logs":                    {[]string{"logLevel=trace"}, []string{"/logLevel", "debug"}},
+		"a kind that is none":                {[]string{"kinds={infra.contrib.fluxcd.io,example.com}"}, []string{"/kinds", "alustan.io"}},
+		"kinds without the first":            {[]string{"kinds={alustan.io}"}, []string{"kinds", "infra.contrib.fluxcd.io"}},
 		"a port that needs root":             {[]string{"http.port=443"}, []string{"/http/port", "minimum"}},
 		"several without shared records":     {[]string{"replicaCount=2"}, []string{"replicaCount: 2", "records", "s3://"}},
 		"several, and runs as processes":     {[]string{"replicaCount=2", "records=s3://a", "runs.as=processes"}, []string{"replicaCount: 2", "runs.as: pods"}},

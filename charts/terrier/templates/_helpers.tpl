@@ -24,6 +24,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{- /* The API groups of the kinds of stack that are not reconciled, as JSON. */ -}}
+{{- define "terrier.noKinds" -}}
+{{- $none := list }}
+{{- range list "infra.contrib.fluxcd.io" "alustan.io" }}
+{{- if not (has . $.Values.kinds) }}{{ $none = append $none . }}{{ end }}
+{{- end }}
+{{- toJson $none }}
+{{- end }}
+
 {{- /* Whether several controllers share the stacks: a text, or none. */ -}}
 {{- define "terrier.shared" -}}
 {{- if gt (int .Values.replicaCount) 1 }}true{{ end -}}
@@ -116,6 +125,9 @@ spec:
 - --log-level={{ .Values.logLevel }}
 {{- range .Values.watchNamespaces }}
 - --watch-namespace={{ . }}
+{{- end }}
+{{- range .Values.kinds }}
+- --kinds={{ . }}
 {{- end }}
 {{- if ne .Values.crds "controller" }}
 - --install-crds=false

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +22,7 @@ import (
 type Inspector struct {
 	Live     client.Reader
 	Dialects dialect.Registry
+	LeftOut  dialect.Registry // kinds that are not reconciled here
 	Store    interface {
 		Load(ctx context.Context, ref kube.StateRef) (kube.Stored, error)
 	}
@@ -172,8 +174,11 @@ func (of Subject) waysOut() string {
 // disowned refuses a state that another stack keeps: two stacks on one state
 // would destroy each other's things by turns. A stack that is gone has no claim.
 func (in *Inspector) disowned(ctx context.Context, of Subject, owner string) error {
-	for _, d := range in.Dialects.All() {
+	for _, d := range append(in.Dialects.All(), in.LeftOut.All()...) {
 		err := in.Live.Get(ctx, types.NamespacedName{Namespace: of.Object.GetNamespace(), Name: owner}, d.New())
+		if meta.IsNoMatchError(err) && in.LeftOut.Of(dialect.KindOf(d)) != nil {
+			continue
+		}
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-// Package kinds lists the kinds of stack that Terrier reconciles, one line each. It
+// Package kinds lists the kinds of stack that Terrier can reconcile, one line each. It
 // knows nothing else about them. To add a kind, write a dialect in a package beside
 // this one, and add it here; docs/architecture.md has the steps.
 //
@@ -6,6 +6,10 @@
 package kinds
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/alustan"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
@@ -18,4 +22,29 @@ func All() dialect.Registry {
 		infra.Dialect{},
 		alustan.Dialect{},
 	)
+}
+
+// Of returns the dialects of some API groups, in the order of All, and those left out.
+// The group of the first kind must be among them: records without a kind belong to it.
+func Of(groups []string) (chosen, leftOut dialect.Registry, err error) {
+	var in, out []dialect.Dialect
+	var known []string
+	for _, d := range All().All() {
+		group := d.Kind().Group
+		known = append(known, group)
+		if slices.Contains(groups, group) {
+			in = append(in, d)
+		} else {
+			out = append(out, d)
+		}
+	}
+	for _, group := range groups {
+		if !slices.Contains(known, group) {
+			return chosen, leftOut, fmt.Errorf("%q has no kind of stack: the groups are %s", group, strings.Join(known, " and "))
+		}
+	}
+	if !slices.Contains(groups, known[0]) {
+		return chosen, leftOut, fmt.Errorf("%s is missing: name it, too", known[0])
+	}
+	return dialect.NewRegistry(in...), dialect.NewRegistry(out...), nil
 }

@@ -70,7 +70,7 @@ func (r stackRights) whyNot(k query.Key) string {
 // noApprovals is shown where no plan needs an approval.
 var noApprovals = ui.Empty{
 	Title: "No pending approvals", Text: "A stack with approvePlan: auto applies its plans without an approval. To approve each plan of a stack yourself, clear that field. Its next plan with changes is listed here.",
-	Command: `kubectl patch terraform NAME -n NAMESPACE --type merge -p '{"spec":{"approvePlan":""}}'`,
+	Command: `kubectl patch terraforms.infra.contrib.fluxcd.io NAME -n NAMESPACE --type merge -p '{"spec":{"approvePlan":""}}'`,
 }
 
 type approvalList struct {

@@ -97,7 +97,7 @@ func retainedOf(v *Visit, found []command.Retained) retainedView {
 		d.Empty = &ui.Empty{
 			Title:   "No retained resources",
 			Text:    "No deleted stack has retained resources in the namespaces whose stacks you may list, and no apply forgot any. Records expire 30 days after the deletion. To keep the resources of a stack, annotate the stack before you delete it:",
-			Command: "kubectl annotate terraform NAME -n NAMESPACE terrier.dev/deletion=retain",
+			Command: "kubectl annotate terraforms.infra.contrib.fluxcd.io NAME -n NAMESPACE terrier.dev/deletion=retain",
 		}
 	}
 	return d

@@ -92,5 +92,5 @@ func StackManifest(v *Visit) (Page, error) {
 		Manifest query.Manifest
 		Get      string // prints the object as it is
 		Problem  *Problem
-	}{head, m, "kubectl get terraform -n " + head.Stack.Namespace + " " + head.Stack.Name + " -o yaml", problemOf("The object cannot be shown", err)}), nil
+	}{head, m, "kubectl get " + v.Backend.Kinds.Resource(head.Stack.Kind) + " -n " + head.Stack.Namespace + " " + head.Stack.Name + " -o yaml", problemOf("The object cannot be shown", err)}), nil
 }
