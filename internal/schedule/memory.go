@@ -13,7 +13,7 @@ const maxExamined = 64
 // filler is the request that may take the memory that is left over, because
 // first, whose turn it is, does not fit. It is nil if none fits.
 func (s *scheduler) filler(first *entry) *entry {
-	small := s.smaller()
+	small, larger := s.smaller()
 	if small == nil {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (s *scheduler) filler(first *entry) *entry {
 	if small == own {
 		s.had(small)
 	}
-	for _, over := range s.passedBy(small, own, first) {
+	for _, over := range s.passedBy(small, append(larger, own, first)...) {
 		s.skip(over)
 	}
 	return small
@@ -35,8 +35,9 @@ func (s *scheduler) filler(first *entry) *entry {
 
 // smaller is the first, in the same order, that fits into the memory that is
 // left over. It examines a bounded number: thousands that are all too large
-// must not be examined at each start.
-func (s *scheduler) smaller() (found *entry) {
+// must not be examined at each start. Larger are the first of the tenants that rank before
+// it in its class.
+func (s *scheduler) smaller() (found *entry, larger []*entry) {
 	examined := 0
 	for c := range classes {
 		var aside []*tenant
@@ -52,10 +53,13 @@ func (s *scheduler) smaller() (found *entry) {
 			}
 		}
 		for _, t := range aside {
+			if found != nil && found.Class == c && t != found.tenant {
+				larger = append(larger, t.lines[c].Front().Value.(*entry))
+			}
 			heap.Push(&s.rankings[c], t)
 		}
 	}
-	return found
+	return found, larger
 }
 
 // passedBy are the requests that are passed over when small starts: those of

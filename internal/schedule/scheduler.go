@@ -310,13 +310,15 @@ func (s *scheduler) first(t *tenant) *entry {
 	return best
 }
 
-// pass counts what the start of e goes before.
+// pass counts what the start of e goes before. Of its own tenant that may be a request of
+// an earlier class too: it waits because the class has as many runs as it may, and would
+// wait for ever if the class had a slot only while the tenant had none.
 func (s *scheduler) pass(e *entry) {
-	for c := e.Class + 1; c < classes; c++ {
-		if s.rankings[c].Len() > 0 {
+	for c := range classes {
+		if c > e.Class && s.rankings[c].Len() > 0 {
 			s.passed[c]++
 		}
-		if t := e.tenant; t.lines[c].Len() > 0 {
+		if t := e.tenant; t.lines[c].Len() > 0 && (c > e.Class || c < e.Class && s.limits.PerClass[c] > 0) {
 			t.passed[c]++
 			if t.passed[c] >= maxPassed && s.limits.PerClass[c] > 0 && s.kept[c] == nil {
 				s.kept[c] = t
