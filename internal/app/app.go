@@ -128,7 +128,8 @@ type runQueue interface {
 // Run starts everything and blocks until ctx ends. Applies that are active then
 // are finished by their supervisors.
 func Run(ctx context.Context, o Options) (err error) {
-	p := &parts{Options: o, kinds: kinds.All()}
+	defaults := kinds.Defaults{ScriptInterval: o.Config.SyncInterval}
+	p := &parts{Options: o, kinds: defaults.All()}
 	p.settings, p.engines = sync.OnceValues(func() (controller.Config, error) { return p.Options.settings() }), sync.OnceValues(func() (findEngine, error) { return findEngines(p.Options, p.log) })
 	if err := p.level.UnmarshalText([]byte(o.Config.LogLevel)); err != nil {
 		return usage("--log-level: %w", err)
@@ -140,7 +141,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		if err := o.Cluster.check(); err != nil {
 			return err
 		}
-		if p.kinds, p.leftOut, err = kinds.Of(o.Cluster.groups()); err != nil {
+		if p.kinds, p.leftOut, err = defaults.Of(o.Cluster.groups()); err != nil {
 			return usage("--kinds: %w", err)
 		}
 	}

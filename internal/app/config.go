@@ -14,7 +14,7 @@ import (
 )
 
 // Config is all settings. Tags name the flag, the environment
-// variable, the default and the help.
+// variable, the default and the help. Of several variables the first that is set counts.
 type Config struct {
 	DataDir        string   `flag:"data-dir" env:"TERRIER_DATA_DIR" default:".terrier" help:"directory for all data: kubeconfig, store, records, caches"`
 	Records        string   `flag:"records" env:"TERRIER_RECORDS" help:"where records are: absolute path of a directory, s3://BUCKET/PREFIX?region=REGION, gs://BUCKET/PREFIX or azblob://CONTAINER/PREFIX?account=NAME; default the directory records of the data directory"`
@@ -63,6 +63,7 @@ type Config struct {
 	Unmasked       bool          `flag:"allow-unmasked-plans" env:"TERRIER_ALLOW_UNMASKED_PLANS" help:"allow stacks to send plans with their secrets to webhooks"`
 	Glass          bool          `flag:"allow-break-the-glass" env:"TERRIER_ALLOW_BREAK_THE_GLASS" help:"allow break-glass sessions: users who may change a stack can run commands of the engine on it"`
 	GlassLasts     time.Duration `flag:"break-the-glass-timeout" env:"TERRIER_BREAK_THE_GLASS_TIMEOUT" default:"1h" help:"timeout of a break-glass session"`
+	SyncInterval   time.Duration `flag:"sync-interval" env:"TERRIER_SYNC_INTERVAL,SYNC_INTERVAL,INFRA_SYNC_INTERVAL" default:"6h" help:"time between two drift checks of a stack of alustan.io without the annotation terrier.dev/interval; 0 checks none"`
 	Sources        bool          `flag:"sources" env:"TERRIER_SOURCES" default:"true" help:"reconcile GitRepository, OCIRepository and Bucket; set false if another source controller does"`
 	ImageBase      string        `flag:"stack-image-base" env:"TERRIER_STACK_IMAGE_BASE" help:"image that the images of stacks are made on, with terrier-runner and the engine; by default --run-image; without effect where runs are processes"`
 	KnownHosts     string        `flag:"ssh-known-hosts" env:"TERRIER_SSH_KNOWN_HOSTS" help:"file in the form of known_hosts with the keys of git servers, for sources over ssh whose Secret has no known_hosts; the keys of github.com, gitlab.com and bitbucket.org are built in"`
@@ -102,10 +103,14 @@ func bind(flags *pflag.FlagSet, c any, environ func(string) string, omit ...stri
 		if slices.Contains(omit, name) {
 			continue
 		}
-		if env := tag.Get("env"); env != "" {
-			help += " [" + env + "]"
-			if set := environ(env); set != "" {
-				def = set
+		from := ""
+		if names := tag.Get("env"); names != "" {
+			help += " [" + strings.ReplaceAll(names, ",", ", ") + "]"
+			for env := range strings.SplitSeq(names, ",") {
+				if set := environ(env); set != "" {
+					def, from = set, env
+					break
+				}
 			}
 		}
 		var err error
@@ -136,7 +141,7 @@ func bind(flags *pflag.FlagSet, c any, environ func(string) string, omit ...stri
 			err = fmt.Errorf("a field of type %T cannot be a flag", p)
 		}
 		if err != nil {
-			return fmt.Errorf("--%s: %w", name, err)
+			return fmt.Errorf("--%s, from the environment variable %s: %w", name, from, err)
 		}
 	}
 	return nil

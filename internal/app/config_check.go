@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/backend"
@@ -59,6 +60,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	}
 	if _, err := c.perClass(); err != nil {
 		return err
+	}
+	if d := c.SyncInterval; d < 0 || d > 0 && d < time.Second {
+		return usage("--sync-interval: %s is shorter than a second; 0 checks no drift", d)
 	}
 	if err := checkHTTPAddress(c.HTTPAddress, inCluster); err != nil {
 		return err

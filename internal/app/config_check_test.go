@@ -50,6 +50,7 @@ func TestFlagsAreCheckedFirst(t *testing.T) {
 		{"--min-isolation", "4"},
 		{"--min-isolation", "0"},
 		{"--max-runs", "0"},
+		{"--sync-interval", "-1h"}, {"--sync-interval", "10ms"},
 		{"--max-runs-per-tenant", "-1"},
 		{"--max-runs-per-class", "drift"}, {"--max-runs-per-class", "drift=0"}, {"--max-runs-per-class", "urgent=2"},
 		{"--max-runs-per-class", "drift=2", "--max-runs-per-class", "drift=3"},

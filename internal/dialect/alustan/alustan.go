@@ -46,12 +46,15 @@ const (
 	RequestedAt = "reconcile.fluxcd.io/requestedAt"
 )
 
+// DefaultInterval is the time between two drift checks where neither the object nor the
+// operator says another.
+const DefaultInterval = 6 * time.Hour
+
 // What objects without such annotations get.
 const (
-	defaultInterval = 6 * time.Hour
-	defaultRetries  = 10
-	retryEvery      = 15 * time.Second
-	retryMax        = time.Hour
+	defaultRetries = 10
+	retryEvery     = 15 * time.Second
+	retryMax       = time.Hour
 )
 
 // Dialect speaks alustan.io.
@@ -122,7 +125,7 @@ func (d Dialect) spec(obj *v1alpha1.Terraform) (stack.Spec, error) {
 	retries := defaultRetries
 	s := stack.Spec{
 		Mode: stack.Auto, Script: true, CheckDrift: true, DestroyLast: true,
-		Interval: cmp.Or(d.Interval, defaultInterval), RetryEvery: retryEvery, RetryMax: retryMax, Backoff: stack.Exponential, MaxRetries: &retries,
+		Interval: cmp.Or(d.Interval, DefaultInterval), RetryEvery: retryEvery, RetryMax: retryMax, Backoff: stack.Exponential, MaxRetries: &retries,
 	}
 	var wrong []error
 	complain := func(annotation, v, allowed string) {
