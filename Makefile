@@ -344,6 +344,12 @@ cluster-previous: bin/helm bin/tofu
 test-cluster: cluster-up bin/cluster-probe images-here providers cluster-previous ## the tests that need it; it stays up
 	go test -count=1 -v -timeout 60m -exec '$(CURDIR)/bin/cluster --state $(abspath $(CLUSTER_DIR)) exec' ./test/cluster/...
 
+# What CI has the time for: the first hour of a user, on real pods, and the node itself.
+.PHONY: test-cluster-sample
+test-cluster-sample: cluster-up bin/cluster-probe images-here providers ## two minutes of them
+	go test -count=1 -v -timeout 20m -run '^(TestQuickstart|TestPodReachesTheTest|TestNetworkPoliciesAreEnforced|TestImagesRunUnderPodSecurityRestricted)$$' \
+		-exec '$(CURDIR)/bin/cluster --state $(abspath $(CLUSTER_DIR)) exec' ./test/cluster/...
+
 .PHONY: test-cluster-life
 test-cluster-life: cluster-deps cluster-build ## kill the processes of a cluster of its own, and look for traces
 	cd tools/cluster && TERRIER_CLUSTER_LIFE=1 go test -count=1 -v ./life
