@@ -283,12 +283,13 @@ test-images: images-here ## look into the images for this machine, and run the p
 bench: build providers ## what a run costs, against the bare engine
 	go run ./test/bench
 
+BENCH ?= -only node
 # Programs are built outside of the cluster's network, from which no module can be fetched.
 .PHONY: bench-cluster
-bench-cluster: cluster-up build providers ## what a run costs as a pod of a real node (needs root)
+bench-cluster: cluster-up build providers ## what a run costs as a pod of a real node; BENCH='-only fleet' measures 1,000 (needs root)
 	go build -o bin/bench ./test/bench
 	@$(MAKE) --no-print-directory images-push IMAGE_PLATFORMS=$(subst _,/,$(platform)) REGISTRY="$$(cat $(CLUSTER_DIR)/registry)/bench"
-	bin/cluster --state $(abspath $(CLUSTER_DIR)) exec bin/bench -only node -cluster $(abspath $(CLUSTER_DIR))/kubeconfig -cluster-image registry.example.com/bench/terrier-runner:$(VERSION)
+	bin/cluster --state $(abspath $(CLUSTER_DIR)) exec bin/bench $(BENCH) -cluster $(abspath $(CLUSTER_DIR))/kubeconfig -cluster-image registry.example.com/bench/terrier-runner:$(VERSION)
 
 .PHONY: check
 check: deps check-format check-generated check-modules check-arch check-vet lint ## everything about the code that needs no control plane

@@ -32,8 +32,12 @@ func (b *bench) fleet(ctx context.Context, out io.Writer, n int) (err error) {
 	if n == 0 {
 		n = fleetStacks
 	}
-	f := newFacts(out, fmt.Sprintf("%d stacks in %d namespaces, %d slots, pods: one cycle of quiet checks", n, (n+perTenant-1)/perTenant, fleetSlots))
-	e, err := b.podEstate(ctx, "fleet", "--max-runs", fmt.Sprint(fleetSlots), "--checks-per-pod", fmt.Sprint(*checksPerPod))
+	flags, where, open := []string{"--max-runs", fmt.Sprint(fleetSlots), "--checks-per-pod", fmt.Sprint(*checksPerPod)}, "pods", b.podEstate
+	if *cluster != "" {
+		where, open = "pods of a real node", b.nodeEstate
+	}
+	f := newFacts(out, fmt.Sprintf("%d stacks in %d namespaces, %d slots, %s: one cycle of quiet checks", n, (n+perTenant-1)/perTenant, fleetSlots, where))
+	e, err := open(ctx, "fleet", flags...)
 	defer func() { err = errors.Join(err, e.close()) }()
 	if err != nil {
 		return err
@@ -171,24 +175,28 @@ func (s *podsSeen) print(f *facts, began time.Time, took time.Duration, n int) {
 // podMeter is what was used up to a moment, by those who take part.
 type podMeter struct {
 	controller, plane used
-	node, runs        time.Duration // CPU of this process, the kubelet above all, and of the pods
+	node, runs        time.Duration // CPU of what carries the pods, and of the pods
 	kubelet           map[string]int
 	api               map[request]int
 }
 
 func (e *podEstate) meter(ctx context.Context) (*podMeter, error) {
-	m := &podMeter{kubelet: e.asked.now()}
+	m := &podMeter{}
 	var err error
 	if e.controller.ProcessState == nil {
 		if m.controller, err = usedBy(e.controller.Process.Pid); err != nil {
 			return nil, err
 		}
 	}
-	if m.plane, err = usedBy(e.plane.Process.Pid); err != nil {
+	if m.api, err = requestsTo(ctx, e.api); err != nil {
 		return nil, err
 	}
-	m.node, m.runs = cpuOwn(), cpu()-cpuOwn()
-	m.api, err = requestsTo(ctx, e.api)
+	if e.kubelet == nil {
+		return m, e.group.meter(m)
+	}
+	// The simulated kubelet is the most of this process.
+	m.node, m.runs, m.kubelet = cpuOwn(), cpu()-cpuOwn(), e.asked.now()
+	m.plane, err = usedBy(e.plane.Process.Pid)
 	return m, err
 }
 
@@ -214,7 +222,7 @@ func (e *podEstate) cost(ctx context.Context, f *facts, from, to *podMeter, n in
 		}
 	}
 	writes := methods["POST"] + methods["PUT"] + methods["PATCH"] + methods["DELETE"] - reviews
-	node := 0
+	node := 0 // the API server does not tell a real one from the others
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
 		node += to.kubelet[method] - from.kubelet[method]
 	}
@@ -229,8 +237,10 @@ func (e *podEstate) cost(ctx context.Context, f *facts, from, to *podMeter, n in
 	f.fact("controller: most memory", fmt.Sprintf("%d MiB", to.controller.peak), "≤ 512 MiB")
 	f.fact("… CPU for each stack", ms(to.controller.cpu), "")
 	f.fact("pods: CPU for each stack", ms(to.runs-from.runs), "")
-	f.fact("kubelet, simulated: CPU for each stack", ms(to.node-from.node), "")
-	f.fact("control plane (API server and etcd): most memory", fmt.Sprintf("%d MiB", to.plane.peak), "")
-	f.fact("… CPU for each stack", ms(to.plane.cpu-from.plane.cpu), "")
+	f.fact(e.carries+": CPU for each stack", ms(to.node-from.node), "")
+	if to.plane.peak > 0 {
+		f.fact("control plane (API server and etcd): most memory", fmt.Sprintf("%d MiB", to.plane.peak), "")
+	}
+	f.fact("control plane: CPU for each stack", ms(to.plane.cpu-from.plane.cpu), "")
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,9 +22,15 @@ import (
 )
 
 var (
-	cluster = flag.String("cluster", "", "kubeconfig of a cluster for the part node, which installs our kinds there; run it where pods reach -cluster-host and the node has bin/mirror, such as in `cluster exec`")
+	cluster = flag.String("cluster", "", "kubeconfig of a cluster for the parts node and fleet, which installs our kinds there; run it where pods reach -cluster-host and the node has bin/mirror, such as in `cluster exec`")
 	image   = flag.String("cluster-image", "terrier-runner", "image of the runs there")
 	host    = flag.String("cluster-host", "172.30.0.1", "address of this machine for pods there")
+)
+
+// Those that serve the pods of a real node.
+const (
+	controlPlane = "control plane"
+	restOfNode   = "kubelet, containerd and the rest of the node"
 )
 
 // onNode measures what a run costs in a pod of a real node and as a process, as the part
@@ -54,8 +61,7 @@ func onNode(ctx context.Context, b *bench, out io.Writer) (err error) {
 		c.namespace = fmt.Sprintf("bench-%d-%d", time.Now().Unix(), i)
 		c.e = &estate{b: b, dir: filepath.Join(b.scratch, fmt.Sprint("cluster-", i)), kubeconfig: *cluster, flags: []string{"--lease=", "--watch-namespace", c.namespace}}
 		if i > 0 {
-			c.e.flags = append(c.e.flags, "--runs-as", "pods", "--run-image", *image, "--run-resources", "requests.cpu=10m", "--min-isolation", "1",
-				"--http-address", *host+":0", "--http-host", *host)
+			c.e.flags = append(c.e.flags, podsOfNode()...)
 			c.settled = func(ctx context.Context) error { return c.e.withoutPods(ctx, c.namespace) }
 		}
 		defer func() { err = errors.Join(err, c.e.leave(c.namespace)) }()
@@ -64,6 +70,70 @@ func onNode(ctx context.Context, b *bench, out io.Writer) (err error) {
 		}
 	}
 	return b.carry(ctx, out, carriers)
+}
+
+// podsOfNode are the flags of a controller beside the cluster whose runs are pods of the node.
+func podsOfNode() []string {
+	return []string{"--runs-as", "pods", "--run-image", *image, "--run-resources", "requests.cpu=10m", "--min-isolation", "1",
+		"--http-address", *host + ":0", "--http-host", *host}
+}
+
+// nodeEstate starts an estate whose runs are pods of the real node. The cluster is one of
+// tests: the estate is in the namespaces default and tenant-N, which the caller's close
+// empties and removes.
+func (b *bench) nodeEstate(ctx context.Context, name string, flags ...string) (*podEstate, error) {
+	e := &podEstate{carries: restOfNode}
+	e.estate = &estate{b: b, dir: filepath.Join(b.scratch, name), kubeconfig: *cluster,
+		flags: append(append(podsOfNode(), "--lease=", "--metrics-address", "127.0.0.1:0"), flags...)}
+	var err error
+	if e.group, err = groupOfCluster(); err != nil {
+		return e, err
+	}
+	if e.forget, err = leaveNoSystem(ctx); err != nil {
+		return e, err
+	}
+	if e.client, err = connect(e.kubeconfig); err != nil {
+		return e, err
+	}
+	if _, err := e.reach(); err != nil {
+		return e, err
+	}
+	if err := os.MkdirAll(e.dir, 0o700); err != nil {
+		return e, err
+	}
+	return e, e.start(ctx)
+}
+
+// leaveAll removes all stacks of the cluster and the namespaces tenant-N, and ends the
+// controller.
+func (e *podEstate) leaveAll() (err error) {
+	defer func() { err = errors.Join(err, e.estate.close()) }()
+	ctx, done := context.WithTimeout(context.Background(), 5*stopWithin)
+	defer done()
+	if e.controller == nil || e.controller.ProcessState != nil { // it releases what is deleted
+		if err := e.start(ctx); err != nil {
+			return err
+		}
+	}
+	var namespaces corev1.NamespaceList
+	if err := e.client.List(ctx, &namespaces); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for _, ns := range namespaces.Items {
+		tenant := strings.HasPrefix(ns.Name, "tenant-")
+		if tenant || ns.Name == metav1.NamespaceDefault {
+			g.Go(func() error {
+				err := e.empty(ctx, ns.Name)
+				if tenant {
+					err = errors.Join(err, e.client.Delete(ctx, &ns))
+				}
+				return err
+			})
+		}
+	}
+	return g.Wait()
 }
 
 // leaveNoSystem returns what removes the namespace of Terrier from the cluster, if there is
@@ -140,7 +210,19 @@ func (g group) others() (map[string]time.Duration, error) {
 			plane += used
 		}
 	}
-	return map[string]time.Duration{"control plane": plane, "kubelet, containerd and the rest of the node": all - pods - plane}, nil
+	return map[string]time.Duration{controlPlane: plane, restOfNode: all - pods - plane}, nil
+}
+
+// meter notes what the cluster has used until now.
+func (g group) meter(m *podMeter) error {
+	others, err := g.others()
+	if err != nil {
+		return err
+	}
+	m.plane.cpu = others[controlPlane]
+	m.node = others[restOfNode]
+	m.runs, err = g.pods()
+	return err
 }
 
 // withoutPods returns once no pod is left in a namespace.
@@ -174,19 +256,22 @@ func (e *estate) leave(namespace string) error {
 	if e.client == nil {
 		return nil
 	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	return errors.Join(e.empty(ctx, namespace), e.client.Delete(ctx, ns), e.close())
+}
+
+// empty deletes the stacks of a namespace, and waits until they are gone.
+func (e *estate) empty(ctx context.Context, namespace string) error {
 	here := client.InNamespace(namespace)
-	errs := []error{e.client.DeleteAllOf(ctx, &v1alpha2.Terraform{}, here)}
+	if err := e.client.DeleteAllOf(ctx, &v1alpha2.Terraform{}, here); err != nil {
+		return err
+	}
 	for left := (v1alpha2.TerraformList{}); ; {
-		err := e.client.List(ctx, &left, here)
-		if err != nil || len(left.Items) == 0 {
-			errs = append(errs, err)
-			break
+		if err := e.client.List(ctx, &left, here); err != nil || len(left.Items) == 0 {
+			return err
 		}
 		if err := sleep(ctx, 200*time.Millisecond); err != nil {
-			errs = append(errs, fmt.Errorf("%d stacks of %s are not gone: %w", len(left.Items), namespace, err))
-			break
+			return fmt.Errorf("%d stacks of %s are not gone: %w", len(left.Items), namespace, err)
 		}
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	return errors.Join(append(errs, e.client.Delete(ctx, ns), e.close())...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kubewatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	kuberest "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -24,29 +26,28 @@ import (
 // runPods selects the pods of runs.
 const runPods = "app.kubernetes.io/name=terrier-run"
 
-// podEstate is an estate whose runs are pods, which a kubelet in this process starts as
-// processes of this machine.
+// podEstate is an estate whose runs are pods, either of a kubelet in this process, which
+// starts them as processes of this machine, or of a real node.
 type podEstate struct {
 	*estate
-	kubelet *testkit.Kubelet
-	asked   *asked // by the kubelet
+	carries string           // what carries the pods
+	kubelet *testkit.Kubelet // nil if the node is real
+	asked   *asked           // by the kubelet
+	group   group            // of the real node
+	forget  func() error     // removes from the cluster of the real node what is not the estate's
 	api     *kubernetes.Clientset
 }
 
 // podEstate starts an empty one. The caller closes it, even if it did not start.
 func (b *bench) podEstate(ctx context.Context, name string, flags ...string) (*podEstate, error) {
 	flags = append([]string{"--lease=", "--metrics-address", "127.0.0.1:0", "--runs-as", "pods", "--run-image", "terrier-runner"}, flags...)
-	e := &podEstate{asked: &asked{by: map[string]int{}}}
+	e := &podEstate{carries: "simulated kubelet", asked: &asked{by: map[string]int{}}}
 	var err error
 	if e.estate, err = b.estate(ctx, name, flags...); err != nil {
 		return e, err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", e.kubeconfig)
+	config, err := e.reach()
 	if err != nil {
-		return e, err
-	}
-	config.QPS = -1
-	if e.api, err = kubernetes.NewForConfig(config); err != nil {
 		return e, err
 	}
 	config.Wrap(e.asked.count)
@@ -54,7 +55,21 @@ func (b *bench) podEstate(ctx context.Context, name string, flags ...string) (*p
 	return e, err
 }
 
+// reach makes the client of the API server, and returns its configuration.
+func (e *podEstate) reach() (*kuberest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", e.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	e.api, err = kubernetes.NewForConfig(config)
+	return config, err
+}
+
 func (e *podEstate) close() error {
+	if e.forget != nil {
+		return errors.Join(e.leaveAll(), e.forget())
+	}
 	if e.kubelet != nil {
 		defer e.kubelet.Close()
 	}
