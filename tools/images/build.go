@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
@@ -166,6 +167,8 @@ func layers(r recipe, archive packages) ([]part, error) {
 	}
 	// git looks for its templates, and complains if there is no such directory.
 	picked.dir("usr/share/git-core/templates", 0o755, 0)
+	// Debian's alternatives, which are links that a package makes when it is installed.
+	picked["usr/bin/awk"] = file{kind: tar.TypeSymlink, mode: 0o777, link: "mawk"}
 	archive.describe(picked)
 	return append(parts, part{"Debian packages of " + r.name, picked}), nil
 }

@@ -84,6 +84,10 @@ func contentOfImages(t *testing.T, p *place) {
 				if git != (r.name == "terrier-runner") {
 					t.Errorf("has git, its libraries, the engine and their copyrights: %t", git)
 				}
+				shell := has["usr/bin/bash"] != nil && has["usr/bin/env"] != nil && has["usr/bin/["] != nil && has["usr/bin/awk"] != nil
+				if shell != (r.name == "terrier-runner") {
+					t.Errorf("has a shell and the tools of scripts: %t", shell)
+				}
 			})
 		}
 	}

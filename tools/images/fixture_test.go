@@ -125,13 +125,32 @@ func debs(t *testing.T) []deb {
 		{"openssh-client", "1:9.2", "", map[string]string{"usr/bin/ssh": "ssh", "usr/bin/ssh-keygen": "keygen", doc("openssh-client"): "BSD"}},
 		{"dash", "0.5", "", map[string]string{"bin/dash": "dash", "bin/sh": "->dash", doc("dash"): "BSD"}},
 		{"sed", "4.9", "", map[string]string{"bin/sed": "sed", doc("sed"): "GPL"}},
-		{"coreutils", "9.1", "", map[string]string{"bin/uname": "uname", "usr/bin/basename": "basename", "usr/bin/who": "who", doc("coreutils"): "GPL"}},
+		{"bash", "5.2", "", map[string]string{"bin/bash": "bash", doc("bash"): "GPL"}},
+		{"grep", "3.8", "", map[string]string{"bin/grep": "grep", doc("grep"): "GPL"}},
+		{"mawk", "1.3", "", map[string]string{"usr/bin/mawk": "mawk", doc("mawk"): "GPL"}},
+		{"findutils", "4.9", "", map[string]string{"usr/bin/find": "find", "usr/bin/xargs": "xargs", doc("findutils"): "GPL"}},
+		{"coreutils", "9.1", "", coreutils(doc("coreutils"))},
 		{"libc6", "2.36", "libgcc-s1", libc},
 		{"libgcc-s1", "12", "gcc-12-base", map[string]string{
 			"lib/x86_64-linux-gnu/libgcc_s.so.1": "gcc", "usr/share/doc/libgcc-s1": "->gcc-12-base",
 		}},
 		{"gcc-12-base", "12", "", map[string]string{doc("gcc-12-base"): "GPL with exceptions"}},
 	}
+}
+
+// coreutils are the tools of scripts that no other package has, and one that no image has.
+func coreutils(doc string) map[string]string {
+	files := map[string]string{"usr/bin/who": "who", doc: "GPL"}
+	for _, tool := range tools {
+		switch name := path.Base(tool); name {
+		case "mawk", "grep", "sed", "find", "xargs":
+		case "[[]":
+			files["usr/bin/["] = "["
+		default:
+			files[tool] = name
+		}
+	}
+	return files
 }
 
 // needed lists the libraries and the loader of a program of this machine, as paths

@@ -35,6 +35,19 @@ var foundation = recipe{
 	},
 }
 
+// tools are the programs that a script of a stack may expect beside its shell, most of those
+// of POSIX. A script that needs more has an image of its own.
+var tools = []string{
+	"usr/bin/mawk", "usr/bin/find", "usr/bin/grep", "usr/bin/sed", "usr/bin/xargs",
+	"usr/bin/[[]", "usr/bin/base64", "usr/bin/basename", "usr/bin/cat", "usr/bin/chmod", "usr/bin/cksum", "usr/bin/comm", "usr/bin/cp",
+	"usr/bin/cut", "usr/bin/date", "usr/bin/df", "usr/bin/dirname", "usr/bin/du", "usr/bin/echo", "usr/bin/env", "usr/bin/expr",
+	"usr/bin/false", "usr/bin/head", "usr/bin/id", "usr/bin/join", "usr/bin/ln", "usr/bin/ls", "usr/bin/mkdir", "usr/bin/mkfifo",
+	"usr/bin/mktemp", "usr/bin/mv", "usr/bin/nl", "usr/bin/nproc", "usr/bin/od", "usr/bin/paste", "usr/bin/printenv", "usr/bin/printf",
+	"usr/bin/pwd", "usr/bin/readlink", "usr/bin/realpath", "usr/bin/rm", "usr/bin/rmdir", "usr/bin/seq", "usr/bin/sha256sum",
+	"usr/bin/sleep", "usr/bin/sort", "usr/bin/split", "usr/bin/stat", "usr/bin/tail", "usr/bin/tee", "usr/bin/test", "usr/bin/timeout",
+	"usr/bin/touch", "usr/bin/tr", "usr/bin/true", "usr/bin/uname", "usr/bin/uniq", "usr/bin/wc", "usr/bin/whoami",
+}
+
 // recipes are the images.
 var recipes = []recipe{
 	{
@@ -46,10 +59,10 @@ var recipes = []recipe{
 	},
 	{
 		name: "terrier-runner", title: "Terrier runner",
-		about:    "Supervisor of one run, with the engine OpenTofu and git",
-		licences: "Apache-2.0 AND MPL-2.0 AND GPL-2.0-only AND LGPL-2.1-or-later AND BSD-3-Clause",
-		packages: []string{"git", "openssh-client", "dash", "sed", "coreutils", "libc6"},
-		keep: []string{
+		about:    "Supervisor of one run, with the engine OpenTofu, git and a shell for scripts",
+		licences: "Apache-2.0 AND MPL-2.0 AND GPL-2.0-only AND GPL-3.0-or-later AND LGPL-2.1-or-later AND BSD-3-Clause",
+		packages: []string{"git", "openssh-client", "dash", "bash", "sed", "grep", "mawk", "findutils", "coreutils", "libc6"},
+		keep: append([]string{
 			// The engine downloads modules with git, over https and ssh.
 			"usr/bin/git", "usr/bin/git-upload-pack", "usr/lib/git-core/git", "usr/lib/git-core/git-remote-http",
 			"usr/lib/git-core/git-remote-https", "usr/bin/ssh",
@@ -57,10 +70,10 @@ var recipes = []recipe{
 			// script, which includes two others, and calls the rest.
 			"usr/lib/git-core/git-submodule", "usr/lib/git-core/git-sh-setup", "usr/lib/git-core/git-sh-i18n",
 			"usr/lib/git-core/git-sh-i18n--envsubst",
-			"usr/bin/sh", "usr/bin/sed", "usr/bin/basename", "usr/bin/uname",
+			"usr/bin/sh", "usr/bin/bash",
 			// The C library loads it when a thread ends early.
 			"usr/lib/*/libgcc_s.so.1",
-		},
+		}, tools...),
 		programs: []program{{"tofu", false}, {"terrier-runner", true}, {"terrier-backend", true}},
 	},
 }

@@ -27,10 +27,7 @@ func bare(t *testing.T, f Fixture) (*Stack, string) {
 	t.Helper()
 	s := f.stack(t, f.New(t), "")
 	s.Job.Files, s.Job.Managed = nil, false
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	dir := f.dir(t)
 	s.Allow(dir)
 	return s, dir
 }
@@ -41,9 +38,9 @@ func scriptBytes(t *testing.T, f Fixture) {
 	s, dir := bare(t, f)
 	copied := filepath.Join(dir, "copy")
 	for name, text := range map[string]string{
-		"by bash":               "cp \"$0\" " + copied + "\n[ -n \"$BASH_VERSION\" ] || exit 9\nexit 0\nit's $HOME ${x} \\n \\\\ `ls` \"q\"\r\nä\xff no end",
-		"by its first line":     "#!/bin/sh -e\ncp \"$0\" " + copied + "\nfalse\nexit 9",
-		"as another than named": "#!/no/such/shell -x\ncp \"$0\" " + copied,
+		"by bash":               "cp -f \"$0\" " + copied + "\n[ -n \"$BASH_VERSION\" ] || exit 9\nexit 0\nit's $HOME ${x} \\n \\\\ `ls` \"q\"\r\nä\xff no end",
+		"by its first line":     "#!/bin/sh -e\ncp -f \"$0\" " + copied + "\nfalse\nexit 9",
+		"as another than named": "#!/no/such/shell -x\ncp -f \"$0\" " + copied,
 	} {
 		d := s.Finish(s.Start(stack.ScriptRun, scripted(text)))
 		want := stack.Succeeded
@@ -150,7 +147,7 @@ func scriptKeepsStateSafe(t *testing.T, f Fixture) {
 
 // A script that is asked to stop interrupts its engine once, and does not go on.
 func scriptCancelled(t *testing.T, f Fixture) {
-	g, r := NewGate(t), f.New(t)
+	g, r := newGate(t, f.dir(t)), f.New(t)
 	s := f.stack(t, r, waiting(g, g.Command()+"; touch "+filepath.Join(g.Dir, "after")))
 	s.Allow(g.Dir)
 	id := s.Start(stack.ScriptRun, scripted("terraform apply -auto-approve\necho the script went on"))
@@ -173,7 +170,7 @@ func scriptCancelled(t *testing.T, f Fixture) {
 // A script that does not care is killed, and its engine is not before it could save what
 // it had made.
 func scriptStubborn(t *testing.T, f Fixture) {
-	g := NewGate(t)
+	g := newGate(t, f.dir(t))
 	s := f.stack(t, f.New(t), oneResource)
 	s.Allow(g.Dir)
 	id := s.Start(stack.ScriptRun, scripted("trap '' INT TERM\nterraform apply -auto-approve\n"+g.Command()), func(j *runner.Job) {
@@ -187,7 +184,7 @@ func scriptStubborn(t *testing.T, f Fixture) {
 
 // An engine that outlives its script is interrupted and keeps its state.
 func scriptLeaves(t *testing.T, f Fixture) {
-	g := NewGate(t)
+	g := newGate(t, f.dir(t))
 	s := f.stack(t, f.New(t), waiting(g, g.Command()))
 	s.Allow(g.Dir)
 	d := s.Finish(s.Start(stack.ScriptRun, scripted("terraform apply -auto-approve &\nread line < "+filepath.Join(g.Dir, "here")+"\nkill -9 $!\nexit 0")))
