@@ -132,11 +132,11 @@ func TestARevokedRightEndsAPage(t *testing.T) {
 	signInWith(t, w, strings.TrimSpace(c.Kubectl(t, "create", "token", "reader")))
 	w.visit("/stacks/" + c.Namespace + "/waiting")
 	w.sees("Needs approval")
-	w.eventually("waiting for the page to be live", `() => document.querySelector("[data-live-indicator]").dataset.state === "live"`)
+	w.eventually("waiting for the page to be live", `() => document.querySelector("[data-live-indicator]")?.dataset.state === "live"`)
 	w.expect("403")
 	w.expect("Failed to load resource")
 	c.Kubectl(t, "delete", "rolebinding", "reader")
-	w.eventually("waiting for the page to end", `() => document.querySelector("[data-live-indicator]").dataset.state !== "live" && !document.body.innerText.includes("Needs approval")`)
+	w.eventually("waiting for the page to end", `() => { const e = document.querySelector("[data-live-indicator]"); return e && e.dataset.state !== "live" && !document.body.innerText.includes("Needs approval") }`)
 	w.visit("/stacks/" + c.Namespace + "/waiting")
 	w.sees("Permission denied")
 }

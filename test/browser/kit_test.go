@@ -175,13 +175,13 @@ func (w *window) eventually(what, script string, args ...any) {
 // sees waits until a text shows.
 func (w *window) sees(text string) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("waiting for %q", text), `text => document.body.innerText.includes(text)`, text)
+	w.eventually(fmt.Sprintf("waiting for %q", text), `text => document.body?.innerText.includes(text)`, text)
 }
 
 // misses waits until a text shows no more.
 func (w *window) misses(text string) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("waiting for %q to go", text), `text => !document.body.innerText.includes(text)`, text)
+	w.eventually(fmt.Sprintf("waiting for %q to go", text), `text => document.body && !document.body.innerText.includes(text)`, text)
 }
 
 // at waits until the window shows a path.

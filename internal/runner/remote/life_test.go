@@ -2,6 +2,8 @@ package remote_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
@@ -43,6 +47,53 @@ func applying(t *testing.T, c *controller) (*runnertest.Stack, *runnertest.Gate,
 	id := s.Start(stack.ApplyRun, runnertest.Saved(s.Must(stack.PlanRun)))
 	g.Arrived(t)
 	return s, g, id
+}
+
+// processes returns what reports whether a process and all of its descendants, as they are
+// now, have ended. In a container they end with the first one; here one after another.
+func processes(t *testing.T, root int) (over func() bool) {
+	t.Helper()
+	parents, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	children := map[int][]int{}
+	for _, path := range parents {
+		var pid, parent int
+		var name, state string
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		head, rest, _ := strings.Cut(string(stat), " (")
+		if _, err := fmt.Sscan(head, &pid); err != nil {
+			t.Fatal(err)
+		}
+		name, rest = rest[:strings.LastIndexByte(rest, ')')], rest[strings.LastIndexByte(rest, ')')+1:]
+		if _, err := fmt.Sscan(rest, &state, &parent); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		children[parent] = append(children[parent], pid)
+	}
+	var all []unix.PollFd
+	for left := []int{root}; len(left) > 0; left = append(left[1:], children[left[0]]...) {
+		fd, err := unix.PidfdOpen(left[0], 0)
+		if errors.Is(err, unix.ESRCH) {
+			continue // it has ended meanwhile
+		}
+		if err != nil {
+			t.Fatalf("process %d: %v", left[0], err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		all = append(all, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	if len(all) < 3 {
+		t.Fatalf("%d processes are below %d, want an agent, a supervisor and a sandbox", len(all), root)
+	}
+	return func() bool {
+		n, err := unix.Poll(all, 0)
+		return err == nil && n == len(all)
+	}
 }
 
 // await waits until a condition holds.
@@ -240,6 +291,7 @@ func TestPlaceIsLost(t *testing.T) {
 				return runnertest.Has(`"type":"apply_complete"`, st.Read(id, runner.FileEvents)) && st.Current().Phase == runner.Applying
 			})
 			p := c.PlaceOf(st.Job.Stack, id)
+			over := processes(t, s.launcher.PID(p))
 			if err := lose(s, p); err != nil {
 				t.Fatal(err)
 			}
@@ -251,6 +303,7 @@ func TestPlaceIsLost(t *testing.T) {
 			if !runnertest.Has(`"type":"apply_complete"`, d.Events) {
 				t.Errorf("the events %s do not tell what was finished", d.Events)
 			}
+			await(t, "no process of the place is left", over)
 			g.Open(t)
 			if _, err := os.Stat(filepath.Join(g.Dir, "after")); err == nil {
 				t.Error("the code in the sandbox went on")

@@ -190,6 +190,9 @@ func (l *Launcher) read(p remote.Place, name string) string {
 	return string(data)
 }
 
+// PID is the process of the agent of a place, 0 if it is dead.
+func (l *Launcher) PID(p remote.Place) int { return l.pid(p) }
+
 // pid is the process of the agent, 0 if it is dead.
 func (l *Launcher) pid(p remote.Place) int {
 	pid, err := strconv.Atoi(l.read(p, filePID))
@@ -300,11 +303,16 @@ func (l *Launcher) remove(p remote.Place) error {
 		return nil
 	}
 	for _, e := range entries {
-		if e.Name() != fileUID {
+		switch e.Name() {
+		case fileUID, filePID, fileExit: // Look reads them: the place has ended until it is gone
+		default:
 			err = errors.Join(err, os.RemoveAll(filepath.Join(l.dir(p), e.Name())))
 		}
 	}
-	if err != nil {
+	if err == nil {
+		err = os.Remove(filepath.Join(l.dir(p), fileUID))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // another one removes it
 		return err
 	}
 	return os.RemoveAll(l.dir(p))
