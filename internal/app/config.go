@@ -65,7 +65,7 @@ type Config struct {
 	GlassLasts     time.Duration `flag:"break-the-glass-timeout" env:"TERRIER_BREAK_THE_GLASS_TIMEOUT" default:"1h" help:"timeout of a break-glass session"`
 	SyncInterval   time.Duration `flag:"sync-interval" env:"TERRIER_SYNC_INTERVAL,SYNC_INTERVAL,INFRA_SYNC_INTERVAL" default:"6h" help:"time between two drift checks of a stack of alustan.io without the annotation terrier.dev/interval; 0 checks none"`
 	Sources        bool          `flag:"sources" env:"TERRIER_SOURCES" default:"true" help:"reconcile GitRepository, OCIRepository and Bucket; set false if another source controller does"`
-	ImageBase      string        `flag:"stack-image-base" env:"TERRIER_STACK_IMAGE_BASE" help:"image that the images of stacks are made on, with terrier-runner and the engine; by default --run-image; without effect where runs are processes"`
+	ImageBase      string        `flag:"stack-image-base" env:"TERRIER_STACK_IMAGE_BASE" help:"image that the images of stacks are made on, with terrier-runner and the engine; by default --run-image, and where runs are processes none"`
 	KnownHosts     string        `flag:"ssh-known-hosts" env:"TERRIER_SSH_KNOWN_HOSTS" help:"file in the form of known_hosts with the keys of git servers, for sources over ssh whose Secret has no known_hosts; the keys of github.com, gitlab.com and bitbucket.org are built in"`
 	EventsAddress  string        `flag:"events-addr" env:"TERRIER_EVENTS_ADDR" help:"http address of the notification-controller of Flux, which receives every event; off if empty"`
 	Notifications  bool          `flag:"notifications" env:"TERRIER_NOTIFICATIONS" default:"true" help:"deliver notifications for Alert and Provider; set false if another notification controller does"`

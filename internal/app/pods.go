@@ -244,16 +244,19 @@ type podRuns struct {
 // Close ends the watch of the pods, which go on.
 func (r podRuns) Close() error { return errors.Join(r.Runner.Close(), r.pods.Close()) }
 
-// imageBuilder makes the images of stacks; nil where runs are no pods, which would start
-// from them.
-func imageBuilder(c Config, pods *PodsConfig, dir string, out *outbound.Client) (controller.Images, error) {
-	if pods == nil {
-		return nil, nil
-	}
+// imageBuilder makes the images of stacks. Pods start from them. Runs that are processes
+// have the code that is read back from the registry.
+func imageBuilder(c Config, pods *PodsConfig, dir string, out *outbound.Client, code image.Store) (controller.Images, error) {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil { // what a crash left
 		return nil, fmt.Errorf("making a directory for images: %w", err)
 	}
-	return &image.Builder{Base: cmp.Or(c.ImageBase, pods.Image), Out: out, Scratch: dir}, nil
+	b := &image.Builder{Base: c.ImageBase, Out: out, Scratch: dir}
+	if pods == nil {
+		b.Code = code
+	} else {
+		b.Base = cmp.Or(c.ImageBase, pods.Image)
+	}
+	return b, nil
 }
 
 // openPods opens the runner whose runs are pods, and finds the pods of an earlier

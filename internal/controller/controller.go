@@ -126,7 +126,7 @@ type pass struct {
 	note   note
 	in     inputs
 	wanted *image.Wanted       // that the runs of the stack start from; nil for that of the platform
-	image  string              // that the run is to start from; empty for that of the platform
+	image  image.Made          // that the run is to start from; zero for that of the platform
 	within string              // the directory of the source that its URL names; it is part of the path of the root module
 	ended  *stack.Run          // a run that ended and was folded into the status
 	report *runner.Report      // of that run

@@ -21,7 +21,8 @@ import (
 
 // Images makes images of stacks, which may take minutes.
 type Images interface {
-	Ensure(context.Context, image.Wanted) (string, error)
+	Ensure(context.Context, image.Wanted) (image.Made, error)
+	Holds(image.Made) bool // whether runs find there what they need of it
 }
 
 // How many images are made at once, for how long one counts as being in its registry,
@@ -49,8 +50,8 @@ type imaging struct {
 type making struct {
 	wanted image.Wanted
 	ended  time.Time // zero until then
-	ref    string
-	known  string // what the same image was when it was made before; empty if it never was
+	made   image.Made
+	known  image.Made // what the same image was when it was made before; zero if it never was
 	err    error
 	told   bool // the stack has shown the error, and waits before the next try
 }
@@ -71,28 +72,29 @@ func (m *making) same(w image.Wanted) bool {
 // find returns the image, or the error that making it ended with. Pending is true while it
 // is made, begin if it has to be. The stack may have none yet. An image that was made is
 // used while it is looked for again, and also if its registry does not answer then.
-func (im *imaging) find(m *making, w image.Wanted) (ref string, pending, begin bool, err error) {
+func (im *imaging) find(m *making, w image.Wanted) (made image.Made, pending, begin bool, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
+	none := image.Made{}
 	switch {
 	case m == nil || !m.same(w):
-		return "", false, true, nil
+		return none, false, true, nil
 	case m.ended.IsZero():
-		return m.known, m.known == "", false, nil
-	case m.err != nil && m.known != "":
+		return m.known, m.known == none, false, nil
+	case m.err != nil && m.known != none && im.images.Holds(m.known):
 		return m.known, false, true, nil
 	case m.err != nil && !m.told:
 		m.told = true
-		return "", false, false, m.err
-	case m.err != nil:
-		return "", false, true, nil
+		return none, false, false, m.err
+	case m.err != nil, !im.images.Holds(m.made):
+		return none, false, true, nil
 	default:
-		return m.ref, false, im.now().Sub(m.ended) > imageTrusted, nil
+		return m.made, false, im.now().Sub(m.ended) > imageTrusted, nil
 	}
 }
 
 // begin has an image made, or looked for again that is known.
-func (im *imaging) begin(w image.Wanted, known string) *making {
+func (im *imaging) begin(w image.Wanted, known image.Made) *making {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	m := &making{wanted: w, known: known}
@@ -115,8 +117,8 @@ func (im *imaging) run(ctx context.Context) error {
 	for {
 		for m := im.next(); m != nil; m = im.next() {
 			all.Go(func() {
-				ref, err := im.images.Ensure(ctx, m.wanted)
-				im.end(m, ref, err)
+				made, err := im.images.Ensure(ctx, m.wanted)
+				im.end(m, made, err)
 			})
 		}
 		select {
@@ -139,11 +141,11 @@ func (im *imaging) next() *making {
 	return m
 }
 
-func (im *imaging) end(m *making, ref string, err error) {
+func (im *imaging) end(m *making, made image.Made, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	im.running--
-	m.ended, m.ref, m.err = im.now(), ref, err
+	m.ended, m.made, m.err = im.now(), made, err
 	m.wanted.Keys = nil
 	im.signal()
 }
@@ -169,7 +171,7 @@ func (im *imaging) findImage(ctx context.Context, p *pass, kind stack.RunKind, c
 		return "", nil
 	}
 	w := *p.wanted
-	ref, pending, begin, err := im.find(p.entry.image, w)
+	made, pending, begin, err := im.find(p.entry.image, w)
 	if err != nil {
 		return "", fault.New(fault.Of(err), string(stack.SourceFailed), fmt.Errorf("building and pushing the image %s: %w", w.Name, err))
 	}
@@ -177,13 +179,13 @@ func (im *imaging) findImage(ctx context.Context, p *pass, kind stack.RunKind, c
 		w.Keys, err = imageKeys(ctx, p, p.st.Configuration.Image.Login, read)
 		switch {
 		case err == nil:
-			p.entry.image = im.begin(w, ref)
-			pending = ref == ""
-		case ref == "":
+			p.entry.image = im.begin(w, made)
+			pending = made == image.Made{}
+		case made == image.Made{}:
 			return "", fault.New(fault.Of(err), string(stack.InputsFailed), fmt.Errorf("the credentials for the image %s: %w", w.Name, err))
 		}
 	}
-	p.image = ref
+	p.image = made
 	if pending {
 		waits = "building and pushing the image " + w.Name
 	}
@@ -208,12 +210,20 @@ func imageKeys(ctx context.Context, p *pass, login *stack.KeyRef, read input.Rea
 	return nil, fault.New(fault.Missing, "", fmt.Errorf("the Secret %q has neither %q nor %q: add a Docker configuration there", login.Name, login.Key, corev1.DockerConfigJsonKey))
 }
 
-// fromImage is a job whose pod starts from an image, which the credentials of the push
-// let the node pull. A destroy needs no image of the stack: the registry may be gone with
-// everything else.
-func fromImage(job *runner.Job, ref string, login *stack.KeyRef) (*runner.Job, error) {
-	if ref == "" || job.Kind == stack.DestroyRun || job.Pod == nil {
+// fromImage is a job that starts from an image: its pod does, which the credentials of the
+// push let the node pull; a process has the code that was read back from the registry. A
+// destroy needs no image of the stack: the registry may be gone with everything else.
+func fromImage(job *runner.Job, made image.Made, login *stack.KeyRef) (*runner.Job, error) {
+	if made == (image.Made{}) || job.Kind == stack.DestroyRun {
 		return job, nil
+	}
+	if job.Pod == nil {
+		if job.Tree.Archive == "" {
+			return job, nil // it runs no code
+		}
+		out := *job
+		out.Tree.Archive = made.Code
+		return &out, nil
 	}
 	patch := map[string]any{}
 	if len(job.Pod.Template) > 0 {
@@ -233,7 +243,7 @@ func fromImage(job *runner.Job, ref string, login *stack.KeyRef) (*runner.Job, e
 	if !ok {
 		return nil, errors.New("reading the template of the pod: its first container is no object")
 	}
-	container["image"] = ref
+	container["image"] = made.Ref
 	spec["containers"], patch["spec"] = containers, spec
 	if login != nil {
 		secrets, _ := spec["imagePullSecrets"].([]any)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,19 +19,23 @@ type registryOf struct {
 	mu    sync.Mutex
 	asked []image.Wanted
 	may   chan error
+
+	pruned atomic.Bool // what runs need of an image is there no more
 }
 
-func (r *registryOf) Ensure(ctx context.Context, w image.Wanted) (string, error) {
+func (r *registryOf) Ensure(ctx context.Context, w image.Wanted) (image.Made, error) {
 	r.mu.Lock()
 	r.asked = append(r.asked, w)
 	r.mu.Unlock()
 	select {
 	case err := <-r.may:
-		return w.Name + "@" + w.Source, err
+		return image.Made{Ref: w.Name + "@" + w.Source}, err
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return image.Made{}, ctx.Err()
 	}
 }
+
+func (r *registryOf) Holds(image.Made) bool { return !r.pruned.Load() }
 
 // A stack waits for its image, sees once why it was not made, and has it made again;
 // another revision is another image.
@@ -49,13 +54,14 @@ func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
 	})
 	w := image.Wanted{Name: "registry.example/net", Namespace: "a", Source: "sha256:1", Archive: "/a"}
 	var m *making
+	none := image.Made{}
 	// settled waits until the image is no more on its way.
-	settled := func() (string, bool, error) {
+	settled := func() (image.Made, bool, error) {
 		t.Helper()
 		for {
-			ref, pending, begin, err := im.find(m, w)
+			made, pending, begin, err := im.find(m, w)
 			if !pending {
-				return ref, begin, err
+				return made, begin, err
 			}
 			if err := t.Context().Err(); err != nil {
 				t.Fatal(err)
@@ -65,7 +71,7 @@ func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
 	if _, begin, err := settled(); !begin || err != nil {
 		t.Fatalf("a stack without an image: begin %v, %v", begin, err)
 	}
-	m = im.begin(w, "")
+	m = im.begin(w, none)
 	if _, pending, begin, _ := im.find(m, w); !pending || begin {
 		t.Errorf("while it is made: pending %v, begin %v", pending, begin)
 	}
@@ -77,23 +83,23 @@ func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
 	if _, begin, err := settled(); err != nil || !begin {
 		t.Errorf("at the next try: begin %v, %v, want another attempt", begin, err)
 	}
-	m = im.begin(w, "")
+	m = im.begin(w, none)
 	r.may <- nil
-	if ref, begin, err := settled(); ref != "registry.example/net@sha256:1" || begin || err != nil {
-		t.Errorf("after it was made: %q, begin %v, %v", ref, begin, err)
+	if made, begin, err := settled(); made.Ref != "registry.example/net@sha256:1" || begin || err != nil {
+		t.Errorf("after it was made: %v, begin %v, %v", made, begin, err)
 	}
 	w.Archive = "/another/place/of/the/same"
-	if ref, begin, _ := settled(); ref == "" || begin {
-		t.Errorf("the same content: %q, begin %v", ref, begin)
+	if made, begin, _ := settled(); made == none || begin {
+		t.Errorf("the same content: %v, begin %v", made, begin)
 	}
 	now = now.Add(imageTrusted + time.Second)
-	ref, begin, err := settled()
-	if !begin || ref == "" || err != nil {
-		t.Errorf("an image that was made long ago: %q, begin %v, %v, want it, and to look for it again", ref, begin, err)
+	made, begin, err := settled()
+	if !begin || made == none || err != nil {
+		t.Errorf("an image that was made long ago: %v, begin %v, %v, want it, and to look for it again", made, begin, err)
 	}
-	m = im.begin(w, ref)
-	if got, pending, begin, err := im.find(m, w); got != ref || pending || begin || err != nil {
-		t.Errorf("while it is looked for again: %q, pending %v, begin %v, %v, want the image", got, pending, begin, err)
+	m = im.begin(w, made)
+	if got, pending, begin, err := im.find(m, w); got != made || pending || begin || err != nil {
+		t.Errorf("while it is looked for again: %v, pending %v, begin %v, %v, want the image", got, pending, begin, err)
 	}
 	r.may <- refused
 	for m.stillOn(im) {
@@ -101,8 +107,19 @@ func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, begin, err := settled(); got != ref || !begin || err != nil {
-		t.Errorf("after its registry did not answer: %q, begin %v, %v, want the image, and another try", got, begin, err)
+	if got, begin, err := settled(); got != made || !begin || err != nil {
+		t.Errorf("after its registry did not answer: %v, begin %v, %v, want the image, and another try", got, begin, err)
+	}
+	m = im.begin(w, made)
+	r.may <- nil
+	for m.stillOn(im) {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.pruned.Store(true)
+	if got, begin, err := settled(); got != none || !begin || err != nil {
+		t.Errorf("after its code is gone: %v, begin %v, %v, want to wait for another", got, begin, err)
 	}
 	w.Source = "sha256:2"
 	if _, begin, _ := settled(); !begin {
@@ -165,11 +182,40 @@ func TestTheImageOfAStackIsInItsPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := string(tt.job.Pod.Template)
-			got, err := fromImage(tt.job, tt.ref, tt.login)
+			made := image.Made{Ref: tt.ref}
+			got, err := fromImage(tt.job, made, tt.login)
 			if err != nil || string(got.Pod.Template) != tt.want {
 				t.Errorf("the template is %s, %v, want %s", got.Pod.Template, err, tt.want)
 			}
 			if string(tt.job.Pod.Template) != before {
+				t.Error("the job of the snapshot has changed")
+			}
+		})
+	}
+}
+
+// A process has the code that was read back from the registry. What is kept of the job
+// names the source.
+func TestTheCodeOfAnImageIsInItsProcess(t *testing.T) {
+	made := image.Made{Ref: "registry.example/net@sha256:1", Code: "sha256:2"}
+	for name, tt := range map[string]struct {
+		kind stack.RunKind
+		from string
+		made image.Made
+		want string
+	}{
+		"a plan":             {stack.PlanRun, "sha256:3", made, "sha256:2"},
+		"a destroy":          {stack.DestroyRun, "sha256:3", made, "sha256:3"},
+		"no image":           {stack.PlanRun, "sha256:3", image.Made{}, "sha256:3"},
+		"a run without code": {stack.CheckRun, "", made, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &runner.Job{Kind: tt.kind, Tree: runner.Tree{Archive: tt.from, Digest: tt.from}}
+			got, err := fromImage(job, tt.made, nil)
+			if err != nil || got.Tree.Archive != tt.want || got.Tree.Digest != tt.from {
+				t.Errorf("the run has %+v, %v, want the archive %q", got.Tree, err, tt.want)
+			}
+			if job.Tree.Archive != tt.from {
 				t.Error("the job of the snapshot has changed")
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/image"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -222,7 +223,7 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 	if job.Note, err = json.Marshal(p.note); err != nil {
 		return nil, err
 	}
-	if err := la.rememberSecrets(ctx, p, job.Mask); err != nil || p.image == "" {
+	if err := la.rememberSecrets(ctx, p, job.Mask); err != nil || p.image == (image.Made{}) {
 		return job, err
 	}
 	return fromImage(job, p.image, p.st.Configuration.Image.Login)

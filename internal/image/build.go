@@ -2,6 +2,7 @@ package image
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -21,7 +22,7 @@ type built struct {
 }
 
 // build makes an image on a base and lets use have it, whose files are gone afterwards.
-func (b *Builder) build(base *remote.Descriptor, w Wanted, use func(built) error) (digest v1.Hash, err error) {
+func (b *Builder) build(under base, w Wanted, use func(built) error) (digest v1.Hash, err error) {
 	err = b.scratch(func(dir string) error {
 		file, err := b.layer(dir, w.Archive)
 		if err != nil {
@@ -31,7 +32,7 @@ func (b *Builder) build(base *remote.Descriptor, w Wanted, use func(built) error
 		if err != nil {
 			return fmt.Errorf("packing the code for the image: %w", err)
 		}
-		made, err := on(base, layer, w)
+		made, err := on(under, layer, w)
 		if err != nil {
 			return failed(ReasonBase, "building on the base image", err)
 		}
@@ -42,15 +43,15 @@ func (b *Builder) build(base *remote.Descriptor, w Wanted, use func(built) error
 }
 
 // on puts a layer onto a base, and onto each platform of it if there are several.
-func on(base *remote.Descriptor, layer v1.Layer, w Wanted) (built, error) {
-	if base.MediaType.IsIndex() {
-		index, err := base.ImageIndex()
+func on(under base, layer v1.Layer, w Wanted) (built, error) {
+	if under.Descriptor != nil && under.MediaType.IsIndex() {
+		index, err := under.ImageIndex()
 		if err != nil {
 			return built{}, err
 		}
 		return onIndex(index, layer, w)
 	}
-	image, err := base.Image()
+	image, err := under.image()
 	if err != nil {
 		return built{}, err
 	}
@@ -59,6 +60,19 @@ func on(base *remote.Descriptor, layer v1.Layer, w Wanted) (built, error) {
 	}
 	digest, err := image.Digest()
 	return built{digest, func(tag name.Tag, options []remote.Option) error { return remote.Write(tag, image, options...) }}, err
+}
+
+// scratchPlatform is the platform of an image without a base, which holds no program.
+var scratchPlatform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+
+// image is a base that is one image, or an empty one.
+func (b base) image() (v1.Image, error) {
+	if b.Descriptor != nil {
+		return b.Image()
+	}
+	return mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+		OS: scratchPlatform.OS, Architecture: scratchPlatform.Architecture, RootFS: v1.RootFS{Type: "layers"},
+	})
 }
 
 func onIndex(base v1.ImageIndex, layer v1.Layer, w Wanted) (built, error) {

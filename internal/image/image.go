@@ -6,6 +6,9 @@
 // change is neither built nor sent again. An image is named by its digest: a tag can be
 // moved by any user of the registry.
 //
+// A pod starts from the image. For a run that is a process, the code is read back from the
+// registry (code.go).
+//
 // Start reading at Builder.Ensure.
 package image
 
@@ -39,6 +42,7 @@ const (
 	ReasonBase  = "BaseImageFailed"
 	ReasonBuild = "ImageBuildFailed"
 	ReasonPush  = "ImagePushFailed"
+	ReasonCode  = "ImageCodeFailed"
 	ReasonAuth  = "AuthenticationFailed"
 )
 
@@ -61,46 +65,53 @@ type Wanted struct {
 	Keys      *source.Keyring
 }
 
+// Made is an image that is in its registry.
+type Made struct {
+	Ref  string // the name of the image, with its digest
+	Code string // the digest of the code that was read back from it, packed again; empty where runs start from the image
+}
+
 // Builder makes images on one base. Make one, and share it.
 type Builder struct {
-	Base     string          // the name of the base image
+	Base     string          // the name of the base image; with none an image has the code alone
 	BaseKeys *source.Keyring // nil asks with the keys of the stack
+	Code     Store           // keeps the code that is read back; nil where runs start from the image
 	Out      *outbound.Client
 	Scratch  string // where directories for the time of a build are made
 	Limits   archive.Limits
 
-	made cache.Map[string, v1.Hash] // tag → digest of what was made under it
+	made cache.Map[string, Made] // by tag
 }
 
-// Ensure makes sure that the image is in the registry, and returns its name with its
-// digest. It may take minutes. It can be repeated at any time.
-func (b *Builder) Ensure(ctx context.Context, w Wanted) (string, error) {
+// Ensure makes sure that the image is in the registry. It may take minutes. It can be
+// repeated at any time.
+func (b *Builder) Ensure(ctx context.Context, w Wanted) (Made, error) {
 	repo, err := name.NewRepository(w.Name)
 	if err != nil {
-		return "", fault.New(fault.Invalid, ReasonName, fmt.Errorf("%.80q is not the name of a repository", w.Name))
+		return Made{}, fault.New(fault.Invalid, ReasonName, fmt.Errorf("%.80q is not the name of a repository", w.Name))
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	to, err := b.speak(ctx, repo, w.Keys)
 	if err != nil {
-		return "", err
+		return Made{}, err
 	}
 	defer to.close()
-	from, base, err := b.base(ctx, w.Keys)
+	on, err := b.base(ctx, w.Keys)
 	if err != nil {
-		return "", err
+		return Made{}, err
 	}
-	defer from.close()
+	defer on.close()
 
-	tag := repo.Tag(tagOf(base.Digest, w))
+	tag := repo.Tag(tagOf(on.address(), w))
 	there, err := to.digest(tag)
 	if err != nil {
-		return "", failed(ReasonPush, "looking for "+tag.String(), err)
+		return Made{}, failed(ReasonPush, "looking for "+tag.String(), err)
 	}
-	if made, known := b.made.Get(tag.String()); known && made == there {
-		return repo.Digest(there.String()).String(), nil
+	if made, known := b.made.Get(tag.String()); known && made.Ref == repo.Digest(there.String()).String() && b.Holds(made) {
+		return made, nil
 	}
-	digest, err := b.build(base, w, func(made built) error {
+	digest, err := b.build(on, w, func(made built) error {
 		if made.digest == there {
 			return nil // an earlier process pushed it
 		}
@@ -110,15 +121,21 @@ func (b *Builder) Ensure(ctx context.Context, w Wanted) (string, error) {
 		return nil
 	})
 	if err != nil {
-		return "", err
+		return Made{}, err
 	}
-	b.made.Put(tag.String(), digest)
-	return repo.Digest(digest.String()).String(), nil
+	made := Made{Ref: repo.Digest(digest.String()).String()}
+	if b.Code != nil {
+		if made.Code, err = b.readBack(repo.Digest(digest.String()), to, w); err != nil {
+			return Made{}, err
+		}
+	}
+	b.made.Put(tag.String(), made)
+	return made, nil
 }
 
 // tagOf is the address of the content of an image, and of the namespace that it is for.
-func tagOf(base v1.Hash, w Wanted) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{format, base.String(), w.Source, w.Revision, w.Namespace}))
+func tagOf(base string, w Wanted) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{format, base, w.Source, w.Revision, w.Namespace}))
 	return "terrier-" + hex.EncodeToString(sum[:16])
 }
 
@@ -150,26 +167,43 @@ func (c connection) digest(tag name.Tag) (v1.Hash, error) {
 	return head.Digest, nil
 }
 
+// base is what an image is made on.
+type base struct {
+	*remote.Descriptor // nil if that is nothing
+	close              func()
+}
+
+// address is the address of the content of a base.
+func (b base) address() string {
+	if b.Descriptor == nil {
+		return "scratch " + scratchPlatform.String()
+	}
+	return b.Digest.String()
+}
+
 // base finds the base image as it is now. Credentials go to the registry alone that they
 // are for.
-func (b *Builder) base(ctx context.Context, keys *source.Keyring) (connection, *remote.Descriptor, error) {
+func (b *Builder) base(ctx context.Context, keys *source.Keyring) (base, error) {
+	if b.Base == "" {
+		return base{close: func() {}}, nil
+	}
 	ref, err := name.ParseReference(b.Base)
 	if err != nil {
-		return connection{}, nil, fault.New(fault.Invalid, ReasonBase, fmt.Errorf("the base image %.80q has no valid name: the operator has to correct --stack-image-base", b.Base))
+		return base{}, fault.New(fault.Invalid, ReasonBase, fmt.Errorf("the base image %.80q has no valid name: the operator has to correct --stack-image-base", b.Base))
 	}
 	if b.BaseKeys != nil {
 		keys = b.BaseKeys
 	}
 	from, err := b.speak(ctx, ref.Context(), keys)
 	if err != nil {
-		return connection{}, nil, err
+		return base{}, err
 	}
 	got, err := remote.Get(ref, from.options...)
 	if err != nil {
 		from.close()
-		return connection{}, nil, failed(ReasonBase, "reading the base image "+ref.String(), err)
+		return base{}, failed(ReasonBase, "reading the base image "+ref.String(), err)
 	}
-	return from, got, nil
+	return base{got, from.close}, nil
 }
 
 // failed gives an error of a registry its kind.
@@ -205,12 +239,7 @@ func (b *Builder) layer(dir, code string) (string, error) {
 	if err := os.MkdirAll(into, 0o700); err != nil {
 		return "", fmt.Errorf("making a scratch directory: %w", err)
 	}
-	f, err := os.Open(code)
-	if err != nil {
-		return "", fmt.Errorf("opening the code: %w", err)
-	}
-	defer f.Close()
-	if err := archive.Extract(f, into, b.Limits); err != nil {
+	if err := b.unpack(code, into); err != nil {
 		return "", err
 	}
 	layer := filepath.Join(dir, "layer.tar.gz")
@@ -218,9 +247,24 @@ func (b *Builder) layer(dir, code string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("making a scratch file: %w", err)
 	}
+	return layer, errors.Join(archive.Pack(tree, nil, out, b.layerLimits()), out.Close())
+}
+
+// unpack unpacks the code of a source into a directory.
+func (b *Builder) unpack(code, into string) error {
+	f, err := os.Open(code)
+	if err != nil {
+		return fmt.Errorf("opening the code: %w", err)
+	}
+	defer f.Close()
+	return archive.Extract(f, into, b.Limits)
+}
+
+// layerLimits are the limits of the code, below Directory.
+func (b *Builder) layerLimits() archive.Limits {
 	limits := b.Limits
 	if limits.Depth > 0 {
 		limits.Depth += strings.Count(Directory, "/") + 1
 	}
-	return layer, errors.Join(archive.Pack(tree, nil, out, limits), out.Close())
+	return limits
 }

@@ -34,6 +34,7 @@ type store struct {
 	host     string
 	blobs    atomic.Int32 // uploads that were begun
 	tags     atomic.Int32 // manifests that were sent
+	spoils   atomic.Bool  // it serves other blobs than those that were sent
 	password atomic.Value // asked for if it is not empty
 }
 
@@ -55,6 +56,15 @@ func newStore(t *testing.T) *store {
 			s.blobs.Add(1)
 		case r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/manifests/"):
 			s.tags.Add(1)
+		}
+		if s.spoils.Load() && r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+			got := httptest.NewRecorder()
+			memory.ServeHTTP(got, r)
+			spoilt := got.Body.Bytes()
+			spoilt[len(spoilt)-1] ^= 1
+			w.Header().Set("Content-Length", fmt.Sprint(len(spoilt)))
+			_, _ = w.Write(spoilt)
+			return
 		}
 		memory.ServeHTTP(w, r)
 	}))
@@ -175,14 +185,14 @@ func TestAnImageIsTheBaseAndTheCode(t *testing.T) {
 		Archive: code(t, map[string]string{"terraform/main.tf": "# net", "apply.sh": "#!/bin/sh\n"})}
 	ensure := func(b *Builder, w Wanted, want string) string {
 		t.Helper()
-		ref, err := b.Ensure(t.Context(), w)
+		made, err := b.Ensure(t.Context(), w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := s.sent(); got != want {
 			t.Errorf("sent %s, want %s", got, want)
 		}
-		return ref
+		return made.Ref
 	}
 	first := ensure(b, w, "4 blobs, 1 manifests") // two layers of the base, the code, the configuration
 	image := pull(t, first)
@@ -246,13 +256,13 @@ func TestATagThatWasMovedIsPutBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tags, err := remote.List(digestOf(t, first).Context())
+	tags, err := remote.List(digestOf(t, first.Ref).Context())
 	if err != nil || len(tags) != 1 {
 		t.Fatalf("the tags are %v, %v", tags, err)
 	}
 	s.put(t, "team/net:"+tags[0], randomImage(t))
 	if again, err := b.Ensure(t.Context(), w); err != nil || again != first {
-		t.Errorf("Ensure() = %s, %v, want %s", again, err, first)
+		t.Errorf("Ensure() = %v, %v, want %v", again, err, first)
 	}
 }
 
@@ -270,11 +280,11 @@ func TestABaseOfSeveralPlatformsStaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref, err := builder(t, base.String()).Ensure(t.Context(), Wanted{Name: s.host + "/team/net", Source: "sha256:1", Archive: code(t, map[string]string{"main.tf": ""})})
+	image, err := builder(t, base.String()).Ensure(t.Context(), Wanted{Name: s.host + "/team/net", Source: "sha256:1", Archive: code(t, map[string]string{"main.tf": ""})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := remote.Index(digestOf(t, ref))
+	made, err := remote.Index(digestOf(t, image.Ref))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,9 +328,9 @@ func TestAnImageThatCannotBeMadeSaysWhy(t *testing.T) {
 			b, w := builder(t, base), good
 			b.BaseKeys = good.Keys
 			tt.change(b, &w)
-			ref, err := b.Ensure(t.Context(), w)
+			made, err := b.Ensure(t.Context(), w)
 			if fault.Of(err) != tt.kind || fault.Reason(err, "") != tt.reason || strings.Contains(fmt.Sprint(err), "barley") {
-				t.Errorf("Ensure() = %q, %v (%s, %s), want %s, %s", ref, err, fault.Of(err), fault.Reason(err, ""), tt.kind, tt.reason)
+				t.Errorf("Ensure() = %v, %v (%s, %s), want %s, %s", made, err, fault.Of(err), fault.Reason(err, ""), tt.kind, tt.reason)
 			}
 		})
 	}

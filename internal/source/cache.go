@@ -80,7 +80,16 @@ func (c *Cache) Get(ctx context.Context, a Artifact) (string, error) {
 	return target, nil
 }
 
-// Path returns the path of an artifact that Get has fetched.
+// Put keeps what it reads if that has the digest.
+func (c *Cache) Put(digest string, from io.Reader) error {
+	algorithm, sum, err := parseDigest(digest)
+	if err != nil {
+		return err
+	}
+	return c.keep(from, Artifact{Digest: digest}, c.path(algorithm, sum))
+}
+
+// Path returns the path of an artifact that Get has fetched, or Put was given.
 func (c *Cache) Path(digest string) (string, error) {
 	algorithm, sum, err := parseDigest(digest)
 	if err != nil {

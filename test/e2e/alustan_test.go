@@ -17,13 +17,19 @@ import (
 )
 
 // scripted is a stack of scripts in the namespace of a test, from one of the examples:
-// with the repository of the test, and with the state that Terrier keeps.
+// with the repository of the test, with the state that Terrier keeps, and without an image.
 type scripted struct {
 	*testkit.Cluster
 	name string
 }
 
 func newScripted(t *testing.T, c *testkit.Cluster, example, url string) scripted {
+	t.Helper()
+	return newImaged(t, c, example, url, "")
+}
+
+// newImaged is a stack of scripts with an image.
+func newImaged(t *testing.T, c *testkit.Cluster, example, url, image string) scripted {
 	t.Helper()
 	text, err := examples.Files.ReadFile(example)
 	if err != nil {
@@ -41,6 +47,10 @@ func newScripted(t *testing.T, c *testkit.Cluster, example, url string) scripted
 		end := strings.Index(doc, "  scripts:\n")
 		if begin > 0 && end > begin {
 			doc = doc[:begin] + doc[end:]
+		}
+		doc, _, imaged := strings.Cut(doc, "  containerRegistry:\n")
+		if imaged && image != "" {
+			doc += "  containerRegistry:\n    imageName: " + image + "\n"
 		}
 		doc = strings.ReplaceAll(doc, "    sshKeySecret:\n      name: my-ssh-secret\n      key: ssh-privatekey\n", "")
 		for _, o := range c.Apply(t, doc) {
@@ -89,6 +99,19 @@ func (s scripted) patch(t *testing.T, patch string) {
 	}
 }
 
+// lookNow has the source of a stack look for a new commit.
+func (s scripted) lookNow(t *testing.T) {
+	t.Helper()
+	source, err := s.object(t.Context(), "GitRepository", "source.toolkit.fluxcd.io/v1", "alustan-"+s.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poke := `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"` + time.Now().Format(time.RFC3339Nano) + `"}}}`
+	if err := s.Client.Patch(t.Context(), source, client.RawPatch("application/merge-patch+json", []byte(poke))); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A stack of scripts is applied, follows its repository, says why a script failed, waits
 // for a script that is not there, and is destroyed by its script.
 func TestStackOfScripts(t *testing.T) {
@@ -122,14 +145,7 @@ resource "world_thing" "a" {
 	}
 
 	second := g.Commit(module("two"))
-	source, err := s.object(t.Context(), "GitRepository", "source.toolkit.fluxcd.io/v1", "alustan-"+s.name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	poke := `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"` + time.Now().Format(time.RFC3339Nano) + `"}}}`
-	if err := s.Client.Patch(t.Context(), source, client.RawPatch("application/merge-patch+json", []byte(poke))); err != nil {
-		t.Fatal(err)
-	}
+	s.lookNow(t)
 	s.await(t, "Success", second, second)
 	if all := w.Named("a"); len(all) != 1 || *all[0].Value != "value1 two" {
 		t.Errorf("after another commit the world holds %+v", all)

@@ -108,9 +108,6 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	}
 	err = cmp.Or(why, err, dialect.Annotated(obj, &s), wrong)
 	st := dialect.Stack{Spec: s, Status: m, Legible: legible, Replan: a.Replan, Ignored: ignored(&obj.Spec)}
-	if legible.Image != nil {
-		st.OnlyPods = []string{"spec.containerRegistry"}
-	}
 	if err == nil {
 		st.Configuration, st.Owned = legible, gitRepository(obj)
 	} else {
