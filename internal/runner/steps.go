@@ -262,6 +262,9 @@ func (r *planSteps) outputs(ctx context.Context) error {
 	if _, err := r.engine.execute(ctx, command{step: "output", args: engine.Outputs(), out: out}); err != nil {
 		return err
 	}
+	if out.over {
+		return fmt.Errorf("the outputs are larger than %d bytes", out.most)
+	}
 	if err := disk.WriteSynced(filepath.Join(r.dir, FileOutputs), out.Bytes()); err != nil {
 		return err
 	}
@@ -290,20 +293,24 @@ func (r *planSteps) writeInventory(ctx context.Context) error {
 	return disk.WriteJSON(filepath.Join(r.dir, FileInventory), inv)
 }
 
-// capped is a buffer that stops growing.
+// capped is a buffer that stops growing. It embeds no bytes.Buffer: io.Copy would use its
+// ReadFrom, which takes everything.
 type capped struct {
-	bytes.Buffer
+	buf  bytes.Buffer
 	most int
-	over bool
+	over bool // more was written than it took
 }
 
+// Write takes what fits. The writer goes on in any case.
 func (c *capped) Write(p []byte) (int, error) {
-	if c.Len()+len(p) > c.most {
-		c.over = true
-		return len(p), nil // the writer goes on; the rest is dropped
-	}
-	return c.Buffer.Write(p)
+	fits := min(len(p), c.most-c.buf.Len())
+	c.over = c.over || fits < len(p)
+	_, _ = c.buf.Write(p[:fits]) // never fails
+	return len(p), nil
 }
+
+func (c *capped) Bytes() []byte  { return c.buf.Bytes() }
+func (c *capped) String() string { return c.buf.String() }
 
 func orNone(s string) string {
 	if s == "" {
