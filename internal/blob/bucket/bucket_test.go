@@ -11,13 +11,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
@@ -26,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/blob/bucket"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/testkit/storage"
 )
 
 const limit = 4 << 20
@@ -84,44 +83,6 @@ func s3Server(t *testing.T) server {
 	}
 }
 
-// started starts a program that listens at a port of this machine, and waits until it
-// answers.
-func started(t *testing.T, ready func(port string) string, program string, args func(port string) []string) string {
-	t.Helper()
-	l := httptest.NewServer(nil) // a port that is free
-	_, port, _ := strings.Cut(strings.TrimPrefix(l.URL, "http://"), ":")
-	l.Close()
-	cmd := exec.CommandContext(t.Context(), program, args(port)...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.Dir = t.TempDir()
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-	})
-	for {
-		resp, err := http.Get(ready(port))
-		if err == nil {
-			_ = resp.Body.Close()
-			return port
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("%s ended: %v; it said: %s", program, err, said.String())
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 func gcsServer(t *testing.T) server {
 	program, err := filepath.Abs("../../../bin/fake-gcs-server")
 	if err != nil {
@@ -130,10 +91,7 @@ func gcsServer(t *testing.T) server {
 	if _, err := os.Stat(program); err != nil {
 		t.Fatalf("%v: make bin/fake-gcs-server", err)
 	}
-	port := started(t, func(port string) string { return "http://127.0.0.1:" + port + "/storage/v1/b" }, program, func(port string) []string {
-		return []string{"-scheme", "http", "-host", "127.0.0.1", "-port", port, "-backend", "memory", "-log-level", "error"}
-	})
-	base := "http://127.0.0.1:" + port
+	base := storage.StartGCS(t, program)
 	resp, err := http.Post(base+"/storage/v1/b", "application/json", strings.NewReader(`{"name":"records"}`))
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("making a bucket: %v, %v", resp, err)
@@ -152,16 +110,12 @@ func azureServer(t *testing.T) server {
 	if _, err := os.Stat(program); err != nil {
 		t.Skipf("%v: make bin/azurite, which needs npm", err)
 	}
-	port := started(t, func(port string) string { return "http://127.0.0.1:" + port }, program, func(port string) []string {
-		return []string{"--blobPort", port, "--inMemoryPersistence", "--disableTelemetry", "--silent", "--skipApiVersionCheck"}
-	})
-	const key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==" // of every Azurite
-	base := "http://127.0.0.1:" + port + "/devstoreaccount1"
+	base := storage.StartAzure(t, program) + "/" + storage.AzureAccount
 	query := "?account=devstoreaccount1&endpoint=" + url.QueryEscape(base)
-	makeContainer(t, base+"/records", key)
+	makeContainer(t, base+"/records", storage.AzureKey)
 	return server{
 		url: "azblob://records/{prefix}" + query, missing: "azblob://nowhere/x" + query,
-		environ: map[string]string{"AZURE_STORAGE_KEY": key},
+		environ: map[string]string{"AZURE_STORAGE_KEY": storage.AzureKey},
 		wrong: func() (string, [][2]string) {
 			return "azblob://records/x" + query, [][2]string{{"AZURE_STORAGE_KEY", "d3Jvbmc="}}
 		},
