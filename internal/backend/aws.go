@@ -3,6 +3,7 @@ package backend
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 type Place struct {
 	Bucket, Region, Key, Table, KMSKey string
 	Endpoint, TableEndpoint            string // empty is AWS
+
+	Object string // the state: Key, or what the engine makes of it for a workspace
 }
 
 // S3Place reads the settings of aws.
@@ -21,11 +24,16 @@ func S3Place(r Request) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	return Place{
+	p := Place{
 		Bucket: v.text("bucket"), Region: v.text("region"), Key: cmp.Or(v.text("key"), r.Stack.key()+stateName),
 		Table: v.text("dynamodb_table"), KMSKey: v.text("kms_key_id"),
 		Endpoint: v.text("endpoint"), TableEndpoint: v.text("dynamodb_endpoint"),
-	}, nil
+	}
+	p.Object = p.Key
+	if w := r.Stack.workspace(); w != defaultWorkspace {
+		p.Object = path.Join("env:", w, p.Key)
+	}
+	return p, nil
 }
 
 func renderAWS(r Request, v values) (Block, error) {
@@ -82,6 +90,8 @@ func checkS3(p Place) error {
 		return wrong("region", "is %.80q, which is no region: eu-central-1 is one", p.Region)
 	case strings.HasPrefix(p.Key, "/") || strings.HasSuffix(p.Key, "/") || strings.Contains(p.Key, "//"):
 		return wrong("key", "is %.80q, which is no key: it neither begins nor ends with a slash", p.Key)
+	case checkObject("key", p.Key) != nil:
+		return checkObject("key", p.Key)
 	case p.Table != "" && !matches(`^[a-zA-Z0-9_.-]{3,255}$`, p.Table):
 		return wrong("dynamoDB", "is %.80q, which is no name of a table: it has 3 to 255 letters, digits, dots, hyphens and underscores", p.Table)
 	case p.TableEndpoint != "" && p.Endpoint == "":

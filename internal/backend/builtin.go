@@ -80,7 +80,30 @@ func For(b stack.Backend, namespace, workspace string) Request {
 // key is where the state of a stack is in a place that many stacks share.
 func (s Stack) key() string { return path.Join(s.Namespace, s.Name) }
 
-const stateName = "/terraform.tfstate"
+const (
+	stateName        = "/terraform.tfstate"
+	defaultWorkspace = "default"
+)
+
+func (s Stack) workspace() string { return cmp.Or(s.Workspace, defaultWorkspace) }
+
+// longestObject bounds the part of the name of an object that a user chooses, in bytes. A
+// store takes 1024, and the engine and Terrier add to it.
+const longestObject = 900
+
+// checkObject refuses a name of an object that a program on the way to the store could take
+// for another one.
+func checkObject(field, name string) error {
+	if len(name) > longestObject {
+		return wrong(field, "has %d bytes; it may have %d", len(name), longestObject)
+	}
+	for _, part := range strings.Split(name, "/") {
+		if part == "." || part == ".." {
+			return wrong(field, "is %.80q: a part of it is %q, which names no object", name, part)
+		}
+	}
+	return nil
+}
 
 func builtins() map[string]Builtin {
 	return map[string]Builtin{
@@ -100,6 +123,12 @@ func builtins() map[string]Builtin {
 			},
 			credentials: "Credentials are in the environment of the run: set GOOGLE_APPLICATION_CREDENTIALS there, or give its ServiceAccount an identity",
 			render: func(r Request, v values) (Block, error) {
+				if !matches(`^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$`, v.text("bucket")) {
+					return Block{}, wrong("bucket", "is %.80q, which is no name of a bucket: it has 3 to 63 lower-case letters, digits, dots, hyphens and underscores", v.text("bucket"))
+				}
+				if err := checkObject("prefix", v.text("prefix")); err != nil {
+					return Block{}, err
+				}
 				more := map[string]any{"prefix": cmp.Or(v.text("prefix"), r.Stack.key())}
 				if e := v.text("endpoint"); e != "" {
 					if err := httpURL("endpoint", e); err != nil {
@@ -118,6 +147,15 @@ func builtins() map[string]Builtin {
 			},
 			credentials: "Credentials are in the environment of the run: set ARM_ACCESS_KEY, or ARM_CLIENT_ID, ARM_TENANT_ID and ARM_CLIENT_SECRET there",
 			render: func(r Request, v values) (Block, error) {
+				switch account, container := v.text("storage_account_name"), v.text("container_name"); {
+				case !matches(`^[a-z0-9]{3,24}$`, account):
+					return Block{}, wrong("storage_account_name", "is %.80q, which is no name of a storage account: it has 3 to 24 lower-case letters and digits", account)
+				case !matches(`^[a-z0-9$][a-z0-9-]{1,61}[a-z0-9]$`, container):
+					return Block{}, wrong("container_name", "is %.80q, which is no name of a container: it has 3 to 63 lower-case letters, digits and hyphens", container)
+				}
+				if err := checkObject("key", v.text("key")); err != nil {
+					return Block{}, err
+				}
 				return v.block("azurerm", []string{
 					"storage_account_name", "container_name", "resource_group_name", "subscription_id", "tenant_id", "client_id", "use_azuread_auth", "use_oidc",
 				}, map[string]any{"key": cmp.Or(v.text("key"), r.Stack.key()+stateName)}), nil
