@@ -31,6 +31,7 @@ type Config struct {
 	Engine      string   `flag:"engine" env:"TERRIER_ENGINE" help:"path of tofu or terraform; by default beside this program or on the PATH"`
 	Engines     []string `flag:"engine-named" env:"TERRIER_ENGINES" help:"NAME=/PATH of an engine that stacks may select with the annotation terrier.dev/engine (repeatable)"`
 	Backends    []string `flag:"backend-plugin" env:"TERRIER_BACKEND_PLUGINS" help:"NAME=/PATH of a program that keeps the states of stacks with the annotation terrier.dev/backend: NAME; if runs are pods, a path in their image (repeatable)"`
+	AdoptStates []string `flag:"adopt-states-of" env:"TERRIER_ADOPT_STATES_OF" help:"UID of the namespace kube-system of a cluster that is gone: stacks here take over the states that stacks there kept with the annotation terrier.dev/backend (repeatable)"`
 	Runner      string   `flag:"runner" env:"TERRIER_RUNNER" help:"path of terrier-runner; by default beside this program"`
 	Mirror      string   `flag:"provider-mirror" env:"TERRIER_PROVIDER_MIRROR" help:"directory with providers for runs, instead of their registries; by default the directory mirror beside this program, if it exists"`
 	Registries  bool     `flag:"provider-registries" env:"TERRIER_PROVIDER_REGISTRIES" default:"true" help:"take providers and versions that the mirror lacks from their registries; with false all providers come from the mirror"`

@@ -152,7 +152,7 @@ func slim(o any) (any, error) {
 }
 
 // controllers registers the controllers of stacks, sources and tenants.
-func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
+func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.Client) error {
 	out, err := p.outbound()
 	if err != nil {
 		return err
@@ -176,6 +176,11 @@ func (p *parts) controllers(mgr ctrl.Manager, live client.Client) error {
 	if err != nil {
 		return err
 	}
+	uid, formerly, err := p.opened.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	settings.ClusterUID, settings.Formerly = uid, append(formerly, p.Config.AdoptStates...)
 	webhooks, err := p.Config.webhooks(out)
 	if err != nil {
 		return err

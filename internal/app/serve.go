@@ -96,7 +96,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	p.progress("starting controllers")
 	mgr, err := p.manager(ctx)
 	if err == nil {
-		err = p.controllers(mgr, direct)
+		err = p.controllers(ctx, mgr, direct)
 	}
 	if err == nil {
 		p.scraped, err = p.meters.Serve(mgr, p.Config.MetricsAddress)

@@ -18,6 +18,10 @@ import (
 	"io"
 )
 
+// AdoptStateOf is the annotation of a stack that takes over the state of a stack of another
+// cluster. It names the UID of that cluster.
+const AdoptStateOf = "terrier.dev/adopt-state-of"
+
 // Version is that of the protocol. A program refuses a request of another version.
 const Version = 1
 
@@ -46,6 +50,10 @@ type Request struct {
 	// the engine create every resource again.
 	Expected bool `json:"expected,omitempty"`
 	Force    bool `json:"force,omitempty"` // destroy: also if the state is there
+
+	// Formerly are UIDs of clusters whose place the cluster of the stack takes: their states
+	// are its states.
+	Formerly []string `json:"formerly,omitempty"`
 }
 
 // Stack is the stack whose state it is. Namespace and Name are unique among all kinds of
@@ -54,6 +62,10 @@ type Stack struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Workspace string `json:"workspace,omitempty"` // empty means default
+
+	// Cluster is the UID of the cluster. Stacks of two clusters may have one name; a backend
+	// that they share tells them apart by it. It is empty where it is not known.
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // Reply is what a program answers.

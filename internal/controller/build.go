@@ -100,8 +100,14 @@ func (jb *jobs) plugIn(p *pass) (*runner.Backend, error) {
 	if b.Plugin == backend.Local && jb.config.Pods {
 		return nil, fault.New(fault.Denied, "", errors.New("the backend local keeps the state in a file of one machine, and runs are pods: the state would be lost with the pod. Use another backend"))
 	}
+	r := backend.For(b, p.obj.GetNamespace(), c.Workspace)
+	r.Stack.Cluster = jb.config.ClusterUID
+	formerly := slices.Clone(jb.config.Formerly)
+	if uid := p.obj.GetAnnotations()[backend.AdoptStateOf]; uid != "" {
+		formerly = append(formerly, uid)
+	}
 	return &runner.Backend{
-		Name: b.Plugin, Settings: b.Settings, Stack: backend.For(b, p.obj.GetNamespace(), c.Workspace).Stack,
+		Name: b.Plugin, Settings: b.Settings, Stack: r.Stack, Formerly: formerly,
 		Expected: (p.o.Status.Applied != nil || p.o.Status.Created) && !p.o.Status.Destroyed,
 	}, nil
 }

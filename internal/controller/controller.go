@@ -59,6 +59,8 @@ type Config struct {
 	MirrorProviders []string // addresses of the providers in the runner's mirror
 	MirrorOnly      bool     // no provider comes from elsewhere
 	Backends        []string // names of the operator's own plug-ins for states
+	ClusterUID      string   // of this cluster, for backends that clusters share; empty if it is not known
+	Formerly        []string // UIDs of clusters whose place this one takes: their states are its states
 	Settable        []string // reserved environment variables that stacks may set
 	MinLevel        int
 	BreakGlass      BreakGlass

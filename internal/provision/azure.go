@@ -1,12 +1,17 @@
 package provision
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/terrier-iac/terrier/internal/backend"
@@ -15,7 +20,8 @@ import (
 
 // azure is a container of a storage account.
 type azure struct {
-	name, key string
+	name      string
+	key, mark string // of the state, and of its owner
 	container *container.Client
 }
 
@@ -34,10 +40,12 @@ func (p Plugins) openAzure(_ context.Context, r backend.Request) (place, error) 
 	if err != nil {
 		return nil, err
 	}
-	a := &azure{name: block.Text("container_name"), key: block.Text("key")}
+	key, of := block.Text("key"), ""
 	if w := r.Stack.Workspace; w != "" && w != "default" {
-		a.key += "env:" + w
+		of = "env:" + w
 	}
+	// The engine lists all that begins with its key and env: as workspaces.
+	a := &azure{name: block.Text("container_name"), key: key + of, mark: key + ownerSuffix + of}
 	at += "/" + a.name
 	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: c.Data}}
 	if key := p.Environ("ARM_ACCESS_KEY"); key != "" {
@@ -142,7 +150,9 @@ func (a *azure) vacant(ctx context.Context) (bool, error) {
 	return !some, err
 }
 
-func (a *azure) state() string { return a.key }
+func (a *azure) state() string    { return a.key }
+func (a *azure) owner() string    { return a.mark }
+func (a *azure) objects() objects { return a }
 
 func (a *azure) hasState(ctx context.Context) (bool, error) {
 	_, err := a.container.NewBlobClient(a.key).GetProperties(ctx, nil)
@@ -152,13 +162,49 @@ func (a *azure) hasState(ctx context.Context) (bool, error) {
 	return err == nil, a.told("finding the state in", err)
 }
 
-func (a *azure) removeState(ctx context.Context) error {
-	_, err := a.container.NewBlobClient(a.key).Delete(ctx, nil)
-	return a.told("removing the state from", err)
+// judged is the error of an answer about a blob.
+func (a *azure) judged(doing string, err error) error {
+	if bloberror.HasCode(err, bloberror.AuthorizationFailure, bloberror.AuthorizationPermissionMismatch) {
+		return errDenied
+	}
+	return a.told(doing, err)
 }
 
-// remove looks first: Azure removes a container with all that is in it.
-func (a *azure) remove(ctx context.Context) (bool, error) {
+func (a *azure) get(ctx context.Context, object string) ([]byte, error) {
+	out, err := a.container.NewBlobClient(object).DownloadStream(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound, bloberror.ResourceNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, a.judged("reading a blob of", err)
+	}
+	defer out.Body.Close()
+	return io.ReadAll(io.LimitReader(out.Body, maxOwner))
+}
+
+func (a *azure) put(ctx context.Context, object string, data []byte, absent bool) (bool, error) {
+	var o blockblob.UploadOptions
+	if absent {
+		any := azcore.ETagAny
+		o.AccessConditions = &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: &any}}
+	}
+	_, err := a.container.NewBlockBlobClient(object).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), &o)
+	if bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.ConditionNotMet) {
+		return false, nil
+	}
+	return err == nil, a.judged("writing a blob of", err)
+}
+
+func (a *azure) remove(ctx context.Context, object string) error {
+	_, err := a.container.NewBlobClient(object).Delete(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound, bloberror.ResourceNotFound) {
+		return nil
+	}
+	return a.judged("removing a blob of", err)
+}
+
+// removePlace looks first: Azure removes a container with all that is in it.
+func (a *azure) removePlace(ctx context.Context) (bool, error) {
 	if some, err := a.others(ctx, ""); err != nil || some {
 		return false, err
 	}

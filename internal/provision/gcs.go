@@ -80,7 +80,16 @@ func (g *gcs) do(ctx context.Context, method, path string, query url.Values, in,
 			return answer{}, err
 		}
 	}
-	r, err := http.NewRequestWithContext(ctx, method, g.api+"/storage/v1/b"+path+"?"+query.Encode(), bytes.NewReader(body))
+	a, err := g.send(ctx, method, "/storage/v1/b"+path+"?"+query.Encode(), body)
+	if err == nil && a.ok() && out != nil {
+		err = json.Unmarshal(a.body, out)
+	}
+	return a, err
+}
+
+// send sends JSON; path has the query.
+func (g *gcs) send(ctx context.Context, method, path string, body []byte) (answer, error) {
+	r, err := http.NewRequestWithContext(ctx, method, g.api+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
@@ -89,14 +98,10 @@ func (g *gcs) do(ctx context.Context, method, path string, query url.Values, in,
 		return answer{}, fmt.Errorf("there are no credentials of Google in the environment of the run, and it has no identity: %w", err)
 	}
 	token.SetAuthHeader(r)
-	if in != nil {
+	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	a, err := send(g.http, r)
-	if err == nil && a.ok() && out != nil {
-		err = json.Unmarshal(a.body, out)
-	}
-	return a, err
+	return send(g.http, r)
 }
 
 // told is an error of the service.
@@ -174,27 +179,69 @@ func (g *gcs) vacant(ctx context.Context) (bool, error) {
 	return len(list.Items) == 0, err
 }
 
-func (g *gcs) state() string { return g.prefix + "/" + g.workspace + ".tfstate" }
+func (g *gcs) state() string {
+	prefix := strings.TrimLeft(g.prefix, "/") // as the engine does
+	if prefix != "" && !strings.HasSuffix(prefix, "/") {
+		prefix += "/"
+	}
+	return prefix + g.workspace + ".tfstate"
+}
 
-func (g *gcs) object() string { return "/" + g.bucket + "/o/" + url.PathEscape(g.state()) }
+func (g *gcs) owner() string    { return g.state() + ownerSuffix }
+func (g *gcs) objects() objects { return g }
+
+// at is the path of an object in the API.
+func (g *gcs) at(object string) string { return "/" + g.bucket + "/o/" + url.PathEscape(object) }
 
 func (g *gcs) hasState(ctx context.Context) (bool, error) {
-	a, err := g.do(ctx, http.MethodGet, g.object(), nil, nil, nil)
+	a, err := g.do(ctx, http.MethodGet, g.at(g.state()), nil, nil, nil)
 	if err == nil && !a.ok() && a.status != http.StatusNotFound {
 		err = g.told("finding the state in", a)
 	}
 	return a.ok(), err
 }
 
-func (g *gcs) removeState(ctx context.Context) error {
-	a, err := g.do(ctx, http.MethodDelete, g.object(), nil, nil, nil)
-	if err == nil && !a.ok() {
-		err = g.told("removing the state from", a)
+// judged is the error of an answer about an object.
+func (g *gcs) judged(doing string, a answer, err error) error {
+	switch {
+	case err != nil || a.ok():
+		return err
+	case a.status == http.StatusForbidden:
+		return errDenied
 	}
-	return err
+	return g.told(doing, a)
 }
 
-func (g *gcs) remove(ctx context.Context) (bool, error) {
+func (g *gcs) get(ctx context.Context, object string) ([]byte, error) {
+	a, err := g.do(ctx, http.MethodGet, g.at(object), url.Values{"alt": {"media"}}, nil, nil)
+	if err == nil && a.status == http.StatusNotFound {
+		return nil, nil
+	}
+	return a.body, g.judged("reading an object of", a, err)
+}
+
+func (g *gcs) put(ctx context.Context, object string, data []byte, absent bool) (bool, error) {
+	query := url.Values{"uploadType": {"media"}, "name": {object}}
+	if absent {
+		query.Set("ifGenerationMatch", "0")
+	}
+	a, err := g.send(ctx, http.MethodPost, "/upload/storage/v1/b/"+g.bucket+"/o?"+query.Encode(), data)
+	if err == nil && absent && a.status == http.StatusPreconditionFailed {
+		return false, nil
+	}
+	err = g.judged("writing an object of", a, err)
+	return err == nil, err
+}
+
+func (g *gcs) remove(ctx context.Context, object string) error {
+	a, err := g.do(ctx, http.MethodDelete, g.at(object), nil, nil, nil)
+	if err == nil && a.status == http.StatusNotFound {
+		return nil
+	}
+	return g.judged("removing an object of", a, err)
+}
+
+func (g *gcs) removePlace(ctx context.Context) (bool, error) {
 	a, err := g.do(ctx, http.MethodDelete, "/"+g.bucket, nil, nil, nil)
 	if err == nil && !a.ok() && a.status != http.StatusConflict && a.status != http.StatusPreconditionFailed {
 		err = g.told("removing", a)

@@ -3,11 +3,13 @@
 // environment of the run. What can be computed of a backend is in package backend.
 //
 // A place that holds objects is never changed, and one that is gone is not made again once
-// a state is expected there. Start reading at Plugins.
+// a state is expected there. A state belongs to one cluster (owner.go). Start reading at
+// Plugins.
 package provision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -27,7 +29,8 @@ type Plugins struct {
 func (p Plugins) Find(name string) (backend.Plugin, bool) {
 	b, ok := backend.Find(name)
 	open := map[string]func(context.Context, backend.Request) (place, error){backend.AWS: p.openS3, backend.GCS: p.openGCS, backend.Azure: p.openAzure}[name]
-	return plugin{b, open}, ok
+	naming := map[string]string{backend.AWS: "key", backend.GCS: "prefix", backend.Azure: "key"}[name]
+	return plugin{b, open, naming, p.Now}, ok
 }
 
 // place is where states are.
@@ -38,10 +41,11 @@ type place interface {
 	traits() []trait
 	vacant(context.Context) (bool, error) // does it hold no object?
 
-	state() string // for people: the name of the object
+	state() string // the name of the object
+	owner() string // the name of the object that says whose the state is
 	hasState(context.Context) (bool, error)
-	removeState(context.Context) error
-	remove(context.Context) (bool, error) // false if it holds something
+	objects() objects
+	removePlace(context.Context) (bool, error) // false if it holds something
 }
 
 // more is what some places have beside themselves: a table for locks.
@@ -60,7 +64,9 @@ type trait struct {
 // plugin is one backend with its place; open is nil if it makes nothing.
 type plugin struct {
 	backend.Builtin
-	open func(context.Context, backend.Request) (place, error)
+	open   func(context.Context, backend.Request) (place, error)
+	naming string // the setting that names the state
+	now    func() time.Time
 }
 
 // Ensure makes the place, unless it is there.
@@ -89,9 +95,11 @@ func (p plugin) Ensure(ctx context.Context, r backend.Request, say func(string))
 		return err
 	}
 	if m, ok := at.(more); ok {
-		return m.ensureMore(ctx, say)
+		if err := m.ensureMore(ctx, say); err != nil {
+			return err
+		}
 	}
-	return nil
+	return p.claim(ctx, at, r, say)
 }
 
 // protect gives the place its traits, unless it holds objects.
@@ -149,12 +157,15 @@ func (p plugin) Destroy(ctx context.Context, r backend.Request, say func(string)
 		return fmt.Errorf("%s holds the state %s. Set force in the request to remove it", at.what(), at.state())
 	}
 	if has {
-		if err := at.removeState(ctx); err != nil {
-			return err
+		if err := at.objects().remove(ctx, at.state()); err != nil {
+			return fmt.Errorf("removing the state %s: %w", at.state(), err)
 		}
 		say("removed the state " + at.state())
 	}
-	removed, err := at.remove(ctx)
+	if err := at.objects().remove(ctx, at.owner()); err != nil && !errors.Is(err, errDenied) {
+		return fmt.Errorf("removing %s: %w", at.owner(), err)
+	}
+	removed, err := at.removePlace(ctx)
 	if err != nil {
 		return err
 	}

@@ -3,27 +3,21 @@ package provision_test
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/backend/backendtest"
 	"github.com/terrier-iac/terrier/internal/provision"
+	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/storage"
 )
 
 // asker answers requests as terrier-backend does, with this environment.
@@ -47,185 +41,43 @@ func asker(p provision.Plugins, environ map[string]string) func(*testing.T, back
 	}
 }
 
-// s3Server is gofakes3, with the parts of a bucket that it does not know: they are stored as
-// they are sent. It says where buckets are, as S3 does, and counts writes.
-type s3Server struct {
-	http.Handler
-	url string
-
-	mu      sync.Mutex
-	writes  int
-	regions map[string]string // of buckets
-	parts   map[string][]byte // by bucket?part
-}
-
-func newS3(t *testing.T) *s3Server {
-	s := &s3Server{Handler: gofakes3.New(s3mem.New()).Server(), regions: map[string]string{}, parts: map[string][]byte{}}
-	at := httptest.NewServer(s)
-	t.Cleanup(at.Close)
-	s.url = at.URL
-	return s
-}
-
-func (s *s3Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		s.writes++
-	}
-	bucket, object, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
-	part := bucket + "?" + strings.TrimSuffix(r.URL.RawQuery, "=")
-	switch {
-	case object != "":
-	case strings.HasSuffix(part, "?encryption"), strings.HasSuffix(part, "?publicAccessBlock"):
-		if r.Method == http.MethodPut {
-			s.parts[part] = body
-		} else if document, ok := s.parts[part]; ok {
-			_, _ = w.Write(document)
-		} else {
-			w.WriteHeader(http.StatusNotFound)
-		}
-		return
-	case r.Method == http.MethodPut && r.URL.RawQuery == "":
-		s.regions[bucket] = "us-east-1"
-		if _, after, ok := strings.Cut(string(body), "<LocationConstraint>"); ok {
-			s.regions[bucket], _, _ = strings.Cut(after, "<")
-		}
-		body = nil
-	case r.Method == http.MethodHead && s.regions[bucket] != "":
-		w.Header().Set("X-Amz-Bucket-Region", s.regions[bucket])
-	}
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	s.Handler.ServeHTTP(w, r)
-}
-
-func (s *s3Server) written() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.writes
-	s.writes = 0
-	return n
-}
-
-// tables is a DynamoDB of tables without content, which answers as DynamoDB does: a table
-// takes a while until it can be used.
-type tables struct {
-	mu     sync.Mutex
-	writes int
-	made   map[string]map[string]any
-}
-
-func newTables(t *testing.T) (*tables, string) {
-	d := &tables{made: map[string]map[string]any{}}
-	at := httptest.NewServer(d)
-	t.Cleanup(at.Close)
-	return d, at.URL
-}
-
-func (d *tables) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var in map[string]any
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	name, _ := in["TableName"].(string)
-	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-	fail := func(code string) {
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write([]byte(`{"__type":"com.amazonaws.dynamodb.v20120810#` + code + `","message":"Requested resource not found: Table: ` + name + ` not found"}`))
-	}
-	switch _, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "."); {
-	case operation == "CreateTable" && d.made[name] == nil:
-		d.writes++
-		if in["BillingMode"] != "PAY_PER_REQUEST" {
-			fail("ValidationException")
-			return
-		}
-		d.made[name] = map[string]any{"TableName": name, "TableStatus": "CREATING", "KeySchema": in["KeySchema"]}
-		_ = json.NewEncoder(w).Encode(map[string]any{"TableDescription": d.made[name]})
-	case d.made[name] == nil:
-		fail("ResourceNotFoundException")
-	case operation == "DescribeTable":
-		_ = json.NewEncoder(w).Encode(map[string]any{"Table": d.made[name]})
-		d.made[name]["TableStatus"] = "ACTIVE"
-	case operation == "DeleteTable":
-		d.writes++
-		delete(d.made, name)
-		_, _ = w.Write([]byte("{}"))
-	default:
-		fail("ValidationException")
-	}
-}
-
 var awsIdentity = map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 func TestAWS(t *testing.T) {
-	s := newS3(t)
-	d, dynamo := newTables(t)
+	s, d := storage.NewS3(t), storage.NewDynamoDB(t)
 	p := backendtest.Plugin{
 		Ask: asker(provision.Plugins{}, awsIdentity), Backend: "aws", Type: "s3",
-		Settings: map[string]string{"s3": "store", "dynamoDB": "locks", "region": "eu-central-1", "endpoint": s.url, "dynamodb_endpoint": dynamo},
-		Writes: func() int {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			n := s.written() + d.writes
-			d.writes = 0
-			return n
-		},
+		Settings: map[string]string{"s3": "store", "dynamoDB": "locks", "region": "eu-central-1", "endpoint": s.URL, "dynamodb_endpoint": d.URL},
+		Writes:   func() int { return len(s.Take()) + len(d.Take()) },
 		Store: func(t *testing.T, b backend.Block) {
-			if got := s.regions["store"]; got != "eu-central-1" {
+			if got := s.Region("store"); got != "eu-central-1" {
 				t.Errorf("the bucket is in %q", got)
 			}
 			for part, want := range map[string]string{"encryption": "AES256", "publicAccessBlock": "<RestrictPublicBuckets>true"} {
-				if got := s.parts["store?"+part]; !strings.Contains(string(got), want) {
+				if got := s.Part("store", part); !strings.Contains(got, want) {
 					t.Errorf("the %s of the bucket is %s", part, got)
 				}
 			}
-			resp, err := http.Get(s.url + "/store?versioning")
-			if err != nil {
-				t.Fatal(err)
+			if v := s.Object(t, "store?versioning"); !strings.Contains(string(v), "<Status>Enabled") {
+				t.Errorf("the versioning of the bucket is %s", v)
 			}
-			defer resp.Body.Close()
-			if v, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(v), "<Status>Enabled") {
-				t.Errorf("the versioning of the bucket is %s, %v", v, err)
-			}
-			put(t, s.url+"/store/"+b.Text("key"))
+			s.Put(t, "store/"+b.Text("key"), []byte("{}"))
 		},
 	}
 	backendtest.Run(t, p)
 }
 
-func put(t *testing.T, url string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("storing a state: %v, %v", resp, err)
-	}
-	_ = resp.Body.Close()
-}
-
 // What holds objects is left as it is, and a bucket elsewhere is named.
 func TestAWSLeavesWhatIsThere(t *testing.T) {
-	s := newS3(t)
+	s := storage.NewS3(t)
 	ask := asker(provision.Plugins{}, awsIdentity)
-	r := backend.Request{Version: backend.Version, Operation: backend.Ensure, Backend: "aws", Settings: map[string]string{"bucket": "store", "region": "us-east-1", "endpoint": s.url}, Stack: backend.Stack{Namespace: "team", Name: "network"}}
-	put(t, s.url+"/store")
-	put(t, s.url+"/store/something")
-	s.written()
+	r := backend.Request{Version: backend.Version, Operation: backend.Ensure, Backend: "aws", Settings: map[string]string{"bucket": "store", "region": "us-east-1", "endpoint": s.URL}, Stack: backend.Stack{Namespace: "team", Name: "network"}}
+	s.Put(t, "store", nil)
+	s.Put(t, "store/something", []byte("{}"))
+	s.Take()
 	reply := ask(t, r)
-	if reply.Error != nil || s.written() != 0 {
-		t.Fatalf("ensure of a bucket with objects = %+v", reply)
+	if writes := s.Take(); reply.Error != nil || writes != nil {
+		t.Fatalf("ensure of a bucket with objects = %+v, and wrote %q", reply, writes)
 	}
 	want := "the bucket store: versioning is not enabled. The place holds objects, so nothing was changed: enable it yourself"
 	if !slices.Contains(reply.Messages, want) {
@@ -242,23 +94,13 @@ func TestAWSLeavesWhatIsThere(t *testing.T) {
 }
 
 func TestGCS(t *testing.T) {
-	program, err := filepath.Abs("../../bin/fake-gcs-server")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(program); err != nil {
-		t.Fatalf("%v: make bin/fake-gcs-server", err)
-	}
-	// The server takes the properties of a bucket and forgets them, so they are kept here.
-	c := counted(t, started(t, "/storage/v1/b", program, func(port string) []string {
-		return []string{"-scheme", "http", "-host", "127.0.0.1", "-port", port, "-backend", "memory", "-log-level", "error"}
-	}), "")
+	c := storage.GCS(t, testkit.Tool(t, "fake-gcs-server"))
 	backendtest.Run(t, backendtest.Plugin{
 		Ask: asker(provision.Plugins{}, map[string]string{"GOOGLE_OAUTH_ACCESS_TOKEN": "dummy", "GOOGLE_PROJECT": "p"}), Backend: "gcs", Type: "gcs",
-		Settings: map[string]string{"bucket": "store", "location": "EU", "endpoint": c.url},
-		Writes:   c.written,
+		Settings: map[string]string{"bucket": "store", "location": "EU", "endpoint": c.URL},
+		Writes:   func() int { return len(c.Take()) },
 		Store: func(t *testing.T, b backend.Block) {
-			resp, err := http.Post(c.url+"/upload/storage/v1/b/store/o?uploadType=media&name="+b.Text("prefix")+"/default.tfstate", "application/json", strings.NewReader("{}"))
+			resp, err := http.Post(c.URL+"/upload/storage/v1/b/store/o?uploadType=media&name="+b.Text("prefix")+"/default.tfstate", "application/json", strings.NewReader("{}"))
 			if err != nil || resp.StatusCode != http.StatusOK {
 				t.Fatalf("storing a state: %v, %v", resp, err)
 			}
@@ -275,20 +117,18 @@ func TestAzure(t *testing.T) {
 	if _, err := os.Stat(program); err != nil {
 		t.Skipf("%v: make bin/azurite, which needs npm", err)
 	}
-	const account, key = "devstoreaccount1", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==" // of every Azurite
-	c := counted(t, started(t, "/", program, func(port string) []string {
-		return []string{"--blobPort", port, "--inMemoryPersistence", "--disableTelemetry", "--silent", "--skipApiVersionCheck"}
-	}), "/"+account)
+	c := storage.Watch(t, storage.StartAzure(t, program), nil)
+	at := c.URL + "/" + storage.AzureAccount
 	backendtest.Run(t, backendtest.Plugin{
-		Ask: asker(provision.Plugins{Azure: c.url}, map[string]string{"ARM_ACCESS_KEY": key}), Backend: "azurerm", Type: "azurerm",
-		Settings: map[string]string{"storageAccount": account, "container": "store"},
-		Writes:   c.written,
+		Ask: asker(provision.Plugins{Azure: at}, map[string]string{"ARM_ACCESS_KEY": storage.AzureKey}), Backend: "azurerm", Type: "azurerm",
+		Settings: map[string]string{"storageAccount": storage.AzureAccount, "container": "store"},
+		Writes:   func() int { return len(c.Take()) },
 		Store: func(t *testing.T, b backend.Block) {
-			shared, err := container.NewSharedKeyCredential(account, key)
+			shared, err := container.NewSharedKeyCredential(storage.AzureAccount, storage.AzureKey)
 			if err != nil {
 				t.Fatal(err)
 			}
-			client, err := container.NewClientWithSharedKeyCredential(c.url+"/store", shared, nil)
+			client, err := container.NewClientWithSharedKeyCredential(at+"/store", shared, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -312,89 +152,82 @@ func TestBackendsThatMakeNothing(t *testing.T) {
 	}
 }
 
-// counter stands in front of a server and counts writes.
-type counter struct {
-	url string
-
-	mu     sync.Mutex
-	writes int
-}
-
-func (c *counter) written() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.writes
-	c.writes = 0
-	return n
-}
-
-// counted stands in front of the server at a port; beneath is the path of all that is asked.
-func counted(t *testing.T, port, beneath string) *counter {
-	t.Helper()
-	to, err := url.Parse("http://127.0.0.1:" + port)
-	if err != nil {
-		t.Fatal(err)
+// The engine and the plug-in mean one object by a key, however odd it is, and in each
+// workspace.
+func TestOddKeysNameOneObject(t *testing.T) {
+	s := storage.NewS3(t)
+	ask := asker(provision.Plugins{}, awsIdentity)
+	for key, object := range map[string]string{
+		"état/ключ": "%C3%A9tat/%D0%BA%D0%BB%D1%8E%D1%87", `a"b`: "a%22b", "a%2Fb": "a%252Fb", "a b?c=d#e": "a%20b%3Fc=d%23e", "a+b": "a%2Bb",
+	} {
+		r := backend.Request{
+			Version: backend.Version, Operation: backend.Ensure, Backend: "aws", Stack: backend.Stack{Namespace: "team", Name: "network", Cluster: "cluster-a"},
+			Settings: map[string]string{"s3": "store", "region": "us-east-1", "endpoint": s.URL, "key": key},
+		}
+		if reply := ask(t, r); reply.Error != nil {
+			t.Errorf("ensure of %q = %v", key, reply.Error)
+		}
+		if s.Object(t, "store/"+object+".terrier") == nil {
+			t.Errorf("the owner of %q is not beside it", key)
+		}
+		s.Put(t, "store/"+object, []byte("{}"))
+		r.Operation = backend.Destroy
+		if reply := ask(t, r); reply.Error == nil || !strings.Contains(reply.Error.Message, "holds the state "+key) {
+			t.Errorf("destroy of %q = %+v, want the state to be found", key, reply)
+		}
+		r.Stack.Workspace = "blue"
+		s.Put(t, "store/env:/blue/"+object, []byte("{}"))
+		if reply := ask(t, r); reply.Error == nil || !strings.Contains(reply.Error.Message, "holds the state env:/blue/"+key) {
+			t.Errorf("destroy of %q in a workspace = %+v, want the state to be found", key, reply)
+		}
 	}
-	c := &counter{}
-	var bucket []byte // as it was made, if it is one of Google
-	proxy := httputil.NewSingleHostReverseProxy(to)
-	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			c.mu.Lock()
-			c.writes++
-			c.mu.Unlock()
-		}
-		switch {
-		case r.Method == http.MethodPost && r.URL.Path == "/storage/v1/b":
-			bucket, _ = io.ReadAll(r.Body) // what is missing, the server refuses
-			r.Body = io.NopCloser(bytes.NewReader(bucket))
-		case r.Method == http.MethodDelete && r.URL.Path == "/storage/v1/b/store":
-			bucket = nil
-		case r.Method == http.MethodGet && r.URL.Path == "/storage/v1/b/store" && bucket != nil:
-			_, _ = w.Write(bucket)
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(at.Close)
-	c.url = at.URL + beneath
-	return c
 }
 
-// started starts a program that listens at a port of this machine, and waits until it
-// answers.
-func started(t *testing.T, ready, program string, args func(port string) []string) string {
-	t.Helper()
-	l := httptest.NewServer(nil) // a port that is free
-	_, port, _ := strings.Cut(strings.TrimPrefix(l.URL, "http://"), ":")
-	l.Close()
-	cmd := exec.CommandContext(t.Context(), program, args(port)...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.Dir = t.TempDir()
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+// A run that was killed between the bucket and its protection is continued by the next one.
+func TestHalfABucketIsCompleted(t *testing.T) {
+	s := storage.NewS3(t)
+	s.Put(t, "store", nil)
+	r := backend.Request{
+		Version: backend.Version, Operation: backend.Ensure, Backend: "aws", Stack: backend.Stack{Namespace: "team", Name: "network", Cluster: "cluster-a"},
+		Settings: map[string]string{"s3": "store", "region": "us-east-1", "endpoint": s.URL},
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-	})
-	for {
-		resp, err := http.Get("http://127.0.0.1:" + port + ready)
-		if err == nil {
-			_ = resp.Body.Close()
-			return port
+	reply := asker(provision.Plugins{}, awsIdentity)(t, r)
+	if reply.Error != nil || !slices.Contains(reply.Messages, "the bucket store: enabled versioning") || s.Part("store", "encryption") == "" {
+		t.Errorf("ensure of an empty bucket = %+v", reply)
+	}
+}
+
+// Of two clusters that come at once the bucket itself lets one be first; a damaged object
+// is not overwritten, and an identity without the right to it is told.
+func TestOwnerOfAState(t *testing.T) {
+	s := storage.NewS3(t)
+	of := func(cluster string) backend.Request {
+		return backend.Request{
+			Version: backend.Version, Operation: backend.Ensure, Backend: "aws", Stack: backend.Stack{Namespace: "team", Name: "network", Cluster: cluster},
+			Settings: map[string]string{"s3": "store", "region": "us-east-1", "endpoint": s.URL},
 		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("%s ended: %v; it said: %s", program, err, said.String())
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
+	}
+	ask := asker(provision.Plugins{}, awsIdentity)
+	const mark = "store/team/network/terraform.tfstate.terrier"
+	held := s.Hold("PUT /" + mark)
+	slow := make(chan backend.Reply, 1)
+	go func() { slow <- ask(t, of("cluster-a")) }()
+	<-held.Arrived
+	if reply := ask(t, of("cluster-b")); reply.Error != nil {
+		t.Fatalf("the faster cluster = %v", reply.Error)
+	}
+	held.Release()
+	want := "the bucket store: the state team/network/terraform.tfstate belongs to the stack team/network of another cluster (the UID of its namespace kube-system is cluster-b, here it is cluster-a). " +
+		"Give this stack a key of its own. If that cluster is gone and this one takes its place, set the annotation terrier.dev/adopt-state-of: \"cluster-b\" on this stack, or start the controller with --adopt-states-of cluster-b for all stacks"
+	if reply := <-slow; reply.Error == nil || reply.Error.Message != want || reply.Error.Field != "" {
+		t.Errorf("the slower cluster = %+v, want %s", reply.Error, want)
+	}
+	s.Put(t, mark, []byte("{"))
+	if reply := ask(t, of("cluster-b")); reply.Error == nil || !strings.Contains(reply.Error.Message, "cannot be read: delete it if the state is of this cluster") {
+		t.Errorf("with a damaged object = %+v", reply)
+	}
+	s.Deny("/" + mark)
+	if reply := ask(t, of("cluster-c")); reply.Error != nil || !strings.Contains(strings.Join(reply.Messages, "\n"), "access is denied, so another cluster with a stack of this name is not noticed") {
+		t.Errorf("without the right = %+v", reply)
 	}
 }

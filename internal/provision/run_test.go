@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -18,6 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit/database"
+	"github.com/terrier-iac/terrier/internal/testkit/storage"
 )
 
 // TestMain makes the test binary the supervisor of runs, and the program of the backends: a
@@ -94,33 +96,26 @@ func survives(t *testing.T, s *runnertest.Stack, r *runnertest.Local) []byte {
 // The first run makes the bucket, and the state is in it. Later runs write nothing but the
 // state; the destroy of the stack leaves the bucket. A bucket that is gone is not made again.
 func TestStateInABucket(t *testing.T) {
-	at := newS3(t)
-	s, r := stackOn(t, runner.Backend{Name: "aws", Settings: map[string]string{"s3": "store", "region": "eu-central-1", "endpoint": at.url}}, awsIdentity)
+	at := storage.NewS3(t)
+	s, r := stackOn(t, runner.Backend{Name: "aws", Settings: map[string]string{"s3": "store", "region": "eu-central-1", "endpoint": at.URL}}, awsIdentity)
 	if log := survives(t, s, r); runnertest.Has("created", log) {
 		t.Errorf("the last run made something:\n%s", log)
 	}
-	if at.regions["store"] != "eu-central-1" {
-		t.Errorf("the buckets are %v", at.regions)
+	if got := at.Region("store"); got != "eu-central-1" {
+		t.Errorf("the bucket is in %q", got)
 	}
-	state := at.url + "/store/team/network/terraform.tfstate"
-	has := func(url string) bool {
-		resp, err := http.Head(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	}
-	if !has(state) {
+	const state = "store/team/network/terraform.tfstate"
+	if at.Object(t, state) == nil {
 		t.Error("the state is not in the bucket")
 	}
-	at.written()
+	at.Take()
 	s.Must(stack.CheckRun, func(j *runner.Job) { j.Options.InitKey = "another directory" })
-	if n := at.written(); n > 2 { // the lock file
-		t.Errorf("a run that initialises its directory wrote %d times", n)
+	lock := []string{"PUT /" + state + ".tflock?x-id=PutObject", "DELETE /" + state + ".tflock?x-id=DeleteObject"}
+	if diff := cmp.Diff(lock, at.Take()); diff != "" {
+		t.Errorf("a run that initialises its directory wrote more than the lock file (-want +got):\n%s", diff)
 	}
 	s.Must(stack.DestroyRun)
-	if !has(at.url + "/store") {
+	if at.Region("store") == "" {
 		t.Error("the destroy of the stack has removed the bucket")
 	}
 }

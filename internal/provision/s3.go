@@ -124,14 +124,23 @@ func (a answer) code() string {
 
 // do asks about the bucket, one of its parts, or an object.
 func (s *s3) do(ctx context.Context, method, object, query string, body []byte) (answer, error) {
+	return s.doIf(ctx, method, object, query, body, false)
+}
+
+// doIf is do; absent asks only for what is not there yet.
+func (s *s3) doIf(ctx context.Context, method, object, query string, body []byte, absent bool) (answer, error) {
 	u := *s.at
 	if object != "" {
-		u = *s.at.JoinPath(object)
+		u.Path = strings.TrimSuffix(u.Path, "/") + "/" + object
+		u.RawPath = escaped(u.Path)
 	}
 	u.RawQuery = query
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
+	}
+	if absent {
+		r.Header.Set("If-None-Match", "*")
 	}
 	if body != nil {
 		sum := md5.Sum(body) //nolint:gosec // as above
@@ -265,25 +274,67 @@ func (s *s3) vacant(ctx context.Context) (bool, error) {
 	return len(list.Contents) == 0, err
 }
 
-func (s *s3) state() string { return s.Key }
+// escaped is a path as S3 signs it: every byte that is not unreserved is escaped.
+func escaped(path string) string {
+	var out strings.Builder
+	for _, b := range []byte(path) {
+		if b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || strings.IndexByte("/-._~", b) >= 0 {
+			out.WriteByte(b)
+		} else {
+			fmt.Fprintf(&out, "%%%02X", b)
+		}
+	}
+	return out.String()
+}
+
+func (s *s3) state() string    { return s.Object }
+func (s *s3) owner() string    { return s.Object + ownerSuffix }
+func (s *s3) objects() objects { return s }
 
 func (s *s3) hasState(ctx context.Context) (bool, error) {
-	a, err := s.do(ctx, http.MethodHead, s.Key, "", nil)
+	a, err := s.do(ctx, http.MethodHead, s.Object, "", nil)
 	if err != nil || a.ok() || a.status == http.StatusNotFound {
 		return a.ok(), err
 	}
-	return false, fmt.Errorf("finding the state %s: %s", s.Key, a.code())
+	return false, fmt.Errorf("finding the state %s: %s", s.Object, a.code())
 }
 
-func (s *s3) removeState(ctx context.Context) error {
-	a, err := s.do(ctx, http.MethodDelete, s.Key, "", nil)
-	if err == nil && !a.ok() {
-		err = fmt.Errorf("removing the state %s: %s", s.Key, a.code())
+// judged is the error of an answer about an object.
+func (s *s3) judged(a answer, err error) error {
+	switch {
+	case err != nil || a.ok():
+		return err
+	case a.status == http.StatusForbidden:
+		return errDenied
 	}
-	return err
+	return errors.New(a.code())
 }
 
-func (s *s3) remove(ctx context.Context) (bool, error) {
+func (s *s3) get(ctx context.Context, object string) ([]byte, error) {
+	a, err := s.do(ctx, http.MethodGet, object, "", nil)
+	if err == nil && a.status == http.StatusNotFound {
+		return nil, nil
+	}
+	return a.body, s.judged(a, err)
+}
+
+func (s *s3) put(ctx context.Context, object string, data []byte, absent bool) (bool, error) {
+	a, err := s.doIf(ctx, http.MethodPut, object, "", data, absent)
+	switch {
+	case err == nil && absent && (a.status == http.StatusPreconditionFailed || a.status == http.StatusConflict):
+		return false, nil
+	case err == nil && absent && a.status == http.StatusNotImplemented: // a server without conditions
+		a, err = s.do(ctx, http.MethodPut, object, "", data)
+	}
+	err = s.judged(a, err)
+	return err == nil, err
+}
+
+func (s *s3) remove(ctx context.Context, object string) error {
+	return s.judged(s.do(ctx, http.MethodDelete, object, "", nil))
+}
+
+func (s *s3) removePlace(ctx context.Context) (bool, error) {
 	a, err := s.do(ctx, http.MethodDelete, "", "", nil)
 	switch {
 	case err != nil:

@@ -217,6 +217,10 @@ type Installation struct {
 	Cluster string    `json:"cluster"`         // the UID of its namespace kube-system
 	Lease   string    `json:"lease,omitempty"` // namespace/name of the Lease of its controller
 	Since   time.Time `json:"since"`
+
+	// Formerly are the clusters whose records this one adopted. It takes their place in
+	// backends, too.
+	Formerly []string `json:"formerly,omitempty"`
 }
 
 // Witness is the key of a record that a key of records encrypted: the record shows later

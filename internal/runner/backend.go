@@ -31,8 +31,10 @@ import (
 //	           └──────────── kept ───────────┘
 //
 // The block is kept beside the work directory. While the directory stays initialised for it,
-// the program is not started. A run that fails forgets it, so that the next one finds
-// out whether the place of the state is still there.
+// a run that only reads does not start the program. One that writes asks it to ensure the
+// place once more: meanwhile the state may have become that of another cluster. A run that
+// fails forgets the block, so that the next one finds out whether the place of the state is
+// still there.
 
 const (
 	stepBackend   = "backend"
@@ -72,11 +74,16 @@ func (r *pluggedBackend) provide(ctx context.Context) error {
 	}
 	before, known := r.kept(key)
 	kept := before
-	if !r.directory.ready || !known {
+	switch {
+	case !r.directory.ready || !known:
 		if kept, err = r.ask(ctx); err != nil {
 			return err
 		}
 		if err := r.initAgain(before, kept); err != nil {
+			return err
+		}
+	case r.job.Kind.Writes():
+		if err := r.ensure(ctx); err != nil {
 			return err
 		}
 	}
@@ -165,7 +172,7 @@ func (r *pluggedBackend) kept(key string) (backend.Block, bool) {
 // request is what the program is asked, but for whether the state is expected.
 func (r *pluggedBackend) request(o backend.Operation) backend.Request {
 	b := r.job.Backend
-	return backend.Request{Version: backend.Version, Operation: o, Backend: b.Name, Settings: b.Settings, Stack: b.Stack, Engine: r.job.Engine.String()}
+	return backend.Request{Version: backend.Version, Operation: o, Backend: b.Name, Settings: b.Settings, Stack: b.Stack, Engine: r.job.Engine.String(), Formerly: b.Formerly}
 }
 
 // ask has the plug-in do all that a run needs.
@@ -176,11 +183,7 @@ func (r *pluggedBackend) ask(ctx context.Context) (backend.Block, error) {
 	if _, err := r.call(ctx, r.request(backend.Validate)); err != nil {
 		return backend.Block{}, err
 	}
-	ensure := r.request(backend.Ensure)
-	// What a plan was made of exists, and so does what is destroyed or looked into. A
-	// ScriptRun may be the first run of its stack: only the controller knows.
-	ensure.Expected = r.job.Backend.Expected || r.job.Kind == stack.ApplyRun || r.job.Kind == stack.DestroyRun || r.job.Kind == stack.BreakGlassRun
-	if _, err := r.call(ctx, ensure); err != nil {
+	if err := r.ensure(ctx); err != nil {
 		return backend.Block{}, err
 	}
 	reply, err := r.call(ctx, r.request(backend.Render))
@@ -188,6 +191,19 @@ func (r *pluggedBackend) ask(ctx context.Context) (backend.Block, error) {
 		return backend.Block{}, err
 	}
 	return *reply.Block, nil
+}
+
+// ensure has the plug-in make the place of the state, unless the state must be there.
+func (r *pluggedBackend) ensure(ctx context.Context) error {
+	q := r.request(backend.Ensure)
+	// What a plan was made of exists, and so does what is destroyed or looked into. A
+	// ScriptRun may be the first run of its stack: only the controller knows.
+	q.Expected = r.job.Backend.Expected || r.job.Kind == stack.ApplyRun || r.job.Kind == stack.DestroyRun || r.job.Kind == stack.BreakGlassRun
+	if err := r.enter(ctx, Initializing, stepBackend); err != nil {
+		return err
+	}
+	_, err := r.call(ctx, q)
+	return err
 }
 
 // call starts the program once.

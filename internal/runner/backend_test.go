@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -64,11 +65,14 @@ func TestBackendOfAnotherProgram(t *testing.T) {
 	}
 	s.Must(stack.ApplyRun, runnertest.Saved(planned))
 	s.Job.Backend.Expected = true
+	if diff := cmp.Diff([]string{"ensure"}, asked(t, dir)); diff != "" {
+		t.Errorf("the apply asked (-want +got):\n%s", diff)
+	}
 	if d := s.Must(stack.CheckRun); len(d.Steps) != 1 || !d.Changes.None() {
 		t.Errorf("a quiet check took the steps %v and found %v", d.Steps, d.Changes)
 	}
 	if got := asked(t, dir); got != nil {
-		t.Errorf("in a directory that is initialised runs asked %v", got)
+		t.Errorf("in a directory that is initialised a run that only reads asked %v", got)
 	}
 	if err := r.Remove(s.Job.Stack); err != nil {
 		t.Fatal(err)
@@ -126,5 +130,68 @@ func TestBackendRefuses(t *testing.T) {
 				t.Errorf("the run ended %s in %q with %s: %s\n%s", d.Outcome, d.Step, d.Fault, d.Message, d.Log)
 			}
 		})
+	}
+}
+
+// A program that misbehaves ends its run, in bounds and with a reason. What it has started
+// ends with it.
+func TestBackendThatMisbehaves(t *testing.T) {
+	program, err := filepath.Abs("testdata/wild")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, c := range map[string]struct {
+		outcome stack.Outcome
+		want    string // in the message, or in the log of a run that succeeds
+	}{
+		"hangs":    {stack.Killed, "did not stop within its grace period"},
+		"much":     {stack.Failed, "backend wild: it answered with more than 1048576 bytes"},
+		"log":      {stack.Succeeded, "xxx"},
+		"cut":      {stack.Failed, "backend wild: it did not answer with one JSON object"},
+		"twice":    {stack.Failed, "backend wild: it did not answer with one JSON object"},
+		"silent":   {stack.Failed, "backend wild: it did not answer with one JSON object"},
+		"fails":    {stack.Failed, "no quota"},
+		"long":     {stack.Failed, "backend wild: yyy"},
+		"children": {stack.Succeeded, "left two children"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			s, r, dir := shelved(t)
+			r.Host().Provide(func(p *runner.Platform) { p.Backends = map[string]string{"wild": program} })
+			s.Job.Backend.Name, s.Job.Backend.Settings = "wild", map[string]string{"dir": dir, "how": how}
+			if how == "hangs" {
+				s.Job.Limits.Init, s.Job.Limits.Grace = time.Second, time.Second
+			}
+			d := s.Finish(s.Start(stack.PlanRun))
+			said := d.Message
+			if c.outcome == stack.Succeeded {
+				said = string(d.Log)
+			} else if d.Step != "backend" {
+				t.Errorf("the run ended in %q", d.Step)
+			}
+			if d.Outcome != c.outcome || !strings.Contains(said, c.want) {
+				t.Errorf("the run ended %s: %.300s\n%.300s", d.Outcome, d.Message, d.Log)
+			}
+			if len(d.Message) > 4<<10 || len(d.Log) > 20<<20 {
+				t.Errorf("the message has %d bytes, and the log %d", len(d.Message), len(d.Log))
+			}
+		})
+	}
+}
+
+// Between a plan and its apply the state may have become that of another cluster: the apply
+// asks once more.
+func TestBackendIsAskedBeforeAnApply(t *testing.T) {
+	s, _, dir := shelved(t)
+	planned := s.Must(stack.PlanRun)
+	asked(t, dir)
+	if err := os.Rename(filepath.Join(dir, "states"), filepath.Join(dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	d := s.Finish(s.Start(stack.ApplyRun, runnertest.Saved(planned)))
+	if d.Outcome != stack.Failed || d.Step != "backend" || !strings.Contains(d.Message, "the shelf is gone") {
+		t.Errorf("the apply ended %s in %s: %s", d.Outcome, d.Step, d.Message)
+	}
+	if diff := cmp.Diff([]string{"ensure"}, asked(t, dir)); diff != "" {
+		t.Errorf("the apply asked (-want +got):\n%s", diff)
 	}
 }

@@ -172,7 +172,8 @@ type Backend struct {
 	Name     string
 	Settings map[string]string `json:",omitempty"`
 	Stack    backend.Stack
-	Expected bool `json:",omitempty"` // the state exists: nothing is created that could hold it
+	Expected bool     `json:",omitempty"` // the state exists: nothing is created that could hold it
+	Formerly []string `json:",omitempty"` // clusters whose place that of the stack takes, by UID
 }
 
 // Prepared is about the directory in which an engine was initialised, for runs that

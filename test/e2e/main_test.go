@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -30,7 +31,7 @@ func platform(t *testing.T) *testkit.Platform {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.Platform == nil && shared.err == nil {
-		shared.start()
+		shared.start(testkit.Repository(t))
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)
@@ -38,9 +39,9 @@ func platform(t *testing.T) *testkit.Platform {
 	return shared.Platform
 }
 
-func (s *sharing) start() {
+func (s *sharing) start(repository string) {
 	if s.dir, s.err = os.MkdirTemp("", "terrier-e2e-"); s.err == nil {
-		s.Platform, s.err = testkit.NewPlatform(testkit.PlatformOptions{Dir: s.dir})
+		s.Platform, s.err = testkit.NewPlatform(testkit.PlatformOptions{Dir: s.dir, Flags: []string{"--backend-plugin", "shelf=" + filepath.Join(repository, "internal/runner/testdata/shelf")}})
 	}
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,9 @@ func (r *Records) join(ctx context.Context, o Options) error {
 	r.marked = true
 	r.is = record.Installation{Cluster: uid, Lease: o.Lease, Since: o.Now().UTC()}
 	is, err := record.Marker().Read(ctx, r.Store)
+	if err == nil {
+		r.is.Formerly = is.Formerly
+	}
 	switch {
 	case fault.Of(err) == fault.Missing:
 		err = o.bring(ctx, r.Store, r.keys)
@@ -44,6 +48,7 @@ func (r *Records) join(ctx context.Context, o Options) error {
 		return nil
 	case err == nil && another(is, r.is) == nil: // an earlier release wrote no Lease
 	case err == nil && o.Adopt:
+		r.is.Formerly = without(append(slices.Clone(is.Formerly), is.Cluster), uid)
 		o.Progress("the records of the cluster %s and its controller %s belong to this one from now on", is.Cluster, is.Lease)
 	case err == nil:
 		return another(is, r.is)
@@ -58,6 +63,23 @@ func (r *Records) join(ctx context.Context, o Options) error {
 		return err
 	}
 	return record.Marker().Write(ctx, r.Store, r.is)
+}
+
+// without is a list without one element, and without repetitions.
+func without(list []string, one string) []string {
+	list = slices.DeleteFunc(list, func(s string) bool { return s == one })
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// Cluster is the UID of the cluster of this controller, and the UIDs of those whose records
+// it adopted. The UID is empty if this program may not read it.
+func (r *Records) Cluster(ctx context.Context) (uid string, formerly []string, err error) {
+	if r.marked {
+		return r.is.Cluster, r.is.Formerly, nil
+	}
+	uid, err = clusterUID(ctx, r.cluster, true)
+	return uid, nil, err
 }
 
 // Ours is nil if the API server is still the one of the cluster whose records these

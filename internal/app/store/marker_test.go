@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,14 @@ func TestRecordsOfAnotherCluster(t *testing.T) {
 	}
 	if err := r.Ours(t.Context()); err != nil {
 		t.Errorf("Ours() = %v after the takeover", err)
+	}
+	// It stays known whose place this cluster took, and that it took none of its own.
+	for _, adopt := range []bool{false, true} {
+		l.Adopt = adopt
+		is, formerly, err := l.must(t).Cluster(t.Context())
+		if err != nil || is != uid(t, l) || !slices.Equal(formerly, []string{"another"}) {
+			t.Errorf("Cluster() = %q, %q, %v, want the UID of this one, and the other one", is, formerly, err)
+		}
 	}
 }
 

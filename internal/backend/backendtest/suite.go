@@ -4,6 +4,7 @@ package backendtest
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,7 +28,7 @@ type Plugin struct {
 func (p Plugin) request(o backend.Operation, change ...func(*backend.Request)) backend.Request {
 	r := backend.Request{
 		Version: backend.Version, Operation: o, Backend: p.Backend, Settings: maps.Clone(p.Settings),
-		Stack: backend.Stack{Namespace: "team", Name: "network"}, Engine: "tofu 1.12.6",
+		Stack: backend.Stack{Namespace: "team", Name: "network", Cluster: "cluster-a"}, Engine: "tofu 1.12.6",
 	}
 	for _, c := range change {
 		c(&r)
@@ -87,6 +88,30 @@ func Run(t *testing.T, p Plugin) {
 	}
 }
 
+// owner lets two clusters have a stack of one name.
+func (p Plugin) owner(t *testing.T) {
+	of := func(cluster string, formerly ...string) backend.Request {
+		return p.request(backend.Ensure, func(r *backend.Request) { r.Stack.Cluster, r.Formerly = cluster, formerly })
+	}
+	p.Writes()
+	for _, r := range []backend.Request{of("cluster-b"), of("cluster-b", "cluster-c")} {
+		if e := p.refused(t, r); !strings.Contains(e.Message, "cluster-a") || p.Writes() != 0 {
+			t.Errorf("ensure for a stack of another cluster says %q, want the name of the first one, and no write", e.Message)
+		}
+	}
+	p.must(t, of(""))
+	if n := p.Writes(); n != 0 {
+		t.Errorf("ensure for a cluster that is not known has written %d times", n)
+	}
+	if reply := p.must(t, of("cluster-b", "cluster-a")); len(reply.Messages) == 0 || p.Writes() == 0 {
+		t.Errorf("a cluster that takes the place of the first one was told %q", reply.Messages)
+	}
+	p.must(t, of("cluster-b"))
+	if e := p.refused(t, of("cluster-a")); !strings.Contains(e.Message, "cluster-b") || p.Writes() != 0 {
+		t.Errorf("ensure for the cluster that was replaced says %q, want the name of the other one, and no write", e.Message)
+	}
+}
+
 // place follows a place from its beginning to its end.
 func (p Plugin) place(t *testing.T) {
 	p.Writes()
@@ -103,6 +128,7 @@ func (p Plugin) place(t *testing.T) {
 		}
 	}
 	p.Store(t, *p.must(t, p.request(backend.Render)).Block)
+	p.owner(t)
 	p.Writes()
 	p.refused(t, p.request(backend.Destroy))
 	if n := p.Writes(); n != 0 {
