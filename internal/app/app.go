@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/forge"
 	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/app/leader"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
@@ -61,6 +62,8 @@ type Ready struct {
 	Metrics    string `json:"metrics,omitempty"`
 	DataDir    string `json:"dataDir"`
 	Isolation  string `json:"isolation"`
+
+	Example *forge.Info `json:"example,omitempty"` // the servers of the example with scripts
 }
 
 // Options are what Run needs besides its Config.
@@ -103,8 +106,9 @@ type parts struct {
 	meters        *metrics.Platform
 	scraped       string // where metrics are served; empty if nowhere
 	http          *server
-	kinds         query.Kinds // of stacks
-	leftOut       query.Kinds // those that are not reconciled
+	forge         *forge.Forge // the servers of an example; nil if they are not wanted
+	kinds         query.Kinds  // of stacks
+	leftOut       query.Kinds  // those that are not reconciled
 	board         *query.Board
 	figures       *query.Figures
 	records       *query.Blobs

@@ -26,6 +26,7 @@ type Config struct {
 	MetricsAddress string   `flag:"metrics-address" env:"TERRIER_METRICS_ADDRESS" help:"address that serves /metrics to Prometheus, without encryption and authentication; off if empty"`
 	StackMetrics   bool     `flag:"metrics-stack-names" env:"TERRIER_METRICS_STACK_NAMES" help:"add the names of stacks to gotk_reconcile_duration_seconds, as Flux does; this adds a dozen series per stack"`
 	Quickstart     bool     `flag:"quickstart" env:"TERRIER_QUICKSTART" help:"apply the examples, two stacks and three tenants, and print what to try"`
+	Examples       []string `flag:"example" env:"TERRIER_EXAMPLES" help:"apply an example, and print what to try: quickstart, or alustan, which has stacks of scripts, and a git server and a registry on loopback (repeatable)"`
 	Output         string   `flag:"output" short:"o" help:"json prints one line when ready"`
 
 	Engine      string   `flag:"engine" env:"TERRIER_ENGINE" help:"path of tofu or terraform; by default beside this program or on the PATH"`

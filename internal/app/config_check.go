@@ -29,6 +29,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	if _, err := outbound.ParseAllow(c.AllowHosts...); err != nil {
 		return usage("--allow-host: %w", err)
 	}
+	if err := c.checkExamples(); err != nil {
+		return err
+	}
 	if err := store.Check(c.Records, c.RecordsKey, c.RecordsKMS, environ); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type ClusterConfig struct {
 func (k ClusterConfig) groups() []string { return strings.Split(strings.Join(k.Kinds, ","), ",") }
 
 // notInCluster are the flags of Config that have no meaning there.
-var notInCluster = []string{"api-address", "quickstart"}
+var notInCluster = []string{"api-address", "quickstart", "example"}
 
 // Controller returns the command that runs everything but the API server.
 // Program is the name of this program in messages.

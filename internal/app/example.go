@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,15 +18,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/examples/quickstart"
 	"github.com/terrier-iac/terrier/internal/access"
+	termclient "github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
@@ -45,8 +48,39 @@ const exampleNamespace = "quickstart"
 // directory.
 const estateDir = "estate"
 
-// example applies the quickstart and the tenants, and waits for them.
+// Names of examples, as --example has them.
+const (
+	exampleQuickstart = "quickstart"
+	exampleAlustan    = "alustan"
+)
+
+// exampleNames are all of them.
+var exampleNames = [...]string{exampleQuickstart, exampleAlustan}
+
+// examples are the names of those that the user asks for, in the order of exampleNames.
+func (c Config) examples() []string {
+	var names []string
+	for _, name := range exampleNames {
+		if slices.Contains(c.Examples, name) || name == exampleQuickstart && c.Quickstart {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// checkExamples reports a name that no example has.
+func (c Config) checkExamples() error {
+	for _, name := range c.Examples {
+		if !slices.Contains(exampleNames[:], name) {
+			return usage("--example: there is no example %q; there are %s", name, strings.Join(exampleNames[:], " and "))
+		}
+	}
+	return nil
+}
+
+// example applies examples, and waits for them.
 type example struct {
+	names         []string
 	progress, out io.Writer
 	now           func() time.Time
 	program       string // the name of this program in messages
@@ -67,11 +101,18 @@ func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
 		if hint := command.Hint(err); hint != "" {
 			q.say("  %s", hint)
 		}
-		q.say("  Terrier runs without them. Correct the cause, then start it again with --quickstart to apply the missing ones.")
+		q.say("  Terrier runs without them. Correct the cause, then start it again with --example %s to apply the missing ones.", strings.Join(q.names, " --example "))
 		return nil
 	}
-	q.awaitStacks(ctx, c)
-	q.awaitTenants(ctx, c)
+	for _, name := range q.names {
+		switch name {
+		case exampleQuickstart:
+			q.awaitStacks(ctx, c, quickstartStacks())
+			q.awaitTenants(ctx, c)
+		case exampleAlustan:
+			q.awaitStacks(ctx, c, scriptedStacks())
+		}
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -81,10 +122,24 @@ func (q example) run(ctx context.Context, r Ready, config *rest.Config) error {
 	return nil
 }
 
-// applyAll applies the stacks and the tenants.
+// applyAll applies the examples.
 func (q example) applyAll(ctx context.Context, r Ready, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, exampleTime)
 	defer cancel()
+	for _, name := range q.names {
+		apply := q.applyQuickstart
+		if name == exampleAlustan {
+			apply = q.applyScripted
+		}
+		if err := apply(ctx, r, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyQuickstart applies the stacks and the tenants.
+func (q example) applyQuickstart(ctx context.Context, r Ready, c client.Client) error {
 	registry := strings.TrimPrefix(r.HTTP, "https://")
 	q.say("pushing the module of the quickstart to the built-in registry")
 	if err := q.push(ctx, r, registry); err != nil {
@@ -98,6 +153,24 @@ func (q example) applyAll(ctx context.Context, r Ready, c client.Client) error {
 		return fmt.Errorf("applying the tenants: %w", err)
 	}
 	return nil
+}
+
+// push writes the embedded module out and pushes it as a user would.
+func (q example) push(ctx context.Context, r Ready, registry string) error {
+	dir, err := os.MkdirTemp("", "terrier-quickstart-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	module, err := fs.Sub(quickstart.Files, "app")
+	if err == nil {
+		err = os.CopyFS(dir, module)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = termclient.Push(ctx, termclient.Connection{Kubeconfig: r.Kubeconfig, Now: q.now}, dir, "oci://"+registry+"/quickstart/app:1.0.0", termclient.PushOptions{})
+	return err
 }
 
 func (q example) say(format string, args ...any) {
@@ -143,27 +216,39 @@ func create(ctx context.Context, c client.Client, from fs.FS, fill *strings.Repl
 	return nil
 }
 
-// exampleStack is the last known status of a stack of the quickstart.
+// exampleStack is the last known status of a stack of an example.
 type exampleStack struct {
-	name string
-	said string // by its Ready condition
-	held bool   // until the user decides
-	done bool   // ready or held, as its manifest is now
+	kind            schema.GroupVersionKind
+	namespace, name string
+	shown           string // the name in messages
+	command         string // the name in commands
+	said            string // by its Ready condition
+	held            bool   // until the user decides
+	done            bool   // ready or held, as its manifest is now
+}
+
+// quickstartStacks are the stacks of the quickstart.
+func quickstartStacks() []*exampleStack {
+	var all []*exampleStack
+	for _, name := range []string{"network", "app"} {
+		all = append(all, &exampleStack{kind: kinds.All().All()[0].Kind(), namespace: exampleNamespace, name: name, shown: name, command: name})
+	}
+	return all
 }
 
 // awaitStacks waits until the stacks are ready, and prints their progress.
 // At a later start a stack may wait for a decision of the user.
 // If a stack is not ready, it prints the reason and the next step.
-func (q example) awaitStacks(ctx context.Context, c client.Reader) {
+func (q example) awaitStacks(ctx context.Context, c client.Reader, stacks []*exampleStack) {
 	within, cancel := context.WithTimeout(ctx, exampleTime)
 	defer cancel()
-	stacks := []*exampleStack{{name: "network"}, {name: "app"}}
 	err := wait.PollUntilContextCancel(within, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		for _, s := range stacks {
 			if s.done {
 				continue
 			}
-			// Each stack depends on the previous one: its messages until then only confuse.
+			// Each stack of the quickstart depends on the previous one: its messages until
+			// then only confuse.
 			if err := q.poll(ctx, c, s); err != nil || !s.done {
 				return false, err
 			}
@@ -178,61 +263,83 @@ func (q example) awaitStacks(ctx context.Context, c client.Reader) {
 	}
 	for _, s := range stacks {
 		if !s.done {
-			q.say("  %s is not ready: %s", s.name, cmp.Or(s.said, "it has not been reconciled yet"))
-			q.say("    next step: %s explain %s -n %s", q.program, s.name, exampleNamespace)
+			q.say("  %s is not ready: %s", s.shown, cmp.Or(s.said, "it has not been reconciled yet"))
+			q.say("    next step: %s explain %s -n %s", q.program, s.command, s.namespace)
 		}
 	}
 }
 
 // poll reads a stack once, and prints changes.
 func (q example) poll(ctx context.Context, c client.Reader, s *exampleStack) error {
-	var obj v1alpha2.Terraform
-	if err := c.Get(ctx, types.NamespacedName{Namespace: exampleNamespace, Name: s.name}, &obj); err != nil {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(s.kind)
+	if err := c.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: s.name}, obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	cond := meta.FindStatusCondition(obj.Status.Conditions, dialect.ConditionReady)
+	var is struct { // what the status of all kinds has
+		Status struct {
+			ObservedGeneration int64              `json:"observedGeneration"`
+			Conditions         []metav1.Condition `json:"conditions"`
+			Terrier            struct {
+				Phase stack.Reason `json:"phase"`
+			} `json:"terrier"`
+		} `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &is); err != nil {
+		return err
+	}
+	cond := meta.FindStatusCondition(is.Status.Conditions, dialect.ConditionReady)
 	if cond == nil {
 		return nil
 	}
 	if cond.Message != s.said {
 		s.said = cond.Message
-		q.say("  %s: %s", s.name, s.said)
+		q.say("  %s: %s", s.shown, s.said)
 	}
-	if t := obj.Status.Terrier; t != nil {
-		s.held = slices.Contains([]stack.Reason{stack.AwaitingApproval, stack.PlanRejected, stack.DriftFound, stack.PlanOnlyHeld, stack.Suspended}, stack.Reason(t.Phase))
-	}
-	s.done = (cond.Status == metav1.ConditionTrue || s.held) && obj.Status.ObservedGeneration == obj.Generation
+	s.held = slices.Contains([]stack.Reason{stack.AwaitingApproval, stack.PlanRejected, stack.DriftFound, stack.PlanOnlyHeld, stack.Suspended}, is.Status.Terrier.Phase)
+	s.done = (cond.Status == metav1.ConditionTrue || s.held) && is.Status.ObservedGeneration == obj.GetGeneration()
 	if s.done && s.held {
-		q.say("  %s needs your decision: %s explain %s -n %s", s.name, q.program, s.name, exampleNamespace)
+		q.say("  %s needs your decision: %s explain %s -n %s", s.shown, q.program, s.command, s.namespace)
 	}
 	return nil
 }
 
 // tell prints what to try next.
 func (q example) tell(r Ready) error {
+	var text strings.Builder
+	for _, name := range q.names {
+		if name == exampleAlustan {
+			text.WriteString(q.tellScripted(r))
+			continue
+		}
+		text.WriteString(q.tellQuickstart(r))
+	}
+	_, err := fmt.Fprintf(q.out, "%s\nTo stop Terrier, press Ctrl-C, or run \"make down\" with the DATA_DIR of \"make up\". All data stays in %s.\n", &text, r.DataDir)
+	return err
+}
+
+// tellQuickstart is what to try with the quickstart.
+func (q example) tellQuickstart(r Ready) string {
 	estate := filepath.Join(r.DataDir, estateDir)
-	_, err := fmt.Fprintf(q.out, `
+	return fmt.Sprintf(`
 There are two stacks: "network", with an inline module, and "app", from an artifact.
 "app" uses the outputs of "network". Try this in another terminal:
 
   export KUBECONFIG=%[1]s
-  %[4]s get -A                              # list the stacks
-  %[4]s outputs app -n quickstart           # show its outputs
+  %[3]s get -A                              # list the stacks
+  %[3]s outputs app -n quickstart           # show its outputs
 
 Change a stack, show its plan, approve the plan:
-  %[5]s -n quickstart patch tf app --type merge -p '{"spec":{"approvePlan":"","vars":[{"name":"estate","value":"%[2]s"},{"name":"replicas","value":3}]}}'
-  %[4]s replan app -n quickstart --wait
-  %[4]s plan app -n quickstart
-  %[4]s approve app -n quickstart
+  %[4]s -n quickstart patch tf app --type merge -p '{"spec":{"approvePlan":"","vars":[{"name":"estate","value":"%[2]s"},{"name":"replicas","value":3}]}}'
+  %[3]s replan app -n quickstart --wait
+  %[3]s plan app -n quickstart
+  %[3]s approve app -n quickstart
 
 Change a resource outside of Terrier, and watch the drift check detect it:
   echo broken > %[2]s/replica-0.txt
-  %[4]s replan app -n quickstart            # or wait a minute
-  %[4]s get -n quickstart --watch
-%[6]s
-To stop Terrier, press Ctrl-C, or run "make down" with the DATA_DIR of "make up". All data stays in %[3]s.
-`, r.Kubeconfig, estate, r.DataDir, q.program, kubectl(q.program), q.tellTenants(r))
-	return err
+  %[3]s replan app -n quickstart            # or wait a minute
+  %[3]s get -n quickstart --watch
+%[5]s`, r.Kubeconfig, estate, q.program, kubectl(q.program), q.tellTenants(r))
 }
 
 // kubectl is how kubectl is called: the one beside this program, if it was

@@ -43,7 +43,8 @@ func customers() *tenantsv1.TenantRegistry {
 // The reason why an example is not ready is printed with the next step when its time
 // is over or a user has to decide, and no sooner.
 func TestExamplesThatAreNotReadyAreTold(t *testing.T) {
-	stacks := func(ctx context.Context, q example, c client.Reader) { q.awaitStacks(ctx, c) }
+	stacks := func(ctx context.Context, q example, c client.Reader) { q.awaitStacks(ctx, c, quickstartStacks()) }
+	scripted := func(ctx context.Context, q example, c client.Reader) { q.awaitStacks(ctx, c, scriptedStacks()) }
 	tenants := func(ctx context.Context, q example, c client.Reader) { q.awaitTenants(ctx, c) }
 	blocked := customers()
 	blocked.Status.Blocked = &tenantsv1.Blocked{Message: "3 tenants would go"}
@@ -61,6 +62,8 @@ func TestExamplesThatAreNotReadyAreTold(t *testing.T) {
 			[]string{"app needs your decision: ./terrier explain app -n quickstart"}, "explain network", 0},
 		"failed": {stacks, []client.Object{shown("network", "False", stack.RetryLater, "no such provider")}, nil,
 			[]string{"network is not ready: no such provider", "./terrier explain network -n quickstart", "app is not ready: it has not been reconciled yet", "./terrier explain app -n quickstart"}, "needs your decision", exampleTime},
+		"a script that fails": {scripted, nil, nil,
+			[]string{"alustan-inline is not ready: it has not been reconciled yet", "./terrier explain terraform.alustan.io/example-terraformconfig -n alustan-inline"}, "", exampleTime},
 		"stacks unread": {stacks, nil, errors.New("the store is full"),
 			[]string{"could not be read: the store is full", "./terrier explain network -n quickstart"}, "", 0},
 		"a tenant that is not ready": {tenants, []client.Object{customers(), &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: tenantsNamespace, Name: "acme-shop"}}}, nil,
@@ -102,7 +105,7 @@ func TestExamplesThatAreNotReadyAreTold(t *testing.T) {
 // Examples that cannot be applied do not end what they are examples of.
 func TestExamplesThatCannotBeAppliedStopNothing(t *testing.T) {
 	var progress, out bytes.Buffer
-	q := example{progress: &progress, out: &out, now: time.Now, program: "./terrier"}
+	q := example{names: []string{exampleQuickstart}, progress: &progress, out: &out, now: time.Now, program: "./terrier"}
 	nowhere := Ready{Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), HTTP: "https://127.0.0.1:1"}
 	if err := q.run(t.Context(), nowhere, &rest.Config{Host: "https://127.0.0.1:1"}); err != nil {
 		t.Errorf("the platform is ended with %v", err)

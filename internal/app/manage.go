@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -252,8 +253,9 @@ func pruning(c *source.Cache, now func() time.Time, log *slog.Logger) kube.Every
 // outbound is the client for all requests to other systems. The operator
 // named the addresses that are allowed besides.
 func (p *parts) outbound(besides ...string) (*outbound.Client, error) {
-	// Our own artifacts and registry are on loopback, and are allowed.
-	allow, err := outbound.ParseAllow(append([]string{p.http.listener.Addr().String(), strings.TrimPrefix(p.http.url, "https://")}, append(besides, p.Config.AllowHosts...)...)...)
+	// Our own artifacts and registry are on loopback, and are allowed, as are the servers of
+	// an example.
+	allow, err := outbound.ParseAllow(append([]string{p.http.listener.Addr().String(), strings.TrimPrefix(p.http.url, "https://")}, slices.Concat(besides, p.forge.Addresses(), p.Config.AllowHosts)...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,10 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
 	}
+	if p.forge, err = openForge(p); err != nil {
+		return errors.Join(err, p.http.listener.Close())
+	}
+	defer func() { err = errors.Join(err, p.forge.Close()) }()
 	p.auditLog.anchored(direct)
 	p.others, err = openOthers(p)
 	err = errors.Join(err, p.publish(ctx, direct))
@@ -202,7 +206,7 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 	context.AfterFunc(ctx, func() { p.health.ready.Store(nil) })
 	r := Ready{
 		Ready: true, Kubeconfig: p.plane.Kubeconfig(), API: "https://" + p.plane.Address(), HTTP: p.http.url,
-		Metrics: p.scraped, DataDir: p.Config.DataDir, Isolation: sandbox.Probe().Level.String(),
+		Metrics: p.scraped, DataDir: p.Config.DataDir, Isolation: sandbox.Probe().Level.String(), Example: p.forge.Info(),
 	}
 	if p.Config.Output == "json" {
 		if err := json.NewEncoder(p.Stdout).Encode(r); err != nil {

@@ -32,6 +32,7 @@ When requests are answered, the command prints "ready" on a line of its own, or 
 supervisors finish active applies, and the next start finds their results.`,
 		Example: `  terrier up
   terrier up --quickstart --data-dir /srv/terrier
+  terrier up --example alustan
   terrier up -o json --api-address 127.0.0.1:6443`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,8 +45,8 @@ supervisors finish active applies, and the next start finds their results.`,
 				Config: c, ControlPlane: plane, Program: program, Version: version,
 				Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Now: now, Environ: environ,
 			}
-			if c.Quickstart {
-				o.Ready = showExample(program, cmd.ErrOrStderr(), cmd.OutOrStdout(), now)
+			if names := c.examples(); len(names) > 0 {
+				o.Ready = showExample(names, program, cmd.ErrOrStderr(), cmd.OutOrStdout(), now)
 			}
 			return Run(ctx, o)
 		},
@@ -54,8 +55,8 @@ supervisors finish active applies, and the next start finds their results.`,
 }
 
 // showExample returns the function that applies the examples.
-func showExample(program string, progress, out io.Writer, now func() time.Time) func(context.Context, Ready, *rest.Config) error {
-	q := example{progress: progress, out: out, now: now, program: program}
+func showExample(names []string, program string, progress, out io.Writer, now func() time.Time) func(context.Context, Ready, *rest.Config) error {
+	q := example{names: names, progress: progress, out: out, now: now, program: program}
 	return q.run
 }
 

@@ -131,7 +131,7 @@ func onlyMainsImportApp(t tree) []problem {
 }
 
 // kindsStayInDialects keeps the wire types of stacks, and the packages that read them,
-// out of everything that serves all kinds. Two files of app make an object of the
+// out of everything that serves all kinds. One file of app makes an object of the
 // first kind as a user would, and the admission webhook judges its inline modules.
 func kindsStayInDialects(t tree) []problem {
 	return importers(t, func(p string) bool {
@@ -139,7 +139,7 @@ func kindsStayInDialects(t tree) []problem {
 		return under(p, module+"/api") && !under(p, module+"/api/tenants") || below && dialect != "kinds"
 	}, func(f file) bool {
 		return under(f.path, "api", "config", "internal/dialect", "internal/controller/tenants/admission") ||
-			slices.Contains([]string{"internal/app/example.go", "internal/app/stamps.go"}, f.path)
+			f.path == "internal/app/stamps.go"
 	}, product)
 }
 

@@ -56,6 +56,9 @@ type PlatformOptions struct {
 	Cluster *Cluster
 	Cold    bool // Start is left to the test
 
+	// Strict leaves out the flags that let servers on loopback be sources.
+	Strict bool
+
 	// Elsewhere is set where runs have not the files of this machine: they then
 	// share no directory with the test.
 	Elsewhere bool
@@ -207,10 +210,11 @@ func (p *Platform) arguments() []string {
 	if !p.options.Elsewhere {
 		what = append(what, "--run-writable", p.shared)
 	}
-	return append(append(what,
-		"-o", "json", "--data-dir", p.Dir,
-		"--allow-host", "127.0.0.0/8", "--allow-plain-http", "--log-level", "info",
-	), p.options.Flags...)
+	what = append(what, "-o", "json", "--data-dir", p.Dir, "--log-level", "info")
+	if !p.options.Strict {
+		what = append(what, "--allow-host", "127.0.0.0/8", "--allow-plain-http")
+	}
+	return append(what, p.options.Flags...)
 }
 
 // Stop ends the process as an operator does, and returns how long that took.
