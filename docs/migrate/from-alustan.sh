@@ -1,0 +1,166 @@
+#!/bin/sh
+# Takes a cluster over from the Alustan controller.
+#
+#   from-alustan.sh check      list the stacks, and what needs an edit; changes nothing
+#   from-alustan.sh hold       have each stack wait for the approval of its first plan
+#   from-alustan.sh stop       scale the Alustan controller to zero
+#   from-alustan.sh release    remove the finalizers of a metacontroller that is gone
+#   from-alustan.sh watch      list the stacks that are not Success under Terrier; 1 if there are any
+#   from-alustan.sh clean      delete what only the Alustan controller needed
+#
+# hold, stop, release and clean print what they would do, and do it only with --yes.
+# Every step checks before it acts and can be repeated. It needs kubectl, and the
+# cluster that kubectl uses.
+#
+# Settings, from the environment:
+#   CONTROLLER_NAMESPACE  where the Alustan controller runs (alustan)
+#   CONTROLLER            its Deployment (terraform-controller-helm)
+set -eu
+
+CONTROLLER_NAMESPACE=${CONTROLLER_NAMESPACE:-alustan}
+CONTROLLER=${CONTROLLER:-terraform-controller-helm}
+
+terraforms=terraforms.alustan.io
+finalizer=metacontroller.io/
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+	printf 'stopped: %s\n' "$*" >&2
+	exit 1
+}
+
+# act does what it is given, or says so.
+act() {
+	if [ "$yes" = true ]; then
+		say "+ $*"
+		"$@"
+	else
+		say "would: $*"
+	fi
+}
+
+# each prints a line NAMESPACE NAME VALUE for each stack with a value at a JSONPath.
+each() {
+	kubectl get "$terraforms" -A -o "jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {$1}{\"\n\"}{end}" |
+		awk 'NF > 2'
+}
+
+# number prints how many lines it reads.
+number() { awk 'END { print NR }'; }
+
+# told prints a heading and the lines that it reads, if there are any.
+told() { awk -v heading="$1" 'NR == 1 { print heading } { print "  " $1 "/" $2, (NF > 2 ? substr($0, length($1 " " $2 " ") + 1) : "") }'; }
+
+# working prints the pods that Alustan made and that have not ended.
+working() {
+	for label in appbuild apprun; do
+		kubectl get pods -A -l "$label" --field-selector status.phase!=Succeeded,status.phase!=Failed \
+			-o 'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}'
+	done
+}
+
+# hooked prints the controllers of metacontroller for these stacks, as KIND NAME; nothing if
+# metacontroller is not installed.
+hooked() {
+	for kind in compositecontroller decoratorcontroller; do
+		kubectl get "${kind}s.metacontroller.k8s.io" --ignore-not-found -o "jsonpath={range .items[*]}$kind {.metadata.name}{\"\n\"}{end}" 2>/dev/null || true
+	done
+}
+
+check() {
+	say "stacks: $(kubectl get "$terraforms" -A -o name | number)"
+	hooked | awk '{ print "metacontroller has the " $1 " " $2 }'
+	each .metadata.deletionTimestamp | told "in deletion; decide about these before anything else:"
+	each '.metadata.finalizers[*]' | grep -F "$finalizer" | told "with a finalizer of metacontroller:" || true
+	each .spec.backend.provider | told "with a backend that the controller makes; set spec.backend.key to the key in the repository:"
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.backend.provider}{"\n"}{end}' |
+		awk 'NF == 2' | told "without such a backend; find their state:"
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.variables}{"\n"}{end}' |
+		awk 'NF == 2 || $3 == "{}"' | told "without variables; the definition of Alustan may have removed them:"
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.gitRepo.url}{"\n"}{end}' |
+		awk 'NF == 2' | told "without spec.gitRepo.url:"
+	each .spec.gitRepo.sshKey | awk '{ print $1, $2 }' | told "with a private key in the object; move it to a Secret:"
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.scripts.destroy}{"\n"}{end}' |
+		awk 'NF == 2' | told "without a destroy script; their objects stay when they are deleted:"
+	working | awk 'NR == 1 { print "pods that have not ended:" } { print "  " $0 }'
+}
+
+hold() {
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.metadata.annotations.terrier\.dev/approval}{"\n"}{end}' |
+		awk 'NF == 2' | while read -r namespace name; do
+		act kubectl -n "$namespace" annotate "$terraforms" "$name" terrier.dev/approval=manual
+	done
+}
+
+stop() {
+	replicas=$(kubectl -n "$CONTROLLER_NAMESPACE" get deployment "$CONTROLLER" --ignore-not-found -o 'jsonpath={.spec.replicas}')
+	[ -n "$replicas" ] || die "there is no Deployment $CONTROLLER in $CONTROLLER_NAMESPACE: set CONTROLLER_NAMESPACE and CONTROLLER"
+	if [ "$replicas" = 0 ]; then
+		say "$CONTROLLER is stopped already"
+	else
+		act kubectl -n "$CONTROLLER_NAMESPACE" scale deployment "$CONTROLLER" --replicas=0
+	fi
+	left=$(working)
+	[ -z "$left" ] || die "pods of Alustan have not ended; wait for them, or delete those that do nothing:
+$left"
+}
+
+release() {
+	left=$(hooked)
+	[ -z "$left" ] || die "metacontroller still has controllers; remove their finalize hook, wait until no stack has its finalizer, and delete them:
+$left"
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.metadata.deletionTimestamp} {.metadata.finalizers[*]}{"\n"}{end}' |
+		grep -F "$finalizer" | while read -r namespace name rest; do
+		case $rest in
+		[0-9][0-9][0-9][0-9]-*) # a time comes first
+			say "$namespace/$name is in deletion: without the finalizer it is gone at once, and its resources stay. Remove the finalizer yourself once you have decided."
+			continue
+			;;
+		esac
+		at=0
+		for f in $rest; do
+			case $f in
+			"$finalizer"*)
+				act kubectl -n "$namespace" patch "$terraforms" "$name" --type json \
+					-p "[{\"op\":\"test\",\"path\":\"/metadata/finalizers/$at\",\"value\":\"$f\"},{\"op\":\"remove\",\"path\":\"/metadata/finalizers/$at\"}]"
+				[ "$yes" = true ] || at=$((at + 1))
+				;;
+			*) at=$((at + 1)) ;;
+			esac
+		done
+	done
+}
+
+watch() {
+	left=$(kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.status.state}: {.status.message}{"\n"}{end}' | awk '$2 != "Success:"')
+	[ -z "$left" ] && say "all stacks are Success" && return
+	say "$left"
+	exit 1
+}
+
+clean() {
+	left=$(working)
+	[ -z "$left" ] || die "pods of Alustan have not ended:
+$left"
+	for label in appbuild apprun; do
+		kubectl get pods -A -l "$label" -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}'
+	done | while read -r namespace name; do
+		act kubectl -n "$namespace" delete pod "$name" --wait=false
+	done
+	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' | while read -r namespace name; do
+		for what in "pvc/pvc-$name" "configmap/$name-dockerfile-configmap" "configmap/$name-tagged-image"; do
+			[ -z "$(kubectl -n "$namespace" get "$what" --ignore-not-found -o name)" ] || act kubectl -n "$namespace" delete "$what" --wait=false
+		done
+	done
+}
+
+yes=false
+[ "${2:-}" = --yes ] && yes=true
+case ${1:-} in
+check | hold | stop | release | watch | clean) "$1" ;;
+*)
+	sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0"
+	exit 2
+	;;
+esac

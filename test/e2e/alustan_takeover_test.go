@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+var migrationStep = regexp.MustCompile("(?s)<!-- run: ([a-z]+) -->\n```sh\n(.*?)```\n")
+
+// A migration from the Alustan controller, with the commands of its page: nothing is
+// created a second time, a hung finalizer is removed, and a deletion destroys.
+func TestFromAlustan(t *testing.T) {
+	p := testkit.Up(t)
+	e := &estate{Cluster: p.Cluster(t), p: p, w: p.World(t)}
+	if _, err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	e.alone(t)
+	steps := map[string]string{}
+	for _, m := range migrationStep.FindAllStringSubmatch(read(t, filepath.Join(testkit.Repository(t), "docs", "migrate-from-alustan.md")), -1) {
+		steps[m[1]] = m[2]
+	}
+	const name = "example-terraformconfig"
+	work := t.TempDir()
+	run := func(step string) string {
+		t.Helper()
+		commands := steps[step]
+		delete(steps, step)
+		if commands == "" {
+			t.Fatalf("the page has no step %s", step)
+		}
+		// In a directory of the test, with the programs of this repository.
+		return e.Shell(t, fmt.Sprintf("set -e; export PATH=$PWD/bin:$PATH NAMESPACE=%s STACK=%s CONTROLLER_NAMESPACE=%[1]s; ln -sfn $PWD/docs %[3]s/docs; cd %[3]s\n%s",
+			e.Namespace, name, work, commands))
+	}
+	says := func(step string, all ...string) {
+		t.Helper()
+		said := run(step)
+		for _, want := range all {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s says\n%swant %q", step, said, want)
+			}
+		}
+	}
+
+	// What Alustan leaves: a resource whose state is elsewhere, an object that counts as
+	// applied and has a finalizer of a metacontroller that is gone, a pod, a ConfigMap.
+	g := testkit.NewGit(t)
+	g.Username = ""
+	module := e.w.HCL() + "\nresource \"world_thing\" \"a\" {\n  name  = \"a\"\n  value = \"kept\"\n}\n"
+	g.Commit(map[string]string{"terraform/main.tf": module})
+	dir := t.TempDir()
+	write(t, dir, "main.tf", module)
+	testkit.Engine(t, dir, nil, "init", "-input=false", "-no-color")
+	testkit.Engine(t, dir, nil, "apply", "-input=false", "-no-color", "-auto-approve")
+	state := read(t, filepath.Join(dir, "terraform.tfstate"))
+	write(t, work, "old.tfstate", state)
+	e.w.Things() // the user's engine wrote it as another user than runs do
+
+	s := newScripted(t, e.Cluster, "inline.yaml", g.URL+"/terraform")
+	s.patch(t, `{"metadata":{"finalizers":["example.com/other","metacontroller.io/compositecontroller-terraform"]},"spec":{"variables":null}}`)
+	e.Kubectl(t, "patch", "terraforms.alustan.io", name, "--subresource=status", "--type=merge", "-p", `{"status":{"state":"Success","message":"Successfully applied"}}`)
+	e.Apply(t, `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: example-terraformconfig-dockerfile-configmap}
+data: {Dockerfile: "FROM ubuntu"}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: pvc-example-terraformconfig}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 5Gi}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: terraform-controller-helm}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: alustan}}
+  template:
+    metadata: {labels: {app: alustan}}
+    spec: {containers: [{name: controller, image: "alustan/terraform-controller:0.13.0"}]}
+`)
+
+	says("check", "stacks: 1", "without variables", "without such a backend", "with a finalizer of metacontroller:", e.Namespace+"/"+name)
+	if info, err := os.Stat(filepath.Join(work, "alustan-objects.yaml")); err != nil || info.Size() == 0 {
+		t.Errorf("the copy of the objects: %v, %v", info, err)
+	}
+	says("hold", "terrier.dev/approval=manual")
+	says("stop", "--replicas=0")
+	says("release", "/metadata/finalizers/1")
+	if got := e.Kubectl(t, "get", "terraforms.alustan.io", name, "-o", "jsonpath={.metadata.finalizers}"); got != `["example.com/other"]` {
+		t.Errorf("the finalizers are %s, want that of metacontroller gone, and no other", got)
+	}
+	s.patch(t, `{"metadata":{"finalizers":[]},"spec":{"variables":{"var1":"value1"}}}`)
+
+	e.plane()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, "", "approv", "")
+	says("plan", "1 to add")
+	if all := e.w.Named("a"); len(all) != 1 {
+		t.Fatalf("before any approval the world holds %+v", all)
+	}
+	run("push")
+	s.await(t, "Success", "", "")
+	run("free")
+	s.await(t, "Success", "", "")
+	says("watch", "all stacks are Success")
+	if all := e.w.Named("a"); len(all) != 1 || !strings.Contains(state, all[0].ID) {
+		t.Errorf("the world holds %+v, want the one thing of before", all)
+	}
+	says("clean", "delete pvc/pvc-example-terraformconfig", "delete configmap/example-terraformconfig-dockerfile-configmap")
+	if e.Exists(t, "example-terraformconfig-dockerfile-configmap", &corev1.ConfigMap{}) {
+		t.Error("the ConfigMap is still there")
+	}
+	if len(steps) > 0 {
+		t.Errorf("nothing runs the steps %v of the page", steps)
+	}
+	e.Kubectl(t, "delete", "terraforms.alustan.io", name)
+	if all := e.w.Things(); len(all) != 0 {
+		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}
