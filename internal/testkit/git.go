@@ -2,6 +2,8 @@ package testkit
 
 import (
 	"crypto/subtle"
+	"crypto/tls"
+	"net"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -16,36 +18,71 @@ import (
 type Git struct {
 	URL                string
 	Username, Password string // without a Username it asks for no password
+	Root               string // where this machine has the repository, below its path in URL
 
-	tb   testing.TB
-	tree string // a clone that commits come from
+	tb      testing.TB
+	tree    string // a clone that commits come from
+	backend http.Handler
 }
 
 // NewGit starts a git server on loopback, with an empty repository.
 func NewGit(tb testing.TB) *Git {
 	tb.Helper()
-	g := &Git{Username: "reader", Password: "correct-horse", tb: tb, tree: filepath.Join(tb.TempDir(), "tree")}
-	served := filepath.Join(tb.TempDir(), "served")
-	bare := filepath.Join(served, "repository.git")
-	g.git("", "init", "--quiet", "--bare", "--initial-branch=main", bare)
-	g.git("", "init", "--quiet", "--initial-branch=main", g.tree)
-	g.git(g.tree, "remote", "add", "origin", bare)
-	backend := &cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(g.git("", "--exec-path")), "git-http-backend"),
-		Env:  []string{"GIT_PROJECT_ROOT=" + served, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, password, _ := r.BasicAuth()
-		if g.Username != "" && (user != g.Username || subtle.ConstantTimeCompare([]byte(password), []byte(g.Password)) != 1) {
-			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
-			http.Error(w, "who are you?", http.StatusUnauthorized)
-			return
-		}
-		backend.ServeHTTP(w, r)
-	}))
+	g := newGit(tb, "repository.git")
+	server := httptest.NewServer(g)
 	tb.Cleanup(server.Close)
 	g.URL = server.URL + "/repository.git"
 	return g
+}
+
+// NewGitAt starts a git server with https at an address of this machine, with an empty
+// repository at a path of its own. It asks for no password.
+func NewGitAt(tb testing.TB, address string, certificate tls.Certificate, repository string) *Git {
+	tb.Helper()
+	g := newGit(tb, repository)
+	g.Username = ""
+	g.URL = ServeTLS(tb, address, certificate, g) + "/" + repository
+	return g
+}
+
+// ServeTLS serves https at an address of this machine until the end of the test, and
+// returns the URL.
+func ServeTLS(tb testing.TB, address string, certificate tls.Certificate, h http.Handler) string {
+	tb.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: h}, TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}}
+	server.StartTLS()
+	tb.Cleanup(server.Close)
+	return server.URL
+}
+
+// newGit makes an empty repository and a clone of it.
+func newGit(tb testing.TB, repository string) *Git {
+	tb.Helper()
+	g := &Git{Username: "reader", Password: "correct-horse", Root: filepath.Join(tb.TempDir(), "served"), tb: tb, tree: filepath.Join(tb.TempDir(), "tree")}
+	bare := filepath.Join(g.Root, filepath.FromSlash(repository))
+	g.git("", "init", "--quiet", "--bare", "--initial-branch=main", bare)
+	g.git("", "init", "--quiet", "--initial-branch=main", g.tree)
+	g.git(g.tree, "remote", "add", "origin", bare)
+	g.backend = &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(g.git("", "--exec-path")), "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + g.Root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+	}
+	return g
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Git) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	user, password, _ := r.BasicAuth()
+	if g.Username != "" && (user != g.Username || subtle.ConstantTimeCompare([]byte(password), []byte(g.Password)) != 1) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	}
+	g.backend.ServeHTTP(w, r)
 }
 
 // Commit makes the main branch hold these files, and no others, and returns the

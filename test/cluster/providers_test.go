@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -76,12 +75,7 @@ func TestProviderCache(t *testing.T) {
 	s := ship(t, root, "0.4.0")
 	fillers := Open(t, "pod-security.kubernetes.io/enforce", "privileged")
 	r := prepare(t, fmt.Sprintf(cacheValues, lock, cache, fillers.Namespace, registry.Proxy))
-	authorities := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "authorities"}, Data: map[string]string{"ca.crt": string(registry.Authority)}}
-	for _, namespace := range []string{chartNamespace, fillers.Namespace} {
-		if _, err := r.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), authorities, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r.trust(t, registry.Authority, chartNamespace, fillers.Namespace)
 	t.Cleanup(func() {
 		if t.Failed() {
 			said, err := r.kubectl(t, fillers.Namespace, "logs", "daemonset/terrier-providers")

@@ -104,6 +104,18 @@ func prepare(t *testing.T, values string, labels ...string) *release {
 	return r
 }
 
+// trust makes a ConfigMap with a certificate authority in namespaces, which values name as
+// caBundle.
+func (r *release) trust(t *testing.T, authority []byte, namespaces ...string) {
+	t.Helper()
+	authorities := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "authorities"}, Data: map[string]string{"ca.crt": string(authority)}}
+	for _, namespace := range namespaces {
+		if _, err := r.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), authorities, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // deploy installs a shipment with one controller, whose data directory is in a claim.
 func (r *release) deploy(t *testing.T, s shipment) {
 	t.Helper()
@@ -230,11 +242,11 @@ func (r *release) awaitOutput(t *testing.T, secret, output, want string) {
 	})
 }
 
-// awaitNoPods waits until no pod is left in the namespace of the stacks.
-func (r *release) awaitNoPods(t *testing.T) {
+// awaitNoPods waits until no pod is left in the namespace.
+func (c *Cluster) awaitNoPods(t *testing.T) {
 	t.Helper()
-	testkit.Eventually(t, testkit.Patience, "no pod is left", func(ctx context.Context) error {
-		list, err := r.Client.CoreV1().Pods(r.Namespace).List(ctx, metav1.ListOptions{})
+	testkit.Eventually(t, testkit.Patience, "no pod is left in "+c.Namespace, func(ctx context.Context) error {
+		list, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("%s is there", list.Items[0].Name)
 		}

@@ -30,8 +30,9 @@ type Server struct {
 	Address  string       // host:port
 	Sessions atomic.Int32 // programs that clients asked for
 
-	root string
-	all  sync.WaitGroup // goroutines
+	root     string
+	listener net.Listener
+	all      sync.WaitGroup // goroutines
 }
 
 // NewSigner makes a key of a kind: rsa or ed25519.
@@ -71,9 +72,15 @@ func NewIdentity(tb testing.TB, passphrase string) (string, ssh.PublicKey) {
 	return string(pem.EncodeToMemory(block)), signer.PublicKey()
 }
 
-// Serve serves the repositories below root to the owner of a key. A path without a
-// leading slash is relative to root as well.
+// Serve serves the repositories below root to the owner of a key, on loopback. A path
+// without a leading slash is relative to root as well.
 func Serve(tb testing.TB, root string, client ssh.PublicKey, hosts ...ssh.Signer) *Server {
+	tb.Helper()
+	return ServeAt(tb, "127.0.0.1:0", root, client, hosts...)
+}
+
+// ServeAt serves them at an address of this machine.
+func ServeAt(tb testing.TB, address, root string, client ssh.PublicKey, hosts ...ssh.Signer) *Server {
 	tb.Helper()
 	config := &ssh.ServerConfig{PublicKeyCallback: func(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		if c.User() != "git" || string(key.Marshal()) != string(client.Marshal()) {
@@ -84,15 +91,12 @@ func Serve(tb testing.TB, root string, client ssh.PublicKey, hosts ...ssh.Signer
 	for _, h := range hosts {
 		config.AddHostKey(h)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{Address: l.Addr().String(), root: root}
-	tb.Cleanup(func() {
-		l.Close()
-		s.all.Wait()
-	})
+	s := &Server{Address: l.Addr().String(), root: root, listener: l}
+	tb.Cleanup(s.Close)
 	s.all.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -103,6 +107,12 @@ func Serve(tb testing.TB, root string, client ssh.PublicKey, hosts ...ssh.Signer
 		}
 	})
 	return s
+}
+
+// Close ends the server once its clients have ended.
+func (s *Server) Close() {
+	s.listener.Close()
+	s.all.Wait()
 }
 
 // Known returns a line of known_hosts.

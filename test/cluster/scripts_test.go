@@ -1,0 +1,528 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
+	examples "github.com/terrier-iac/terrier/examples/alustan"
+	"github.com/terrier-iac/terrier/internal/runner/runnertest"
+	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/sshgit"
+)
+
+// scriptedValues let the controller reconcile stacks of scripts, and trust the servers of
+// the test.
+const scriptedValues = `
+kinds: [infra.contrib.fluxcd.io, alustan.io]
+caBundle: {configMap: authorities}
+extraEnv: [{name: SSL_CERT_DIR, value: /etc/terrier/ca}]
+`
+
+const (
+	scriptedKind = "terraforms.alustan.io"
+	scriptedName = "example-terraformconfig" // in both examples
+	codePath     = "example/terraform-repo"  // of their repository
+	builtName    = "alustan/terrform"        // of their image
+	pullSecret   = "my-dockerhub-secret"     // of their registry
+)
+
+// Stacks of scripts in real pods, with the manifests of the documents of Alustan, one of them
+// with git over ssh, the other with git over https. Two namespaces have a stack of one name,
+// one repository and one name of an image, and a login each to a registry that asks for one.
+// The controller builds and pushes the image of each; the node pulls it with the login of the
+// namespace, and its script runs there under Pod Security "restricted". A script that fails
+// says why. A commit makes another image, and nothing else does. The destroy scripts run while
+// neither the registry nor the git servers answer.
+func TestScripts(t *testing.T) {
+	certificate, authority := runnertest.Certificate(t, NodeAddress)
+	images := newGuarded(t, certificate, authority)
+	code := testkit.NewGitAt(t, NodeAddress, certificate, codePath)
+	first := code.Commit(scriptedModule("one"))
+	base := images.push(t, "team/terrier-runner:v1")
+
+	second := openRestricted(t)
+	withoutScripted(t, second)
+	r := prepare(t, scriptedValues, "pod-security.kubernetes.io/enforce", "restricted")
+	r.set = []string{"--set", "rbac.namespaces={" + r.Namespace + "," + second.Namespace + "}", "--set", "flags.stack-image-base=" + base}
+	r.trust(t, authority, chartNamespace)
+	r.deploy(t, ship(t, root, "0.9.0"))
+	ada := r.user(t, "ada", "terrier-operator")
+
+	inline := newScripted(t, r.Cluster, r.stacks, images)
+	inline.pull(t)
+	stopSSH := inline.gitOverSSH(t, code)
+	inline.apply(t, "inline.yaml", code)
+	mapped := newScripted(t, second, r.In(t, second.Namespace), images)
+	mapped.pull(t)
+	mapped.apply(t, "configmap.yaml", code)
+	both := []*scriptedStack{inline, mapped}
+	for _, s := range both {
+		s.await(t, "Success", first, first)
+		s.startedFrom(t, s.built(t, 1))
+	}
+	ada.says(t, "Apply complete!", "logs", "terraform.alustan.io/"+scriptedName)
+	inline.has(t, "tfstate-default-alustan-"+scriptedName, true)
+	mapped.has(t, "tfstate-default-alustan-"+scriptedName, false)
+	if a, b := images.pushes(inline.Namespace), images.pushes(mapped.Namespace); len(a) != 1 || len(b) != 1 || a[0] == b[0] {
+		t.Errorf("two namespaces have the images %v and %v, want one each and no tag in common", a, b)
+	}
+
+	// The code is the same, and so is the image.
+	inline.script(t, `echo "not this line" >&2; echo "it's $var1 and $TF_VAR_var2" >&2; exit 1`)
+	inline.await(t, "Failed", "it's value1 and value2", first)
+	inline.script(t, "terraform apply -auto-approve")
+	inline.await(t, "Success", first, first)
+	inline.startedFrom(t, inline.built(t, 1))
+
+	// Another commit is another image. Of the scripts that a ConfigMap has, none is in it.
+	later := code.Commit(scriptedModule("two"))
+	for _, s := range both {
+		s.look(t)
+	}
+	for _, s := range both {
+		s.await(t, "Success", later, later)
+		s.startedFrom(t, s.built(t, 2))
+	}
+
+	images.refuse()
+	stopSSH()
+	mapped.remove(t, &corev1.ConfigMap{}, "terraform-scripts")
+	for _, s := range both {
+		before := len(s.pods())
+		s.remove(t, &v1alpha1.Terraform{}, scriptedName)
+		s.awaitGone(t)
+		for _, p := range s.pods()[before:] {
+			if got := p.Spec.Containers[0].Image; got != "registry.example.com/team/terrier-runner:0.9.0" {
+				t.Errorf("after the deletion the pod %s starts from %s, want --run-image", p.Name, got)
+			}
+		}
+		if len(s.pods()) == before {
+			t.Errorf("no pod was started in %s after the deletion, want one with the destroy script", s.Namespace)
+		}
+		s.awaitNoPods(t)
+	}
+	inline.has(t, "tfstate-default-alustan-"+scriptedName, false)
+	helm(t, "uninstall", "terrier", "--wait")
+}
+
+// scriptedModule is a module below the path that the examples name.
+func scriptedModule(value string) map[string]string {
+	return map[string]string{"terraform/main.tf": fmt.Sprintf("variable \"var1\" {}\nresource \"terraform_data\" \"a\" {\n  input = \"${var.var1} %s\"\n}\n", value)}
+}
+
+// withoutScripted removes the kind after the test, with what a failed test has left of it:
+// with it `kubectl get terraforms` means another kind.
+func withoutScripted(t *testing.T, c *Cluster) {
+	t.Helper()
+	definition := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": scriptedKind},
+	}}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testkit.Patience)
+		defer cancel()
+		live := scriptedClient(t, c)
+		var left v1alpha1.TerraformList
+		err := live.List(ctx, &left)
+		for i := range left.Items {
+			free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+			err = cmp.Or(err, client.IgnoreNotFound(live.Patch(ctx, &left.Items[i], free)))
+		}
+		if err = cmp.Or(err, client.IgnoreNotFound(live.Delete(ctx, definition))); err != nil {
+			t.Errorf("removing the definition %s: %v", scriptedKind, err)
+		}
+	})
+}
+
+// scriptedClient is a client that knows stacks of scripts.
+func scriptedClient(t *testing.T, c *Cluster) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := cmp.Or(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	live, err := client.New(c.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return live
+}
+
+// scriptedStack is the stack of one of the examples in a namespace.
+type scriptedStack struct {
+	*Cluster
+	manifests *testkit.Cluster // the same namespace
+	live      client.Client
+	images    *guarded
+	pods      func() []corev1.Pod
+}
+
+func newScripted(t *testing.T, c *Cluster, manifests *testkit.Cluster, images *guarded) *scriptedStack {
+	t.Helper()
+	return &scriptedStack{c, manifests, scriptedClient(t, c), images, c.seenPods(t)}
+}
+
+// pull makes the login of the namespace, as `kubectl create secret docker-registry` does. The
+// examples name a key that it does not have.
+func (s *scriptedStack) pull(t *testing.T) {
+	t.Helper()
+	config, err := json.Marshal(map[string]any{"auths": map[string]any{s.images.host: map[string]string{"username": s.Namespace, "password": s.images.password(s.Namespace)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.create(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: pullSecret},
+		Type:       corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: config},
+	})
+}
+
+// gitOverSSH serves a repository with ssh at the usual port, and makes the Secret with a key
+// for it. The function that it returns ends the server.
+func (s *scriptedStack) gitOverSSH(t *testing.T, code *testkit.Git) (stop func()) {
+	t.Helper()
+	identity, public := sshgit.NewIdentity(t, "")
+	host, _ := sshgit.NewSigner(t, "ed25519")
+	server := sshgit.ServeAt(t, NodeAddress+":22", code.Root, public, host)
+	s.create(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "my-ssh-secret"},
+		Data:       map[string][]byte{"ssh-privatekey": []byte(identity), "known_hosts": server.Known(host)},
+	})
+	return server.Close
+}
+
+func (s *scriptedStack) create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := s.live.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// apply applies an example with the servers of the test. Terrier keeps the state.
+func (s *scriptedStack) apply(t *testing.T, example string, code *testkit.Git) {
+	t.Helper()
+	text, err := examples.Files.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := strings.NewReplacer(
+		"  namespace: default\n", "",
+		"docker.io/", s.images.host+"/",
+		"git@github.com:", "git@"+NodeAddress+":",
+		"https://github.com/"+codePath, code.URL,
+	).Replace(string(text))
+	before, rest, found := strings.Cut(manifest, "  backend:\n")
+	_, after, ends := strings.Cut(rest, "  scripts:\n")
+	if !found || !ends {
+		t.Fatalf("%s has no backend before its scripts", example)
+	}
+	s.manifests.Apply(t, before+"  scripts:\n"+after)
+}
+
+// await waits for a state, a message with a text in it, and a revision.
+func (s *scriptedStack) await(t *testing.T, state, message, revision string) {
+	t.Helper()
+	testkit.Eventually(t, testkit.Patience, "the state of the stack in "+s.Namespace+" is "+state, func(ctx context.Context) error {
+		var o v1alpha1.Terraform
+		if err := s.live.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: scriptedName}, &o); err != nil {
+			return err
+		}
+		if o.Status.ObservedGeneration != o.Generation || o.Status.State != state || !strings.Contains(o.Status.Message, message) || !strings.Contains(o.Status.Revision, revision) {
+			return fmt.Errorf("the status is %+v", o.Status)
+		}
+		return nil
+	})
+}
+
+// script changes the script that applies the stack.
+func (s *scriptedStack) script(t *testing.T, text string) {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"scripts": map[string]any{"apply": map[string]any{"inline": text}}}})
+	if err == nil {
+		o := &v1alpha1.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: scriptedName}}
+		err = s.live.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", patch))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// look has the source looked for a new commit now.
+func (s *scriptedStack) look(t *testing.T) {
+	t.Helper()
+	if _, err := s.Kubectl(t, "annotate", "--overwrite", "gitrepository", "alustan-"+scriptedName, "reconcile.fluxcd.io/requestedAt="+time.Now().Format(time.RFC3339Nano)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// has checks whether a Secret is there.
+func (s *scriptedStack) has(t *testing.T, secret string, want bool) {
+	t.Helper()
+	if got := s.manifests.Exists(t, secret, &corev1.Secret{}); got != want {
+		t.Errorf("the Secret %s of %s is there: %v, want %v", secret, s.Namespace, got, want)
+	}
+}
+
+func (s *scriptedStack) remove(t *testing.T, o client.Object, name string) {
+	t.Helper()
+	o.SetNamespace(s.Namespace)
+	o.SetName(name)
+	if err := s.live.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *scriptedStack) awaitGone(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, testkit.Patience, "the stack in "+s.Namespace+" is gone", func(ctx context.Context) error {
+		var o v1alpha1.Terraform
+		err := s.live.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: scriptedName}, &o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return cmp.Or(err, fmt.Errorf("it is there: %s", o.Status.Message))
+	})
+}
+
+// built is the digest of the newest image of the stack, of which there have to be so many.
+func (s *scriptedStack) built(t *testing.T, want int) string {
+	t.Helper()
+	tags := s.images.pushes(s.Namespace)
+	if len(tags) != want {
+		t.Fatalf("%s pushed %v, want %d images", s.Namespace, tags, want)
+	}
+	index, labels := s.images.read(t, builtName+":"+tags[want-1], s.Namespace)
+	if labels["dev.terrier.namespace"] != s.Namespace {
+		t.Errorf("the image of %s has the labels %v", s.Namespace, labels)
+	}
+	return index.String()
+}
+
+// startedFrom checks that the last run started from an image, which the node pulled with the
+// login of the namespace, and that no run starts from another one than those that were built.
+func (s *scriptedStack) startedFrom(t *testing.T, digest string) {
+	t.Helper()
+	all := s.pods()
+	if len(all) == 0 {
+		t.Fatalf("no pod was started in %s", s.Namespace)
+	}
+	for _, p := range all {
+		if !strings.HasPrefix(p.Spec.Containers[0].Image, s.images.host+"/"+builtName+"@sha256:") {
+			t.Errorf("the pod %s of %s starts from %s", p.Name, s.Namespace, p.Spec.Containers[0].Image)
+		}
+	}
+	last := all[len(all)-1]
+	want := s.images.host + "/" + builtName + "@" + digest
+	if got := last.Spec.Containers[0].Image; got != want {
+		t.Errorf("the pod %s of %s starts from %s, want %s", last.Name, s.Namespace, got, want)
+	}
+	if !slices.Contains(last.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: pullSecret}) {
+		t.Errorf("the pod %s has the secrets %v, want %s", last.Name, last.Spec.ImagePullSecrets, pullSecret)
+	}
+	if pulled := s.images.pulls(s.Namespace); !slices.Contains(pulled, digest) {
+		t.Errorf("the node pulled %v as %s, want %s", pulled, s.Namespace, digest)
+	}
+}
+
+// seenPods keeps the pods of a namespace as they were at last, in the order of their
+// beginning, also when they are gone.
+func (c *Cluster) seenPods(t *testing.T) func() []corev1.Pod {
+	t.Helper()
+	var mu sync.Mutex
+	var order []string
+	seen := map[string]corev1.Pod{}
+	see := func(o any) {
+		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+			o = gone.Obj
+		}
+		p, ok := o.(*corev1.Pod)
+		if !ok {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if _, known := seen[p.Name]; !known {
+			order = append(order, p.Name)
+		}
+		seen[p.Name] = *p.DeepCopy()
+	}
+	_, watch := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(c.Client.CoreV1().RESTClient(), "pods", c.Namespace, fields.Everything()),
+		ObjectType:    &corev1.Pod{},
+		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, o any) { see(o) }, DeleteFunc: see},
+	})
+	var watching sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	watching.Go(func() { watch.RunWithContext(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		watching.Wait()
+	})
+	return func() []corev1.Pod {
+		mu.Lock()
+		defer mu.Unlock()
+		all := make([]corev1.Pod, 0, len(order))
+		for _, name := range order {
+			all = append(all, seen[name])
+		}
+		return all
+	}
+}
+
+// guarded is a registry of images at the address of the node, with https, that asks for a
+// login. It keeps which images were pushed and pulled with which one.
+type guarded struct {
+	host   string
+	client *http.Client
+
+	mu             sync.Mutex
+	out            bool
+	pushed, pulled map[string][]string // tags and digests of images of stacks, by login
+}
+
+// newGuarded starts it, and has the node pull its images from it.
+func newGuarded(t *testing.T, certificate tls.Certificate, authority []byte) *guarded {
+	t.Helper()
+	g := &guarded{pushed: map[string][]string{}, pulled: map[string][]string{}}
+	stored := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(t.TempDir())))
+	g.host = strings.TrimPrefix(testkit.ServeTLS(t, NodeAddress, certificate, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if g.admits(w, q) {
+			stored.ServeHTTP(w, q)
+		}
+	})), "https://")
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	g.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}}
+	t.Cleanup(g.client.CloseIdleConnections)
+
+	dir := filepath.Join(os.Getenv("TERRIER_CLUSTER"), "lib", "cluster", "registries", g.host)
+	err := os.MkdirAll(dir, 0o755)
+	for file, text := range map[string]string{
+		"ca.crt":     string(authority),
+		"hosts.toml": fmt.Sprintf("server = \"https://%[1]s\"\n[host.\"https://%[1]s\"]\n  capabilities = [\"pull\", \"resolve\"]\n  ca = \"ca.crt\"\n", g.host),
+	} {
+		err = cmp.Or(err, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// password is that of a login.
+func (g *guarded) password(login string) string { return "of-" + login }
+
+// refuse has the registry refuse everything from now on.
+func (g *guarded) refuse() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.out = true
+}
+
+func (g *guarded) pushes(login string) []string { return g.done(g.pushed, login) }
+
+func (g *guarded) pulls(login string) []string { return g.done(g.pulled, login) }
+
+func (g *guarded) done(what map[string][]string, login string) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(what[login])
+}
+
+// admits answers a request that has no login, and takes note of others.
+func (g *guarded) admits(w http.ResponseWriter, q *http.Request) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	login, password, _ := q.BasicAuth()
+	switch {
+	case g.out:
+		http.Error(w, "the registry is out", http.StatusServiceUnavailable)
+		return false
+	case password != g.password(login):
+		w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return false
+	}
+	if ref, ok := strings.CutPrefix(q.URL.Path, "/v2/"+builtName+"/manifests/"); ok {
+		switch tag := !strings.Contains(ref, ":"); {
+		case q.Method == http.MethodPut && tag:
+			g.pushed[login] = append(g.pushed[login], ref)
+		case q.Method == http.MethodGet && strings.HasPrefix(q.UserAgent(), "containerd/"):
+			g.pulled[login] = append(g.pulled[login], ref)
+		}
+	}
+	return true
+}
+
+// with is how the test speaks with the registry.
+func (g *guarded) with(t *testing.T, login string) []remote.Option {
+	return []remote.Option{remote.WithContext(t.Context()), remote.WithTransport(g.client.Transport), remote.WithAuth(&authn.Basic{Username: login, Password: g.password(login)})}
+}
+
+// push pushes the image of runs, and returns its name.
+func (g *guarded) push(t *testing.T, as string) string {
+	t.Helper()
+	tag, err := name.NewTag(g.host + "/" + as)
+	if err == nil {
+		err = remote.WriteIndex(tag, imageOf(t, root, "terrier-runner"), g.with(t, "operator")...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tag.String()
+}
+
+// read returns the digest of what a tag points to, and the labels of its only platform.
+func (g *guarded) read(t *testing.T, tag, login string) (v1.Hash, map[string]string) {
+	t.Helper()
+	ref, err := name.NewTag(g.host + "/" + tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := remote.Get(ref, g.with(t, login)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := got.Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Digest, maps.Clone(file.Config.Labels)
+}
