@@ -72,6 +72,7 @@ type Options struct {
 	ControlPlane ControlPlane
 	Cluster      *ClusterConfig // nil if the control plane is in this process
 	Pods         *PodsConfig    // nil if runs are processes
+	Builds       BuildsConfig   // of images of stacks
 	Program      string         // the name of this program in messages
 	Version      string
 	Stdout       io.Writer // for Ready
@@ -153,7 +154,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if o.Pods != nil {
-		if err := errors.Join(o.Pods.check(o.Config.HTTPAddress, o.hosts()), o.Pods.checkIsolation(o.Config.Isolation)); err != nil {
+		if err := errors.Join(o.Pods.check(o.Config.HTTPAddress, o.hosts()), o.Pods.checkIsolation(o.Config.Isolation), o.Builds.check(o)); err != nil {
 			return err
 		}
 	}

@@ -38,6 +38,7 @@ func Controller(program, version string, environ func(string) string, now func()
 	var c Config
 	var k ClusterConfig
 	var pods PodsConfig
+	var builds BuildsConfig
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controllers, the runs and the HTTP API for a cluster",
@@ -66,7 +67,7 @@ their own.`,
 			ctx, stop := interruptible(cmd.Context(), cmd.ErrOrStderr())
 			defer stop()
 			return Run(ctx, Options{
-				Config: c, Cluster: &k, Pods: &pods, Program: program, Version: version,
+				Config: c, Cluster: &k, Pods: &pods, Builds: builds, Program: program, Version: version,
 				ControlPlane: cluster{
 					ClusterConfig: k, kubeconfig: inherited(cmd, "kubeconfig"), context: inherited(cmd, "context"),
 					http: c.HTTPAddress, now: now, progress: cmd.ErrOrStderr(),
@@ -75,7 +76,7 @@ their own.`,
 			})
 		},
 	}
-	for _, more := range []any{&k, &pods} {
+	for _, more := range []any{&k, &pods, &builds} {
 		if err := bind(cmd.Flags(), more, environ); err != nil {
 			return nil, err
 		}

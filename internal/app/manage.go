@@ -198,7 +198,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
 	}
-	if stacks.Images, err = imageBuilder(p.Config, p.asPods(), p.dir("scratch", "images"), out, p.cache); err != nil {
+	if stacks.Images, err = imageBuilder(p.Options, p.plane.rest(), p.dir("scratch", "images"), out, p.cache); err != nil {
 		return err
 	}
 	if err := errors.Join(

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -21,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/image"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/pods"
+	"github.com/terrier-iac/terrier/internal/pods/build"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/agent"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
@@ -44,6 +48,38 @@ type PodsConfig struct {
 	ProviderLock  string        `flag:"run-provider-lock" env:"TERRIER_RUN_PROVIDER_LOCK" help:"dependency lock file with the providers in that cache; a package that neither it nor the lock file of a module names is not used"`
 	ChecksPerPod  int           `flag:"checks-per-pod" env:"TERRIER_CHECKS_PER_POD" default:"1" help:"drift checks of one tenant that one pod carries out at most, one after another, while they find nothing; 1 gives each check a pod of its own; needs --min-isolation 2 or 3 and one active controller"`
 	StartTimeout  time.Duration `flag:"run-start-timeout" env:"TERRIER_RUN_START_TIMEOUT" default:"10m" help:"time that the pod of a run may take to start before the run fails"`
+}
+
+// BuildsConfig is how Dockerfiles of stacks are built.
+type BuildsConfig struct {
+	Namespace string        `flag:"image-build-namespace" env:"TERRIER_IMAGE_BUILD_NAMESPACE" help:"namespace where BuildKit builds the Dockerfiles of stacks that ask for an image, for nothing else; off if empty"`
+	Image     string        `flag:"image-build-image" env:"TERRIER_IMAGE_BUILD_IMAGE" help:"rootless image of BuildKit, with its digest: moby/buildkit@sha256:…"`
+	Resources []string      `flag:"image-build-resources" env:"TERRIER_IMAGE_BUILD_RESOURCES" default:"requests.cpu=500m,requests.memory=512Mi,limits.memory=4Gi,limits.ephemeral-storage=20Gi" help:"requests.NAME=QUANTITY or limits.NAME=QUANTITY of a build (repeatable)"`
+	Timeout   time.Duration `flag:"image-build-timeout" env:"TERRIER_IMAGE_BUILD_TIMEOUT" default:"30m" help:"time that a build may take, with the wait for its pod"`
+}
+
+// check reports invalid settings. The namespace of builds has no stacks.
+func (c BuildsConfig) check(o Options) error {
+	if c.Namespace == "" {
+		return nil
+	}
+	if o.asPods() == nil {
+		return usage("--image-build-namespace needs --runs-as=pods: BuildKit runs as a Job of the cluster")
+	}
+	if len(validation.IsDNS1123Label(c.Namespace)) > 0 {
+		return usage("--image-build-namespace: %q is no name of a namespace", c.Namespace)
+	}
+	if o.Cluster != nil && slices.Contains(o.Cluster.Namespaces, c.Namespace) {
+		return usage("--image-build-namespace: %s has stacks (--watch-namespace). Name a namespace that has nothing else", c.Namespace)
+	}
+	if _, err := name.NewDigest(c.Image); err != nil {
+		return usage("--image-build-image: %q has no digest. Write it as moby/buildkit@sha256:…", c.Image)
+	}
+	if c.Timeout < time.Minute {
+		return usage("--image-build-timeout: %s is less than a minute", c.Timeout)
+	}
+	_, err := parseResources("--image-build-resources", c.Resources)
+	return err
 }
 
 // asPods are the settings of runs that are pods; nil if runs are processes.
@@ -181,17 +217,22 @@ func (c PodsConfig) lock() ([]byte, error) {
 
 // resources reads entries of requests.NAME=QUANTITY and limits.NAME=QUANTITY.
 func (c PodsConfig) resources() (corev1.ResourceRequirements, error) {
+	return parseResources("--run-resources", c.Resources)
+}
+
+// parseResources reads the entries of a flag.
+func parseResources(flag string, entries []string) (corev1.ResourceRequirements, error) {
 	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
-	for _, entry := range c.Resources {
+	for _, entry := range entries {
 		name, value, ok := strings.Cut(entry, "=")
 		kind, of, ok2 := strings.Cut(name, ".")
 		list := map[string]corev1.ResourceList{"requests": r.Requests, "limits": r.Limits}[kind]
 		if !ok || !ok2 || of == "" || list == nil {
-			return r, usage("--run-resources %q is neither requests.NAME=QUANTITY nor limits.NAME=QUANTITY", entry)
+			return r, usage("%s %q is neither requests.NAME=QUANTITY nor limits.NAME=QUANTITY", flag, entry)
 		}
 		quantity, err := resource.ParseQuantity(value)
 		if err != nil || quantity.Sign() < 0 {
-			return r, usage("--run-resources %s: %q is no quantity such as 800m or 150Mi", name, value)
+			return r, usage("%s %s: %q is no quantity such as 800m or 150Mi", flag, name, value)
 		}
 		list[corev1.ResourceName(of)] = quantity
 	}
@@ -246,17 +287,29 @@ func (r podRuns) Close() error { return errors.Join(r.Runner.Close(), r.pods.Clo
 
 // imageBuilder makes the images of stacks. Pods start from them. Runs that are processes
 // have the code that is read back from the registry.
-func imageBuilder(c Config, pods *PodsConfig, dir string, out *outbound.Client, code image.Store) (controller.Images, error) {
+func imageBuilder(o Options, api *rest.Config, dir string, out *outbound.Client, code image.Store) (controller.Images, error) {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil { // what a crash left
 		return nil, fmt.Errorf("making a directory for images: %w", err)
 	}
-	b := &image.Builder{Base: c.ImageBase, Out: out, Scratch: dir}
+	b := &image.Builder{Base: o.Config.ImageBase, Out: out, Scratch: dir}
+	pods := o.asPods()
 	if pods == nil {
 		b.Code = code
-	} else {
-		b.Base = cmp.Or(c.ImageBase, pods.Image)
+		return b, nil
 	}
-	return b, nil
+	b.Base = cmp.Or(o.Config.ImageBase, pods.Image)
+	c := o.Builds
+	if c.Namespace == "" {
+		return b, nil
+	}
+	resources, err := parseResources("--image-build-resources", c.Resources)
+	if err != nil {
+		return nil, err
+	}
+	b.Dockerfiles, err = build.New(api, build.Config{
+		Namespace: c.Namespace, Image: c.Image, Resources: resources, Deadline: c.Timeout,
+	})
+	return b, err
 }
 
 // openPods opens the runner whose runs are pods, and finds the pods of an earlier

@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bufio"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -85,6 +87,29 @@ func unreadable(err error) error {
 // header, padding and extended header. It stops an archive that is nothing but
 // headers, which no other limit counts.
 func (b *budget) stream() int64 { return b.Bytes + int64(b.Entries+16)*8192 }
+
+// Has reports whether the tar or gzipped tar archive r has a regular file of a name.
+func Has(r io.Reader, name string, limits Limits) (bool, error) {
+	b := budget{Limits: limits.orDefault()}
+	in := &source{Reader: r}
+	plain, err := decompress(in, b.stream())
+	for archive := tar.NewReader(plain); err == nil; {
+		var header *tar.Header
+		if header, err = archive.Next(); err == nil && header.Typeflag == tar.TypeReg && path.Clean(header.Name) == name {
+			return true, nil
+		}
+	}
+	switch {
+	case in.failed != nil:
+		return false, fmt.Errorf("reading the archive: %w", in.failed)
+	case errors.Is(err, io.EOF):
+		return false, nil
+	case fault.Of(err) == fault.Invalid:
+		return false, err
+	default:
+		return false, unreadable(err)
+	}
+}
 
 func extract(plain io.Reader, into *Tree) error {
 	archive := tar.NewReader(plain)

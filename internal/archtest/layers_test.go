@@ -60,8 +60,8 @@ var beside = map[string][]string{
 	"internal/image":  {"internal/source"},
 	"internal/runner": {"internal/engine"}, // the supervisor drives the engine inside its own process
 	// Pods keep the contract of package runner by means of a cluster, and terrier-runner
-	// links no Kubernetes.
-	"internal/pods": {"internal/runner", "internal/kube"},
+	// links no Kubernetes. A Job of a cluster builds the image of a Dockerfile.
+	"internal/pods": {"internal/runner", "internal/kube", "internal/image"},
 	// What makes buckets has the identities and the clients of the clouds.
 	"internal/provision": {"internal/blob"},
 	// A dialect maps the types of api, writes conditions and events the way all our

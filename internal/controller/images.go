@@ -40,6 +40,7 @@ type imaging struct {
 	images Images
 	now    func() time.Time
 	more   chan struct{} // holds one: there may be something to begin
+	pause  time.Duration // before it is asked again for what is built elsewhere
 
 	mu      sync.Mutex
 	waiting []*making
@@ -61,7 +62,7 @@ func newImaging(images Images, now func() time.Time) *imaging {
 	if images == nil {
 		return nil
 	}
-	return &imaging{images: images, now: now, more: make(chan struct{}, 1)}
+	return &imaging{images: images, now: now, more: make(chan struct{}, 1), pause: imageRecheck}
 }
 
 // same reports whether two images have one content and one place.
@@ -118,6 +119,10 @@ func (im *imaging) run(ctx context.Context) error {
 		for m := im.next(); m != nil; m = im.next() {
 			all.Go(func() {
 				made, err := im.images.Ensure(ctx, m.wanted)
+				if errors.Is(err, image.ErrBuilding) {
+					im.again(m)
+					return
+				}
 				im.end(m, made, err)
 			})
 		}
@@ -146,8 +151,22 @@ func (im *imaging) end(m *making, made image.Made, err error) {
 	defer im.mu.Unlock()
 	im.running--
 	m.ended, m.made, m.err = im.now(), made, err
-	m.wanted.Keys = nil
+	m.wanted.Keys, m.wanted.Login = nil, nil
 	im.signal()
+}
+
+// again asks again later for an image that is built elsewhere. Meanwhile others have its turn.
+func (im *imaging) again(m *making) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.running--
+	im.signal()
+	time.AfterFunc(im.pause, func() {
+		im.mu.Lock()
+		defer im.mu.Unlock()
+		im.waiting = append(im.waiting, m)
+		im.signal()
+	})
 }
 
 // wantImage says which image the runs of a stack start from. Nothing of a plan depends on
@@ -176,7 +195,7 @@ func (im *imaging) findImage(ctx context.Context, p *pass, kind stack.RunKind, c
 		return "", fault.New(fault.Of(err), string(stack.SourceFailed), fmt.Errorf("building and pushing the image %s: %w", w.Name, err))
 	}
 	if begin {
-		w.Keys, err = imageKeys(ctx, p, p.st.Configuration.Image.Login, read)
+		w.Keys, w.Login, err = imageKeys(ctx, p, p.st.Configuration.Image.Login, read)
 		switch {
 		case err == nil:
 			p.entry.image = im.begin(w, made)
@@ -192,22 +211,23 @@ func (im *imaging) findImage(ctx context.Context, p *pass, kind stack.RunKind, c
 	return waits, nil
 }
 
-// imageKeys reads the credentials for an image: under the key that the stack names, else
-// under that of a Docker configuration.
-func imageKeys(ctx context.Context, p *pass, login *stack.KeyRef, read input.Reader) (*source.Keyring, error) {
+// imageKeys reads the credentials for an image, and the text that has them: under the key that
+// the stack names, else under that of a Docker configuration.
+func imageKeys(ctx context.Context, p *pass, login *stack.KeyRef, read input.Reader) (*source.Keyring, []byte, error) {
 	if login == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	data, _, err := read.Read(ctx, stack.Ref{Kind: "Secret", Namespace: p.obj.GetNamespace(), Name: login.Name})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, key := range []string{cmp.Or(login.Key, corev1.DockerConfigJsonKey), corev1.DockerConfigJsonKey} {
 		if config := data[key]; len(config) > 0 {
-			return source.ParseKeyring(config)
+			keys, err := source.ParseKeyring(config)
+			return keys, config, err
 		}
 	}
-	return nil, fault.New(fault.Missing, "", fmt.Errorf("the Secret %q has neither %q nor %q: add a Docker configuration there", login.Name, login.Key, corev1.DockerConfigJsonKey))
+	return nil, nil, fault.New(fault.Missing, "", fmt.Errorf("the Secret %q has neither %q nor %q: add a Docker configuration there", login.Name, login.Key, corev1.DockerConfigJsonKey))
 }
 
 // fromImage is a job that starts from an image: its pod does, which the credentials of the

@@ -43,6 +43,7 @@ func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
 	now := time.Unix(0, 0)
 	r := &registryOf{may: make(chan error)}
 	im := newImaging(r, func() time.Time { return now })
+	im.pause = time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- im.run(ctx) }()
@@ -120,6 +121,15 @@ func TestImagesAreMadeBesideTheReconciles(t *testing.T) {
 	r.pruned.Store(true)
 	if got, begin, err := settled(); got != none || !begin || err != nil {
 		t.Errorf("after its code is gone: %v, begin %v, %v, want to wait for another", got, begin, err)
+	}
+	r.pruned.Store(false)
+	m = im.begin(w, none)
+	for range 3 { // asked again and again, and no other image waits for it
+		r.may <- image.ErrBuilding
+	}
+	r.may <- nil
+	if got, begin, err := settled(); got != made || begin || err != nil {
+		t.Errorf("after it was built elsewhere: %v, begin %v, %v", got, begin, err)
 	}
 	w.Source = "sha256:2"
 	if _, begin, _ := settled(); !begin {

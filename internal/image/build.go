@@ -21,8 +21,11 @@ type built struct {
 	push   func(name.Tag, []remote.Option) error
 }
 
-// build makes an image on a base and lets use have it, whose files are gone afterwards.
-func (b *Builder) build(under base, w Wanted, use func(built) error) (digest v1.Hash, err error) {
+// change is what is done to the image of each platform before the code is put onto it.
+type change func(dir string, base v1.Image) (v1.Image, error)
+
+// make makes an image of a base, a change of it and the code, and pushes it unless it is there.
+func (b *Builder) make(under base, w Wanted, there v1.Hash, tag name.Tag, to connection, more change) (digest v1.Hash, err error) {
 	err = b.scratch(func(dir string) error {
 		file, err := b.layer(dir, w.Archive)
 		if err != nil {
@@ -32,30 +35,43 @@ func (b *Builder) build(under base, w Wanted, use func(built) error) (digest v1.
 		if err != nil {
 			return fmt.Errorf("packing the code for the image: %w", err)
 		}
-		made, err := on(under, layer, w)
+		made, err := on(under, func(image v1.Image) (v1.Image, error) {
+			if more != nil {
+				if image, err = more(dir, image); err != nil {
+					return nil, err
+				}
+			}
+			return onImage(image, layer, w)
+		})
 		if err != nil {
 			return failed(ReasonBase, "building on the base image", err)
 		}
 		digest = made.digest
-		return use(made)
+		if digest == there {
+			return nil // an earlier process pushed it
+		}
+		if err := made.push(tag, to.options); err != nil {
+			return failed(ReasonPush, "pushing "+tag.String(), err)
+		}
+		return nil
 	})
 	return digest, err
 }
 
-// on puts a layer onto a base, and onto each platform of it if there are several.
-func on(under base, layer v1.Layer, w Wanted) (built, error) {
+// on changes a base, and each platform of it if there are several.
+func on(under base, put func(v1.Image) (v1.Image, error)) (built, error) {
 	if under.Descriptor != nil && under.MediaType.IsIndex() {
 		index, err := under.ImageIndex()
 		if err != nil {
 			return built{}, err
 		}
-		return onIndex(index, layer, w)
+		return onIndex(index, put)
 	}
 	image, err := under.image()
 	if err != nil {
 		return built{}, err
 	}
-	if image, err = onImage(image, layer, w); err != nil {
+	if image, err = put(image); err != nil {
 		return built{}, err
 	}
 	digest, err := image.Digest()
@@ -75,7 +91,7 @@ func (b base) image() (v1.Image, error) {
 	})
 }
 
-func onIndex(base v1.ImageIndex, layer v1.Layer, w Wanted) (built, error) {
+func onIndex(base v1.ImageIndex, put func(v1.Image) (v1.Image, error)) (built, error) {
 	manifest, err := base.IndexManifest()
 	if err != nil {
 		return built{}, err
@@ -89,7 +105,7 @@ func onIndex(base v1.ImageIndex, layer v1.Layer, w Wanted) (built, error) {
 		if err != nil {
 			return built{}, err
 		}
-		if image, err = onImage(image, layer, w); err != nil {
+		if image, err = put(image); err != nil {
 			return built{}, err
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: m.Platform}})

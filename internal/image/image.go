@@ -1,7 +1,8 @@
 // Package image makes images of stacks: a base image and one layer with the code of the
 // stack at its revision, pushed to a registry of the user.
 //
-// It needs no daemon, no privilege and no Dockerfile, and runs nothing of what it packs.
+// It needs no daemon, no privilege and no Dockerfile, and runs nothing of what it packs. If a
+// source has a Dockerfile and the operator allows it, the base is built from that elsewhere.
 // The same code on the same base is the same image, byte for byte, so that what did not
 // change is neither built nor sent again. An image is named by its digest: a tag can be
 // moved by any user of the registry.
@@ -63,6 +64,7 @@ type Wanted struct {
 	Source    string // the digest of that file: sha256:…
 	Revision  string // for people
 	Keys      *source.Keyring
+	Login     []byte // what Keys were read from, for the build of a Dockerfile
 }
 
 // Made is an image that is in its registry.
@@ -80,11 +82,14 @@ type Builder struct {
 	Scratch  string // where directories for the time of a build are made
 	Limits   archive.Limits
 
-	made cache.Map[string, Made] // by tag
+	Dockerfiles Dockerfiles // builds those of sources; nil takes a Dockerfile for a file like others
+
+	made     cache.Map[string, Made]       // by tag
+	building cache.Map[string, Dockerfile] // address of the source → its Dockerfile, while that is built
 }
 
 // Ensure makes sure that the image is in the registry. It may take minutes. It can be
-// repeated at any time.
+// repeated at any time, and has to be after ErrBuilding.
 func (b *Builder) Ensure(ctx context.Context, w Wanted) (Made, error) {
 	repo, err := name.NewRepository(w.Name)
 	if err != nil {
@@ -92,6 +97,9 @@ func (b *Builder) Ensure(ctx context.Context, w Wanted) (Made, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if err := b.stillBuilding(ctx, w); err != nil {
+		return Made{}, err
+	}
 	to, err := b.speak(ctx, repo, w.Keys)
 	if err != nil {
 		return Made{}, err
@@ -103,23 +111,35 @@ func (b *Builder) Ensure(ctx context.Context, w Wanted) (Made, error) {
 	}
 	defer on.close()
 
-	tag := repo.Tag(tagOf(on.address(), w))
+	if b.Dockerfiles != nil {
+		switch has, err := b.hasDockerfile(w); {
+		case err != nil:
+			return Made{}, fault.New(fault.Of(err), fault.Reason(err, ReasonBuild), fmt.Errorf("looking for a Dockerfile: %w", err))
+		case has:
+			return b.fromDockerfile(ctx, to, on, repo, w)
+		}
+	}
+	return b.fromCode(to, on, repo, w)
+}
+
+// fromCode makes an image of a base and the code.
+func (b *Builder) fromCode(to connection, under base, repo name.Repository, w Wanted) (Made, error) {
+	return b.once(to, repo.Tag("terrier-"+addressOf(under.address(), w)), w, func(there v1.Hash, tag name.Tag) (v1.Hash, error) {
+		return b.make(under, w, there, tag, to, nil)
+	})
+}
+
+// once has an image made and pushed under a tag, unless this process did so and it is there.
+func (b *Builder) once(to connection, tag name.Tag, w Wanted, make func(there v1.Hash, tag name.Tag) (v1.Hash, error)) (Made, error) {
 	there, err := to.digest(tag)
 	if err != nil {
 		return Made{}, failed(ReasonPush, "looking for "+tag.String(), err)
 	}
+	repo := tag.Context()
 	if made, known := b.made.Get(tag.String()); known && made.Ref == repo.Digest(there.String()).String() && b.Holds(made) {
 		return made, nil
 	}
-	digest, err := b.build(on, w, func(made built) error {
-		if made.digest == there {
-			return nil // an earlier process pushed it
-		}
-		if err := made.push(tag, to.options); err != nil {
-			return failed(ReasonPush, "pushing "+tag.String(), err)
-		}
-		return nil
-	})
+	digest, err := make(there, tag)
 	if err != nil {
 		return Made{}, err
 	}
@@ -133,10 +153,10 @@ func (b *Builder) Ensure(ctx context.Context, w Wanted) (Made, error) {
 	return made, nil
 }
 
-// tagOf is the address of the content of an image, and of the namespace that it is for.
-func tagOf(base string, w Wanted) string {
+// addressOf is the address of the content of an image, and of the namespace that it is for.
+func addressOf(base string, w Wanted) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{format, base, w.Source, w.Revision, w.Namespace}))
-	return "terrier-" + hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(sum[:16])
 }
 
 // connection is how to speak to one registry.

@@ -36,6 +36,7 @@ type store struct {
 	tags     atomic.Int32 // manifests that were sent
 	spoils   atomic.Bool  // it serves other blobs than those that were sent
 	password atomic.Value // asked for if it is not empty
+	down     atomic.Bool  // answers nothing
 }
 
 func newStore(t *testing.T) *store {
@@ -44,6 +45,10 @@ func newStore(t *testing.T) *store {
 	s.password.Store("")
 	memory := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
 		if want := s.password.Load().(string); want != "" {
 			if _, got, _ := r.BasicAuth(); got != want {
 				w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)

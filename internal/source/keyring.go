@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/terrier-iac/terrier/internal/plan"
 )
 
 // Keyring holds credentials for registries. A nil Keyring holds none. It
@@ -35,6 +37,18 @@ func ParseKeyring(configs ...[]byte) (*Keyring, error) {
 		}
 	}
 	return k, nil
+}
+
+// Hide takes the passwords out of a text.
+func (k *Keyring) Hide(text string) string {
+	if k == nil {
+		return text
+	}
+	var all []string
+	for _, a := range k.entries {
+		all = append(all, a.Password, a.Auth, a.IdentityToken, a.RegistryToken)
+	}
+	return plan.NewRedactor(all).String(text)
 }
 
 // registryPlace spells a key of a Docker configuration like the names that are

@@ -79,7 +79,7 @@ func TestTheServerTakesIt(t *testing.T) {
 	if err := k.Client.Create(t.Context(), namespace("terrier-system")); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	for _, n := range []string{"team-a", "team-b"} {
+	for _, n := range []string{"team-a", "team-b", "builds"} {
 		if err := k.Client.Create(t.Context(), namespace(n)); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
@@ -114,6 +114,7 @@ func namespace(name string) *unstructured.Unstructured {
 
 // A mistake in a value is refused, with a message that names it.
 func TestMistakes(t *testing.T) {
+	const kit = "moby/buildkit@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, tt := range map[string]struct {
 		set  []string
 		want []string
@@ -136,6 +137,10 @@ func TestMistakes(t *testing.T) {
 		"several with one claim":             {[]string{"replicaCount=2", "records=s3://a", "persistence.existingClaim=data"}, []string{"persistence.existingClaim", "data directory of its own"}},
 		"no volume":                          {[]string{"persistence.enabled=false"}, []string{"persistence.enabled", "persistence.existingClaim"}},
 		"no volume, and runs as processes":   {[]string{"persistence.enabled=false", "runs.as=processes"}, []string{"persistence.enabled"}},
+		"builds, and runs as processes":      {[]string{"imageBuilds.namespace=builds", "imageBuilds.image=" + kit, "runs.as=processes"}, []string{"imageBuilds", "runs.as to pods"}},
+		"builds without BuildKit":            {[]string{"imageBuilds.namespace=builds"}, []string{"imageBuilds.image", "its digest"}},
+		"BuildKit without a digest":          {[]string{"imageBuilds.image=moby/buildkit:rootless"}, []string{"/imageBuilds/image"}},
+		"builds where stacks are":            {[]string{"imageBuilds.namespace=a", "imageBuilds.image=" + kit, "rbac.namespaces={a}"}, []string{"imageBuilds.namespace: a has"}},
 		"a monitor of metrics that are off":  {[]string{"metrics.serviceMonitor.enabled=true"}, []string{"metrics.enabled"}},
 		"the Secrets of all and of some":     {[]string{"rbac.allNamespaces=true", "watchNamespaces={a}"}, []string{"rbac.allNamespaces", "watchNamespaces"}},
 		"an account that is not named":       {[]string{"serviceAccount.create=false"}, []string{"serviceAccount.name"}},

@@ -24,6 +24,8 @@ var ownFlags = map[string]string{
 	"health-address":             "livenessProbe",
 	"http-address":               "http.port",
 	"http-host":                  "http.hosts",
+	"image-build-image":          "imageBuilds.image",
+	"image-build-namespace":      "imageBuilds.namespace",
 	"install-crds":               "crds",
 	"installation-keys":          "installationKeys",
 	"kinds":                      "kinds",
@@ -139,6 +141,7 @@ var shapes = map[string]map[string]any{
 	"runs.providerCache.fill.every": {"type": "string", "pattern": durations}, "runs.providerCache.fill.env": list(map[string]any{"type": "object", "required": []any{"name"}}),
 	"runs.providerCache.fill.resources": free(), "runs.providerCache.fill.podSecurityContext": free(),
 	"runs.providerCache.fill.nodeSelector": texts(), "runs.providerCache.fill.tolerations": list(free()),
+	"imageBuilds.namespace": {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}, "imageBuilds.image": {"type": "string", "pattern": "^(.+@sha256:[0-9a-f]{64})?$"},
 	"runs.quota.namespaces": names(), "runs.quota.pods": least(1),
 }
 

@@ -187,6 +187,10 @@ spec:
 {{- end }}
 {{- end }}
 {{- end }}
+{{- if .Values.imageBuilds.namespace }}
+- --image-build-namespace={{ .Values.imageBuilds.namespace }}
+- {{ printf "--image-build-image=%s" .Values.imageBuilds.image | toJson }}
+{{- end }}
 {{- range $name, $value := .Values.flags }}
 {{- if kindIs "slice" $value }}
 {{- range $value }}
