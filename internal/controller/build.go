@@ -76,8 +76,14 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		Options: jb.options(c, ref == nil),
 		Limits:  jb.limits(c), Sandbox: jb.sandbox(network),
 	}
-	if c.Script != nil {
-		p.job.Script = &runner.Script{Apply: p.in.Scripts.Apply, Destroy: p.in.Scripts.Destroy, ApplyPath: c.Script.Apply.Path, DestroyPath: c.Script.Destroy.Path}
+	if s := c.Script; s != nil {
+		p.job.Script = &runner.Script{
+			Apply: p.in.Scripts.Apply, ApplyPath: s.Apply.Path, ApplyArgs: s.Apply.Args,
+			Destroy: p.in.Scripts.Destroy, DestroyPath: s.Destroy.Path, DestroyArgs: s.Destroy.Args,
+		}
+		if after := s.PostDeploy; after != nil {
+			p.job.Script.PostDeploy, p.job.Script.PostDeployArgs = after.Path, after.Args
+		}
 	}
 	p.job.Options.BackendType, p.job.Options.InitKey = kind, jb.initKey(p, backendFile, network)
 	if p.in.Files.Settings != nil {

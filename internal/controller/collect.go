@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -192,6 +193,29 @@ func (se *settler) hideCheckBlocks(ctx context.Context, p *pass, run *stack.Run)
 	}
 	run.Blocks = &blocks
 	return nil
+}
+
+// takePostDeploy takes over what the postDeploy script of a run has printed as its outputs.
+// They are checked again, since a pod may send anything. Values that Secrets held earlier
+// are removed: the run knew only those of now.
+func takePostDeploy(ctx context.Context, se *settler, p *pass, r *runner.Report) error {
+	if r.Kind != stack.ScriptRun || r.Outcome != stack.Succeeded {
+		return nil
+	}
+	p.postDeploy = &dialect.PostDeploy{}
+	outputs, err := r.PostDeployOutputs()
+	if outputs == nil && err == nil {
+		return nil
+	}
+	if err != nil {
+		se.log.Warn("outputs of postDeploy not stored", "stack", r.Name, "run", r.ID, "err", err)
+		return nil
+	}
+	hidden, err := p.secretPrints(ctx, se.records)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(hidden.RedactJSON(outputs), &p.postDeploy.Outputs)
 }
 
 // dropSnapshots removes the records of what earlier runs were made from.

@@ -135,7 +135,7 @@ func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Summary {
 		Decision: p.decision, Status: p.o.Status, PlanInputs: p.o.PlanInputs, Run: p.o.Run,
 		Next: p.o.Retry(p.decision), Every: p.o.Recheck(p.decision), Now: p.o.Now,
 		Isolation: p.isolation, Ignored: cm.ignored(p), BreakGlassDenied: p.breakGlassDenied,
-		Inventory: cm.inventory(ctx, p),
+		Inventory: cm.inventory(ctx, p), PostDeploy: p.postDeploy,
 	}
 	if p.job != nil {
 		r.Environment = slices.AppendSeq([]string{}, maps.Keys(p.in.Resolved.Environment))

@@ -136,6 +136,8 @@ type pass struct {
 	masked bool                // it is not known which values came from Secrets, and so every value is masked
 	listed *dialect.Inventory  // what that run left of a state that is kept elsewhere
 
+	postDeploy *dialect.PostDeploy // what the postDeploy script of that run printed
+
 	isolation        string // of the newest run
 	unreadable       error  // why the status in the object cannot be read
 	unaudited        error  // why the audit log does not hold what people asked for

@@ -291,7 +291,8 @@ func (jb *jobs) destroyScript(ctx context.Context, p *pass, to *runner.Script) e
 	if err != nil {
 		return fmt.Errorf("reading the script that destroys the resources: %w", err)
 	}
-	to.Destroy, to.DestroyPath = text, p.st.Configuration.Script.Destroy.Path
+	now := p.st.Configuration.Script.Destroy
+	to.Destroy, to.DestroyPath, to.DestroyArgs = text, now.Path, now.Args
 	return nil
 }
 

@@ -6,6 +6,7 @@
 package dialect
 
 import (
+	"encoding/json"
 	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -77,9 +78,15 @@ type Summary struct {
 	Isolation        string   // of the newest run
 	Environment      []string // names of variables given to runs; nil if this pass did not read them
 	Ignored          []string
-	BreakGlassDenied bool       // a break-glass session is asked for, and the platform allows none
-	Inventory        *Inventory // nil leaves what the object lists
-	Unreadable       error      // why the status in the object cannot be read: say so, and leave everything else
+	BreakGlassDenied bool        // a break-glass session is asked for, and the platform allows none
+	Inventory        *Inventory  // nil leaves what the object lists
+	PostDeploy       *PostDeploy // nil leaves what the object has
+	Unreadable       error       // why the status in the object cannot be read: say so, and leave everything else
+}
+
+// PostDeploy is what the script after an apply has printed as its outputs.
+type PostDeploy struct {
+	Outputs map[string]json.RawMessage // nil for none
 }
 
 // Inventory is what exists of a stack.

@@ -110,8 +110,14 @@ func (s *resolution) resolve(ctx context.Context, m Module, out *Inputs) error {
 	if len(s.versions) > 0 {
 		parts = append(parts, s.versions)
 	}
-	if s.Configuration.Script != nil {
-		parts = append(parts, out.Scripts, s.Configuration.Script.Apply.Path, s.Configuration.Script.Destroy.Path)
+	if of := s.Configuration.Script; of != nil {
+		parts = append(parts, out.Scripts, of.Apply.Path, of.Destroy.Path)
+		if len(of.Apply.Args)+len(of.Destroy.Args) > 0 {
+			parts = append(parts, of.Apply.Args, of.Destroy.Args)
+		}
+		if of.PostDeploy != nil {
+			parts = append(parts, *of.PostDeploy)
+		}
 	}
 	out.Digest, out.Until = Digest(s.Key, parts), s.until
 	out.Credentials = Digest(s.Key, []any{environment, out.Files.CLI, out.Files.Settings})

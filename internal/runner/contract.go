@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/script"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -162,8 +163,13 @@ type Pod struct {
 // Script is what a stack is applied and destroyed by, exactly as a user wrote it. It runs
 // in the root module of the tree. A text wins over a path.
 type Script struct {
-	Apply, Destroy         []byte `json:",omitempty"`
-	ApplyPath, DestroyPath string `json:",omitempty"` // of a file of the tree, relative to the root module
+	Apply, Destroy         []byte   `json:",omitempty"`
+	ApplyPath, DestroyPath string   `json:",omitempty"` // of a file of the tree, relative to the root module
+	ApplyArgs, DestroyArgs []string `json:",omitempty"` // of that file
+
+	// PostDeploy runs after a script that applied, and after nothing else.
+	PostDeploy     string   `json:",omitempty"` // a path as ApplyPath; empty for none
+	PostDeployArgs []string `json:",omitempty"`
 }
 
 // Backend is the plug-in that makes the place of a state before init, and says which
@@ -340,6 +346,9 @@ type Report struct {
 
 	CheckBlocks *stack.CheckBlocks `json:"checkBlocks,omitempty"` // results of the check blocks of the module; nil if unknown
 
+	// PostDeploy is what the script of that name has printed as its outputs, redacted.
+	PostDeploy json.RawMessage `json:"postDeploy,omitempty"`
+
 	Steps       []Step `json:"steps,omitempty"`
 	InitSkipped bool   `json:"initSkipped,omitempty"` // the work directory was prepared already
 	NoInit      bool   `json:"noInit,omitempty"`      // the work directory was prepared without the engine, for there was nothing to install
@@ -353,6 +362,15 @@ type Report struct {
 // The report that says so first is durable before the step begins, and with Config.Asks
 // the step begins only after Allow.
 func (r Report) Changing() bool { return r.Kind.Writes() && r.Phase.Changes() }
+
+// PostDeployOutputs are the outputs of the postDeploy script, checked again: the report of a
+// run that was elsewhere may say anything. They are nil if there are none.
+func (r Report) PostDeployOutputs() (json.RawMessage, error) {
+	if r.PostDeploy == nil {
+		return nil, nil
+	}
+	return script.TidyOutputs(r.PostDeploy)
+}
 
 // Key is the key by which the run is found.
 func (r Report) Key() string { return Key(r.Stack, r.Beside) }

@@ -36,6 +36,7 @@ import (
 //	open               a session, with terraform and tofu in its PATH (package script)
 //	script             its output goes to the log, and its exit code is how the run ends
 //	   terraform apply ── asks the supervisor, which starts the engine (scriptengine.go)
+//	post-deploy  a second script in a session of its own, after the first has applied
 //	outputs            as for an apply
 //
 // What a script does to the directory is no part of the source: the next run rebuilds it.
@@ -44,6 +45,7 @@ import (
 const (
 	stepScript        = "script"
 	stepDestroyScript = "destroy"
+	stepPostDeploy    = "post-deploy"
 )
 
 // MaxScript is how long a script may be, in bytes: more than an object of a cluster holds.
@@ -74,12 +76,35 @@ type scriptSteps struct {
 	changing int      // commands that may have changed resources
 }
 
-// step is the name of the step that runs the script.
-func (r *scriptSteps) step() string {
+// scriptProgram is one script of a run.
+type scriptProgram struct {
+	step    string
+	name    string // as a message calls it
+	heading string // in the log
+	text    []byte
+	path    string // of a file of the source; counts if there is no text
+	args    []string
+}
+
+// main is the script that applies or destroys.
+func (r *scriptSteps) main() scriptProgram {
+	s := r.job.Script
 	if r.job.Kind == stack.DestroyRun {
-		return stepDestroyScript
+		return scriptProgram{step: stepDestroyScript, name: "the script", heading: "destroy script", text: s.Destroy, path: s.DestroyPath, args: s.DestroyArgs}
 	}
-	return stepScript
+	return scriptProgram{step: stepScript, name: "the script", heading: "apply script", text: s.Apply, path: s.ApplyPath, args: s.ApplyArgs}
+}
+
+// postDeploy is the script after the one that applies; nil if there is none.
+func (r *scriptSteps) postDeploy() *scriptProgram {
+	s := r.job.Script
+	if r.job.Kind != stack.ScriptRun || s.PostDeploy == "" {
+		return nil
+	}
+	return &scriptProgram{
+		step: stepPostDeploy, name: fmt.Sprintf("the postDeploy script %q", s.PostDeploy), heading: "postDeploy script " + s.PostDeploy,
+		path: s.PostDeploy, args: s.PostDeployArgs,
+	}
 }
 
 // whenConfigured leaves a step out where the root module has no configuration: the
@@ -108,27 +133,30 @@ func (r *scriptSteps) configured() (bool, error) {
 
 // check refuses a script that cannot be run.
 func (r *scriptSteps) check(context.Context) error {
-	text, at, verb := r.job.Script.Apply, r.job.Script.ApplyPath, "apply"
+	p, verb := r.main(), "apply"
 	if r.job.Kind == stack.DestroyRun {
-		text, at, verb = r.job.Script.Destroy, r.job.Script.DestroyPath, "destroy"
+		verb = "destroy"
 	}
 	refuse := func(reason, format string, args ...any) error {
 		return fault.New(fault.Invalid, reason, fmt.Errorf(format, args...))
 	}
-	switch nul := bytes.IndexByte(text, 0); {
-	case len(text) == 0 && at == "":
+	switch nul := bytes.IndexByte(p.text, 0); {
+	case len(p.text) == 0 && p.path == "":
 		return refuse("ScriptMissing", "the stack has no %s script, or an empty one: write one", verb)
-	case len(text) > MaxScript:
-		return refuse("ScriptTooLarge", "the %s script has %d bytes, and a script has at most %d: put most of it into files of the source", verb, len(text), MaxScript)
+	case len(p.text) > MaxScript:
+		return refuse("ScriptTooLarge", "the %s script has %d bytes, and a script has at most %d: put most of it into files of the source", verb, len(p.text), MaxScript)
 	case nul >= 0:
 		return refuse("ScriptInvalid", "the %s script has a NUL byte at position %d, so no interpreter would read all of it: remove the byte", verb, nul)
-	case len(text) == 0 && !filepath.IsLocal(at):
-		return refuse("PathInvalid", "the %s script %q lies outside of the source", verb, at)
+	case len(p.text) == 0 && !filepath.IsLocal(p.path):
+		return refuse("PathInvalid", "the %s script %q lies outside of the source", verb, p.path)
+	}
+	if after := r.postDeploy(); after != nil && !filepath.IsLocal(after.path) {
+		return refuse("PathInvalid", "%s lies outside of the source", after.name)
 	}
 	return nil
 }
 
-// carryOut runs the script.
+// carryOut runs the script, and the one after it.
 func (r *scriptSteps) carryOut(ctx context.Context) error {
 	file, err := r.place()
 	if err != nil {
@@ -137,7 +165,8 @@ func (r *scriptSteps) carryOut(ctx context.Context) error {
 	if err := (&scriptCalls{r}).approve(ctx); err != nil {
 		return err
 	}
-	if err := r.enter(ctx, Applying, r.step()); err != nil {
+	p := r.main()
+	if err := r.enter(ctx, Applying, p.step); err != nil {
 		return err
 	}
 	// The script may change the directory in ways that no key covers.
@@ -147,15 +176,60 @@ func (r *scriptSteps) carryOut(ctx context.Context) error {
 	if err := r.engine.writePrints(); err != nil {
 		return err
 	}
-	stop, exit, err := r.runInSession(ctx, file)
+	if err := r.runOne(ctx, p, file, r.recorder.lines()); err != nil {
+		return err
+	}
+	if after := r.postDeploy(); after != nil {
+		return r.carryOutAfter(ctx, *after)
+	}
+	return nil
+}
+
+// carryOutAfter runs the postDeploy script, with nothing left of the one before but what
+// that did to the directory, the state and the world.
+func (r *scriptSteps) carryOutAfter(ctx context.Context, p scriptProgram) error {
+	if ctx.Err() != nil {
+		return ending{outcome: stack.Interrupted, step: p.step, message: "stopped before " + p.name}
+	}
+	if err := r.providers.stop(); err != nil {
+		return err
+	}
+	file, err := r.inTree(p)
+	if err != nil {
+		return err
+	}
+	if err := r.enter(ctx, Applying, p.step); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.stale = ""
+	r.mu.Unlock()
+	var outputs script.Outputs
+	record := r.recorder.lines().line
+	if err := r.runOne(ctx, p, file, &lineWriter{line: func(line []byte) { outputs.Line(line); record(line) }}); err != nil {
+		return err
+	}
+	found, err := outputs.Found()
+	if err != nil {
+		return ending{outcome: stack.Failed, step: p.step, message: fmt.Sprintf("%s succeeded, and its outputs cannot be stored: %v", p.name, err)}
+	}
+	if found != nil {
+		r.reportFile.set(func(rep *Report) { rep.PostDeploy = r.hide.RedactJSON(found) })
+	}
+	return nil
+}
+
+// runOne runs one script to its end. What it prints for people goes to out.
+func (r *scriptSteps) runOne(ctx context.Context, p scriptProgram, file string, out *lineWriter) error {
+	stop, exit, err := r.runInSession(ctx, p, file, out)
 	r.state.acceptLocal()
 	if err != nil {
-		return fmt.Errorf("running the script: %w", err)
+		return fmt.Errorf("running %s: %w", p.name, err)
 	}
 	r.reportFile.set(func(rep *Report) {
-		rep.Steps = append(rep.Steps, Step{Name: r.step(), Exit: exit.Code, Wall: exit.Wall, CPU: exit.CPU, MaxRSS: exit.MaxRSS})
+		rep.Steps = append(rep.Steps, Step{Name: p.step, Exit: exit.Code, Wall: exit.Wall, CPU: exit.CPU, MaxRSS: exit.MaxRSS})
 	})
-	return r.judge(stop, exit)
+	return r.judge(p, stop, exit)
 }
 
 // place puts the programs of the script, and its text, where the sandbox sees them. It
@@ -179,31 +253,28 @@ func (r *scriptSteps) place() (file string, err error) {
 		}
 	}
 	r.sandbox.config.ReadOnly = append(r.sandbox.config.ReadOnly, sandbox.Bind{Host: dir, Inside: programsInside})
-	text, at := r.job.Script.Apply, r.job.Script.ApplyPath
-	if r.job.Kind == stack.DestroyRun {
-		text, at = r.job.Script.Destroy, r.job.Script.DestroyPath
-	}
-	if len(text) == 0 {
-		return r.inTree(at)
+	p := r.main()
+	if len(p.text) == 0 {
+		return r.inTree(p)
 	}
 	host := filepath.Join(dir, scriptText)
-	if err := errors.Join(os.WriteFile(host, text, 0o600), sandbox.AllowRead(host)); err != nil {
+	if err := errors.Join(os.WriteFile(host, p.text, 0o600), sandbox.AllowRead(host)); err != nil {
 		return "", fmt.Errorf("writing the script: %w", err)
 	}
 	return r.sandbox.config.PathInside(path.Join(programsInside, scriptText)), nil
 }
 
 // inTree is where a script of the source is in the sandbox.
-func (r *scriptSteps) inTree(at string) (string, error) {
+func (r *scriptSteps) inTree(p scriptProgram) (string, error) {
 	tree, err := r.work.open(dirTree)
 	if err != nil {
 		return "", err
 	}
 	defer tree.Close()
-	if info, err := tree.Stat(path.Join(r.work.root, filepath.ToSlash(at))); err != nil || !info.Mode().IsRegular() {
-		return "", fault.New(fault.Invalid, "ScriptMissing", fmt.Errorf("there is no script %q in the directory of the stack in its source", at))
+	if info, err := tree.Stat(path.Join(r.work.root, filepath.ToSlash(p.path))); err != nil || !info.Mode().IsRegular() {
+		return "", fault.New(fault.Invalid, "ScriptMissing", fmt.Errorf("%s cannot run: there is no file %q in the directory of the stack in its source", p.name, p.path))
 	}
-	return r.sandbox.config.PathInside(path.Join("/work", r.work.module(), filepath.ToSlash(at))), nil
+	return r.sandbox.config.PathInside(path.Join("/work", r.work.module(), filepath.ToSlash(p.path))), nil
 }
 
 // linkSelf makes a file of this binary.
@@ -241,8 +312,8 @@ func (r *scriptSteps) environ() []string {
 	return append(env, script.Socket+"="+r.sandbox.config.PathInside(script.Path("/work/"+dirScratch)))
 }
 
-// runInSession runs the script, and what it calls, in a session.
-func (r *scriptSteps) runInSession(ctx context.Context, file string) (stop, sandbox.Exit, error) {
+// runInSession runs a script, and what it calls, in a session.
+func (r *scriptSteps) runInSession(ctx context.Context, p scriptProgram, file string, lines *lineWriter) (stop, sandbox.Exit, error) {
 	listener, err := script.Listen(r.work.path(dirWork, dirScratch))
 	if err != nil {
 		return stop{}, sandbox.Exit{}, err
@@ -254,30 +325,30 @@ func (r *scriptSteps) runInSession(ctx context.Context, file string) (stop, sand
 	if err := r.openSession(ctx); err != nil {
 		return stop{}, sandbox.Exit{}, err
 	}
-	r.recorder.begin(map[string]string{stepScript: "apply script", stepDestroyScript: "destroy script"}[r.step()])
-	out, err := r.openStreams()
+	r.recorder.begin(p.heading)
+	out, err := r.openStreams(lines)
 	if err != nil {
 		return stop{}, sandbox.Exit{}, err
 	}
 	defer out.close()
-	_, grace := r.limit(r.step())
+	_, grace := r.limit(p.step)
 	r.processes = script.NewProcesses(grace)
-	started := failpoint.Act("process.start", r.step())
+	started := failpoint.Act("process.start", p.step)
 	err = r.processes.Begin(func() (*sandbox.Process, error) {
-		p, err := r.providers.session.sandbox.Start(sandbox.Command{
-			Path: sandbox.Self, Args: []string{script.Become, file}, Env: r.environ(), Stdout: out.writers[0], Stderr: out.writers[1],
+		proc, err := r.providers.session.sandbox.Start(sandbox.Command{
+			Path: sandbox.Self, Args: append([]string{script.Become, file}, p.args...), Env: r.environ(), Stdout: out.writers[0], Stderr: out.writers[1],
 		})
 		if err == nil {
-			err = r.engine.track(p)
+			err = r.engine.track(proc)
 		}
-		return p, err
+		return proc, err
 	})
 	started()
 	if err != nil {
 		return stop{}, sandbox.Exit{}, err
 	}
 	listener.Serve((&scriptCalls{r}).answer)
-	return r.engine.await(ctx, r.step(), r.processes)
+	return r.engine.await(ctx, p.step, r.processes)
 }
 
 // openSession opens the sandbox of the script, and of the engines that it calls.
@@ -304,8 +375,8 @@ type outputStreams struct {
 	copying          sync.WaitGroup
 }
 
-func (r *scriptSteps) openStreams() (s *outputStreams, err error) {
-	s = &outputStreams{lines: []*lineWriter{r.recorder.lines(), {line: r.complaint}}}
+func (r *scriptSteps) openStreams(out *lineWriter) (s *outputStreams, err error) {
+	s = &outputStreams{lines: []*lineWriter{out, {line: r.complaint}}}
 	r.stderr = tail{most: maxText}
 	for _, to := range s.lines {
 		in, out, err := sandbox.Pipe()
@@ -372,20 +443,20 @@ func (r *scriptSteps) learn(file *managed.File) {
 	r.recorder.mu.Unlock()
 }
 
-// judge decides how the run ends after the script has.
-func (r *scriptSteps) judge(s stop, exit sandbox.Exit) error {
+// judge decides how the run ends after a script has.
+func (r *scriptSteps) judge(p scriptProgram, s stop, exit sandbox.Exit) error {
 	h, err := r.recorder.end()
 	r.hide = r.recorder.hide // with what the run has learned
 	r.mu.Lock()
 	said, cut, stale, changing := strings.TrimSpace(string(r.stderr.bytes())), r.cut, r.stale, r.changing
 	r.mu.Unlock()
 	r.reportFile.set(func(rep *Report) {
-		rep.Changes = h.total
+		rep.Changes = rep.Changes.Plus(h.total)
 		rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...)
 	})
-	e := ending{step: r.step(), exit: exit.Code, message: said}
+	e := ending{step: p.step, exit: exit.Code, message: said}
 	if said == "" {
-		e.message = fmt.Sprintf("the script printed no error: %s", exit)
+		e.message = fmt.Sprintf("%s printed no error: %s", p.name, exit)
 	}
 	switch {
 	case exit.OK() && cut == "":
@@ -393,19 +464,19 @@ func (r *scriptSteps) judge(s stop, exit sandbox.Exit) error {
 		return err
 	case s.killed:
 		e.outcome = stack.Killed
-		e.message = fmt.Sprintf("the script did not stop within its grace period of %s and was killed: %s", s.limit, e.message)
+		e.message = fmt.Sprintf("%s did not stop within its grace period of %s and was killed: %s", p.name, s.limit, e.message)
 		if s.outcome == stack.TimedOut {
 			e.fault, e.reason = fault.Broken, Stuck
 		}
 	case s.outcome == stack.TimedOut:
 		e.outcome, e.fault, e.reason = stack.TimedOut, fault.Broken, Stuck
-		e.message = fmt.Sprintf("the script was interrupted at its deadline after %s: %s", s.limit, e.message)
+		e.message = fmt.Sprintf("%s was interrupted at its deadline after %s: %s", p.name, s.limit, e.message)
 	case s.outcome == stack.Interrupted:
 		e.outcome = stack.Interrupted
-		e.message = "the script was interrupted: " + e.message
+		e.message = fmt.Sprintf("%s was interrupted: %s", p.name, e.message)
 	case exit.OK():
 		e.outcome = stack.Failed
-		e.message = fmt.Sprintf("the script ended while %s was running, which was interrupted. Let the script wait for it. %s", cut, said)
+		e.message = fmt.Sprintf("%s ended while %s was running, which was interrupted. Let the script wait for it. %s", p.name, cut, said)
 	case stale != "" && changing == 0:
 		e.outcome, e.message = stack.Stale, stale
 	case exit.Signal != 0:
@@ -415,6 +486,10 @@ func (r *scriptSteps) judge(s stop, exit sandbox.Exit) error {
 		r.reportFile.set(func(rep *Report) { rep.Lock = h.lock })
 	default:
 		e.outcome = stack.Failed
+	}
+	if p.step == stepPostDeploy && !strings.HasPrefix(e.message, p.name) {
+		// The apply script of the run has succeeded, so the message says which one failed.
+		e.message = fmt.Sprintf("%s failed: %s", p.name, e.message)
 	}
 	h.text.buf, h.diagnostics = []byte(said), nil
 	e.explainLimits(exit, h)

@@ -336,13 +336,13 @@ func (r *run) limit(step string) (limit, grace time.Duration) {
 		limit = orDefault(l.Init, defaultInit)
 	case stepBackend:
 		limit = min(orDefault(l.Init, defaultInit), backendLimit)
-	case "apply", stepScript, stepDestroyScript:
+	case "apply", stepScript, stepDestroyScript, stepPostDeploy:
 		limit = orDefault(l.Apply, defaultApply)
 	case stepHealth:
 		limit = orDefault(l.Health, checksLast(r.job.Checks))
 	}
 	grace = orDefault(l.Grace, defaultGrace)
-	if !r.job.Kind.Writes() || !slices.Contains([]string{"apply", stepScript, stepDestroyScript}, step) {
+	if !r.job.Kind.Writes() || !slices.Contains([]string{"apply", stepScript, stepDestroyScript, stepPostDeploy}, step) {
 		// Only an apply has anything to lose.
 		grace = min(grace, ReadGrace)
 	}

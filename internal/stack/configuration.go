@@ -64,17 +64,29 @@ type Configuration struct {
 
 // Script is what a stack is applied and destroyed by in place of a saved plan. Its
 // texts are part of the inputs of a run.
-type Script struct{ Apply, Destroy ScriptText }
+type Script struct {
+	Apply, Destroy ScriptText
+	PostDeploy     *PostDeploy // nil for none
+}
+
+// PostDeploy is a script of the source that runs after each apply that succeeded, and
+// after nothing else.
+type PostDeploy struct {
+	Path string   // relative to the root module
+	Args []string // whole, with the values of variables
+}
 
 // ScriptText says where one script is: the first of these that is set counts.
 type ScriptText struct {
 	Text   string
 	Config *KeyRef
 	Path   string // of a file of the source, relative to the root module
+
+	Args []string // of that file
 }
 
 // IsZero reports whether there is no script.
-func (t ScriptText) IsZero() bool { return t == ScriptText{} }
+func (t ScriptText) IsZero() bool { return t.Text == "" && t.Config == nil && t.Path == "" }
 
 // Ref names an object. An empty namespace is that of the stack.
 type Ref struct{ Kind, Namespace, Name string }

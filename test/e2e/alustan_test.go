@@ -211,3 +211,86 @@ func TestScriptsWithoutModule(t *testing.T) {
 		return errors.Join(err, fmt.Errorf("it is there: %v", left.Object["status"]))
 	})
 }
+
+// scriptedFrom makes a stack of scripts from a manifest.
+func scriptedFrom(t *testing.T, c *testkit.Cluster, manifest string) scripted {
+	t.Helper()
+	s := scripted{Cluster: c}
+	for _, o := range c.Apply(t, manifest) {
+		if o.GetKind() == "Terraform" {
+			s.name = o.GetName()
+			testkit.Others(c, string(o.GetUID()))
+		}
+	}
+	return s
+}
+
+// The manifest of the last life of the API: files of the repository with arguments, and
+// postDeploy, whose outputs the object shows. A failure of it names the script, and the
+// outputs before it stay. The destroy runs the destroy script alone.
+func TestPostDeploy(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(map[string]string{
+		"main.tf": w.HCL() + `
+variable "workspace" {}
+resource "world_thing" "a" {
+  name  = "a"
+  value = var.workspace
+}
+output "place" { value = "in ${world_thing.a.value}" }
+`,
+		"deploy":         "set -e\n[ \"$1\" = -auto-approve ]\nterraform apply $1\n",
+		"destroy":        "[ \"$1\" = -c ] && terraform destroy -auto-approve\n",
+		"post/report.sh": "echo \"{\\\"outputs\\\": {\\\"args\\\": \\\"$*\\\", \\\"place\\\": \\\"$(terraform output -raw place)\\\", \\\"none\\\": null}}\"\n[ \"$2\" != -workspace=bad ] || { echo no such workspace >&2; exit 5; }\n",
+	})
+	s := scriptedFrom(t, c, `
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: staging}
+spec:
+  variables: {TF_VAR_workspace: it's staging, TF_VAR_region: us-east-1}
+  scripts: {deploy: deploy -auto-approve, destroy: destroy -c}
+  postDeploy:
+    script: post/report.sh
+    args: {workspace: TF_VAR_workspace, region: TF_VAR_region}
+  gitRepo: {url: "`+g.URL+`", branch: main}
+`)
+	s.await(t, "Success", hash, hash)
+	output := func(name string) string {
+		return c.Kubectl(t, "get", "terraforms.alustan.io", s.name, "-o", "jsonpath={.status.postDeployOutput."+name+".value}")
+	}
+	if got := output("args"); got != "-region=us-east-1 -workspace=it's staging" {
+		t.Errorf("the arguments were %q", got)
+	}
+	if got := output("place"); got != "in it's staging" {
+		t.Errorf("the place is %q", got)
+	}
+	s.patch(t, `{"spec":{"variables":{"TF_VAR_workspace":"bad"}}}`)
+	s.await(t, "Failed", `the postDeploy script "post/report.sh" failed: no such workspace`, hash)
+	if got := output("place"); got != "in it's staging" {
+		t.Errorf("after a failure the place is %q, want the former one", got)
+	}
+	if got := *w.Named("a")[0].Value; got != "bad" {
+		t.Errorf("the resource has %q: the script before was to apply it", got)
+	}
+	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
+	if err == nil {
+		err = c.Client.Delete(t.Context(), o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, testkit.Patience, "the stack is gone", func(ctx context.Context) error {
+		left, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, fmt.Errorf("it is there: %v", left.Object["status"]))
+	})
+	if all := w.Things(); len(all) != 0 {
+		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}

@@ -60,7 +60,7 @@ type TerraformSpec struct {
 	// +optional
 	GitRepo *GitRepo `json:"gitRepo,omitempty"`
 
-	// Runs after the script.
+	// Runs after each script that applied and succeeded.
 	// +optional
 	PostDeploy *PostDeploy `json:"postDeploy,omitempty"`
 
@@ -152,11 +152,12 @@ type ContainerRegistry struct {
 
 // PostDeploy is a script that runs after the one that applies.
 type PostDeploy struct {
-	// The name of a file in the repository.
+	// The name of a file in the repository, relative to the module.
 	// +optional
 	Script string `json:"script,omitempty"`
 
-	// Its arguments: from the name of a flag to the name of a variable.
+	// Its arguments: from the name of a flag to the name of a variable. The script gets
+	// -flag=value.
 	// +optional
 	Args *apiextensionsv1.JSON `json:"args,omitempty"`
 }
@@ -177,6 +178,7 @@ type TerraformStatus struct {
 	// +optional
 	Output *apiextensionsv1.JSON `json:"output,omitempty"`
 
+	// What spec.postDeploy printed as its outputs, each under value.
 	// +optional
 	PostDeployOutput *apiextensionsv1.JSON `json:"postDeployOutput,omitempty"`
 

@@ -1,6 +1,7 @@
 package alustan
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -131,11 +132,13 @@ func TestScripts(t *testing.T) {
 		scripts string
 		want    stack.Script
 	}{
-		"texts of the first":                  {`{apply: "a", destroy: "d"}`, stack.Script{Apply: text("a"), Destroy: text("d")}},
-		"objects of the second":               {`{apply: {inline: "a"}, destroy: {configMapRef: {name: scripts, key: k}}}`, stack.Script{Apply: text("a"), Destroy: stack.ScriptText{Config: &stack.KeyRef{Name: "scripts", Key: "k"}}}},
-		"files of the third":                  {`{deploy: deploy.sh, destroy: ./bin/destroy.sh}`, stack.Script{Apply: file("deploy.sh"), Destroy: file("bin/destroy.sh")}},
-		"an inline script wins":               {`{apply: {inline: "a", configMapRef: {name: scripts, key: k}}}`, stack.Script{Apply: text("a")}},
-		"a file cannot be outside":            {`{deploy: ../../deploy.sh}`, stack.Script{Apply: file("deploy.sh")}},
+		"texts of the first":       {`{apply: "a", destroy: "d"}`, stack.Script{Apply: text("a"), Destroy: text("d")}},
+		"objects of the second":    {`{apply: {inline: "a"}, destroy: {configMapRef: {name: scripts, key: k}}}`, stack.Script{Apply: text("a"), Destroy: stack.ScriptText{Config: &stack.KeyRef{Name: "scripts", Key: "k"}}}},
+		"files of the third":       {`{deploy: deploy.sh, destroy: ./bin/destroy.sh}`, stack.Script{Apply: file("deploy.sh"), Destroy: file("bin/destroy.sh")}},
+		"an inline script wins":    {`{apply: {inline: "a", configMapRef: {name: scripts, key: k}}}`, stack.Script{Apply: text("a")}},
+		"a file cannot be outside": {`{deploy: ../../deploy.sh}`, stack.Script{Apply: file("deploy.sh")}},
+		"files with arguments": {`{deploy: "deploy -e  staging", destroy: destroy -c}`, stack.Script{
+			Apply: stack.ScriptText{Path: "deploy", Args: []string{"-e", "staging"}}, Destroy: stack.ScriptText{Path: "destroy", Args: []string{"-c"}}}},
 		"quotes and dollars are as they were": {`{apply: "echo '$HOME' \\ $(x)\r\n"}`, stack.Script{Apply: text("echo '$HOME' \\ $(x)\r\n")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,6 +156,50 @@ func TestScripts(t *testing.T) {
 	}
 }
 
+// The arguments of postDeploy are those of the former controller, in an order that does not
+// change. What a variable holds is one argument, whatever it is.
+func TestPostDeploy(t *testing.T) {
+	obj := object(t, `{scripts: {deploy: deploy}, gitRepo: {url: "https://git.example/org/repo"},
+variables: {TF_VAR_workspace: "it's $(x)", region: eu}, postDeploy: {script: ./bin/aws-resource, args: {workspace: TF_VAR_workspace, region: region, r: TF_VAR_region}}}`)
+	st, err := Dialect{}.Decode(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &stack.PostDeploy{Path: "bin/aws-resource", Args: []string{"-r=eu", "-region=eu", "-workspace=it's $(x)"}}
+	if diff := cmp.Diff(want, st.Configuration.Script.PostDeploy); diff != "" {
+		t.Errorf("postDeploy (-want +got):\n%s", diff)
+	}
+	if len(st.Ignored) != 0 {
+		t.Errorf("ignored are %q", st.Ignored)
+	}
+	status := func(p *dialect.PostDeploy) string {
+		Dialect{}.Encode(obj, dialect.Summary{PostDeploy: p, Now: time.Unix(1e9, 0)})
+		if obj.Status.PostDeployOutput == nil {
+			return ""
+		}
+		return string(obj.Status.PostDeployOutput.Raw)
+	}
+	outputs := map[string]json.RawMessage{"a": json.RawMessage(`[1]`), "b": json.RawMessage(`null`)}
+	for _, tt := range []struct {
+		about, want string
+		printed     *dialect.PostDeploy
+	}{
+		{"before a run", "", nil},
+		{"after a run", `{"a":{"value":[1]},"b":{"value":null}}`, &dialect.PostDeploy{Outputs: outputs}},
+		{"while nothing new is known", `{"a":{"value":[1]},"b":{"value":null}}`, nil},
+		{"after a run that printed none", "", &dialect.PostDeploy{}},
+		{"after a run again", `{"a":{"value":[1]},"b":{"value":null}}`, &dialect.PostDeploy{Outputs: outputs}},
+	} {
+		if got := status(tt.printed); got != tt.want {
+			t.Errorf("%s: postDeployOutput = %s, want %s", tt.about, got, tt.want)
+		}
+	}
+	obj.Spec.PostDeploy = nil
+	if got := status(nil); got != "" {
+		t.Errorf("without spec.postDeploy the output is %s", got)
+	}
+}
+
 // What means nothing is refused with the field and the way out.
 func TestRefused(t *testing.T) {
 	with := func(git, more string) string {
@@ -164,12 +211,18 @@ func TestRefused(t *testing.T) {
 		`{scripts: {deploy: a, apply: {inline: b}}, gitRepo: {url: "https://h/r"}}`:          "remove one of them",
 		`{scripts: {apply: {configMapRef: {name: scripts}}}, gitRepo: {url: "https://h/r"}}`: "spec.scripts.apply.configMapRef needs a name and a key",
 		`{scripts: {apply: 7}, gitRepo: {url: "https://h/r"}}`:                               "spec.scripts.apply is neither a text nor an object",
+		`{scripts: {deploy: "a; rm -rf /"}, gitRepo: {url: "https://h/r"}}`:                  "spec.scripts.deploy is \"a; rm -rf /\", and no shell reads it",
+		`{scripts: {deploy: " "}, gitRepo: {url: "https://h/r"}}`:                            "which names no file",
 		`{scripts: {apply: {inline: a}}}`:                                                    "spec.gitRepo.url is missing",
 		with(`{url: "file:///etc"}`, ""):                                                     "spec.gitRepo.url: the scheme",
 		with(`{url: "https://ann:pw@h/r"}`, ""):                                              "spec.gitRepo.url: the URL holds credentials",
 		with(`{url: "https://h/r", sshKey: KEY}`, ""):                                        "spec.gitRepo.sshKey holds a private key",
 		with(`{url: "git@h:r", sshKeySecret: {key: k}}`, ""):                                 "spec.gitRepo.sshKeySecret.name is empty",
 		with(`{url: "https://h/r"}`, `, variables: {PATH: /tmp}`):                            "PATH controls the engine",
+		with(`{url: "https://h/r"}`, `, postDeploy: {script: a $b}`):                         "spec.postDeploy.script is",
+		with(`{url: "https://h/r"}`, `, postDeploy: {script: a, args: [b]}`):                 "spec.postDeploy.args is no map",
+		with(`{url: "https://h/r"}`, `, postDeploy: {script: a, args: {b=: c}}`):             "spec.postDeploy.args has \"b=\"",
+		with(`{url: "https://h/r"}`, `, postDeploy: {script: a, args: {b: c}}`):              "spec.postDeploy.args.b names the variable \"c\", which spec.variables does not have",
 		with(`{url: "https://h/r"}`, `, variables: {a-b: c}`):                                "not the name of an environment variable",
 	} {
 		_, err := Dialect{}.Decode(object(t, spec))

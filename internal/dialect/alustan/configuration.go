@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -29,7 +30,7 @@ func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
 	c := stack.Configuration{Script: &stack.Script{}, Upgrade: true}
 	c.Engine, c.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	var first error
-	for _, step := range []func(*stack.Configuration, *v1alpha1.Terraform) error{scripts, sourceOf, variables, stateOf, imageOf} {
+	for _, step := range []func(*stack.Configuration, *v1alpha1.Terraform) error{scripts, sourceOf, variables, postDeployOf, stateOf, imageOf} {
 		if err := step(&c, obj); first == nil {
 			first = err
 		}
@@ -76,11 +77,8 @@ func scriptOf(field string, raw *apiextensionsv1.JSON, file bool) (stack.ScriptT
 		if !file {
 			return stack.ScriptText{Text: text}, nil
 		}
-		name := within(text)
-		if name == "" {
-			return stack.ScriptText{}, invalid(field, "is %.80q, which names no file", text)
-		}
-		return stack.ScriptText{Path: name}, nil
+		name, args, err := command(field, text)
+		return stack.ScriptText{Path: name, Args: args}, err
 	}
 	s, err := inObject(field, raw)
 	switch ref := s.ConfigMapRef; {
@@ -95,6 +93,59 @@ func scriptOf(field string, raw *apiextensionsv1.JSON, file bool) (stack.ScriptT
 	default:
 		return stack.ScriptText{Config: &stack.KeyRef{Name: ref.Name, Key: ref.Key}}, nil
 	}
+}
+
+// command reads the name of a file of the source, and arguments for it: deploy -c. No
+// shell sees them.
+func command(field, text string) (file string, args []string, err error) {
+	words := strings.Fields(text)
+	if len(words) == 0 || within(words[0]) == "" {
+		return "", nil, invalid(field, "is %.80q, which names no file", text)
+	}
+	if i := strings.IndexAny(text, "'\"`\\$;|&<>()"); i >= 0 {
+		return "", nil, invalid(field, "is %.80q, and no shell reads it: a file of the source and its arguments must not contain %q. Put the command into a script", text, text[i])
+	}
+	if len(words) > 1 {
+		args = words[1:]
+	}
+	return within(words[0]), args, nil
+}
+
+// postDeployOf reads the script that runs after the one that applies. Its arguments have
+// the form of the former controller: -flag=value.
+func postDeployOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
+	const field = "spec.postDeploy"
+	p := obj.Spec.PostDeploy
+	if p == nil || p.Script == "" {
+		return nil
+	}
+	file, args, err := command(field+".script", p.Script)
+	if err != nil {
+		return err
+	}
+	named := map[string]string{}
+	if isSet(p.Args) {
+		if err := json.Unmarshal(p.Args.Raw, &named); err != nil {
+			return invalid(field+".args", "is no map from the name of a flag to the name of a variable: %v", err)
+		}
+	}
+	for _, flag := range slices.Sorted(maps.Keys(named)) {
+		if flag == "" || strings.ContainsFunc(flag, func(r rune) bool { return r == '=' || unicode.IsSpace(r) || unicode.IsControl(r) }) {
+			return invalid(field+".args", "has %.80q, which is not the name of a flag", flag)
+		}
+		value, ok := "", false
+		for _, v := range c.Env { // the last one counts, as for the script
+			if v.Name == named[flag] {
+				value, ok = v.Value, true
+			}
+		}
+		if !ok {
+			return invalid(field+".args."+flag, "names the variable %.80q, which spec.variables does not have", named[flag])
+		}
+		args = append(args, "-"+flag+"="+value)
+	}
+	c.Script.PostDeploy = &stack.PostDeploy{Path: file, Args: args}
+	return nil
 }
 
 // inObject reads a script that is an object.
@@ -286,7 +337,6 @@ func unsupportedFields() []unsupported {
 	return []unsupported{
 		{"spec.containerRegistry.semanticVersion", func(s *spec) bool { return s.ContainerRegistry != nil && s.ContainerRegistry.SemanticVersion != "" }},
 		{"spec.environment", func(s *spec) bool { return s.Environment != "" }},
-		{"spec.postDeploy", func(s *spec) bool { return s.PostDeploy != nil }},
 		{"spec.provider", func(s *spec) bool { return s.Provider != "" }},
 	}
 }

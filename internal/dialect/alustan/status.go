@@ -2,8 +2,10 @@ package alustan
 
 import (
 	"cmp"
+	"encoding/json"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,6 +53,12 @@ func (Dialect) Encode(o client.Object, s dialect.Summary) {
 	if m.Applied != nil {
 		st.Revision = cmp.Or(m.Applied.PlanInputs.Revision, st.Revision)
 	}
+	switch {
+	case obj.Spec.PostDeploy == nil:
+		st.PostDeployOutput = nil
+	case s.PostDeploy != nil:
+		st.PostDeployOutput = postDeployOutput(s.PostDeploy.Outputs)
+	}
 	dialect.SetConditions(c, s)
 	if over := passedOver(&obj.Spec); len(over) > 0 {
 		c.Set(conditionPassedOver, metav1.ConditionTrue, "InlineWins", "The inline script counts, and Terrier ignores "+strings.Join(over, " and ")+": remove one of the two")
@@ -58,6 +66,25 @@ func (Dialect) Encode(o client.Object, s dialect.Summary) {
 		c.Drop(conditionPassedOver)
 	}
 	st.Terrier = dialect.Terrier(st.Terrier, s)
+}
+
+// postDeployOutput has each output under value, as the former controller wrote it.
+func postDeployOutput(outputs map[string]json.RawMessage) *apiextensionsv1.JSON {
+	if outputs == nil {
+		return nil
+	}
+	type output struct {
+		Value json.RawMessage `json:"value"`
+	}
+	wrapped := map[string]output{}
+	for name, value := range outputs {
+		wrapped[name] = output{value}
+	}
+	raw, err := json.Marshal(wrapped)
+	if err != nil {
+		panic("alustan: encoding outputs that were decoded: " + err.Error())
+	}
+	return &apiextensionsv1.JSON{Raw: raw}
 }
 
 // approvals name the place of approvals in messages: the kind has no field for them.

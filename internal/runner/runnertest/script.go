@@ -270,8 +270,105 @@ func scriptOfSource(t *testing.T, f Fixture) {
 	if !Has("by deploy.sh in deploy.sh", d.Log) {
 		t.Errorf("the log is\n%s", d.Log)
 	}
+	echo, err := os.ReadFile("/bin/echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = s.Must(stack.ScriptRun, func(j *runner.Job) {
+		j.Files = []workdir.File{{Path: "deploy", Mode: 0o700, Content: echo}}
+		j.Script = &runner.Script{ApplyPath: "deploy", ApplyArgs: []string{"it's", "a program"}}
+	})
+	if !Has("it's a program\n", d.Log) {
+		t.Errorf("the log of a program is\n%s", d.Log)
+	}
 	d = s.Finish(s.Start(stack.ScriptRun, func(j *runner.Job) { j.Script = &runner.Script{ApplyPath: "none.sh"} }))
-	if d.Outcome != stack.Failed || !strings.Contains(d.Message, `no script "none.sh"`) || slices.ContainsFunc(d.Steps, func(s runner.Step) bool { return s.Name == "script" }) {
+	if d.Outcome != stack.Failed || !strings.Contains(d.Message, `there is no file "none.sh"`) || slices.ContainsFunc(d.Steps, func(s runner.Step) bool { return s.Name == "script" }) {
 		t.Errorf("a script that is not there ended %s: %s", d.Outcome, d.Message)
+	}
+}
+
+// source makes files of the source, and runs the deploy script of it.
+func source(files map[string]string, change func(*runner.Script)) func(*runner.Job) {
+	return func(j *runner.Job) {
+		j.Files = nil
+		for name, content := range files {
+			j.Files = append(j.Files, workdir.File{Path: name, Mode: 0o600, Content: []byte(content)})
+		}
+		j.Script = &runner.Script{ApplyPath: "deploy.sh", DestroyPath: "destroy.sh"}
+		if change != nil {
+			change(j.Script)
+		}
+	}
+}
+
+// The postDeploy script gets its arguments as they are, runs after an apply script that
+// succeeded and after nothing else, and decides with its exit code how the run ends.
+func scriptAfter(t *testing.T, f Fixture) {
+	s, dir := bare(t, f)
+	after := func(args ...string) func(*runner.Script) {
+		return func(s *runner.Script) { s.PostDeploy, s.PostDeployArgs = "after.sh", args }
+	}
+	args := []string{"-workspace=it's $(touch " + dir + "/shell) `x` \"; exit 3", "-empty="}
+	const print = "for a in \"$@\"; do echo \"<$a>\"; done\n"
+	d := s.Must(stack.ScriptRun, source(map[string]string{
+		"deploy.sh": "echo \"deploy $*\"; (while :; do touch " + dir + "/left; sleep 0.01; done) & touch made",
+		"after.sh":  "[ -f made ] || exit 9\n" + print,
+	}, func(s *runner.Script) { s.ApplyArgs = []string{"-c", "x y"}; after(args...)(s) }))
+	if got := steps(d); got != "script post-deploy" || !Has("deploy -c x y\n", d.Log) || !Has("<"+args[0]+">\n", d.Log) || !Has("<-empty=>\n", d.Log) {
+		t.Errorf("the steps are %q, and the log is\n%s", got, d.Log)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "shell")); err == nil {
+		t.Error("a shell has read the arguments")
+	}
+	for name, tt := range map[string]struct {
+		deploy, after string
+		change        func(*runner.Script)
+		steps, want   string
+	}{
+		"an apply that failed":                {"exit 2", "exit 0", after(), "script", "the script printed no error"},
+		"a failure":                           {"exit 0", "echo no such cluster >&2; exit 4", after(), "script post-deploy", "the postDeploy script \"after.sh\" failed: no such cluster"},
+		"a failure without a word":            {"exit 0", "exit 4", after(), "script post-deploy", "the postDeploy script \"after.sh\" printed no error"},
+		"outputs that are too large":          {"exit 0", "printf '{\"outputs\":{\"a\":\"%070000d\"}}\n' 1", after(), "script post-deploy", "its outputs cannot be stored"},
+		"a file that is not there":            {"exit 0", "", func(s *runner.Script) { s.PostDeploy = "none.sh" }, "script", "the postDeploy script \"none.sh\" cannot run: there is no file"},
+		"a path out of the source":            {"exit 0", "", func(s *runner.Script) { s.PostDeploy = "../after.sh" }, "", "the postDeploy script \"../after.sh\" lies outside of the source"},
+		"a link out of the source":            {"ln -s /bin/true out", "", func(s *runner.Script) { s.PostDeploy = "out" }, "script", "the postDeploy script \"out\" cannot run"},
+		"a link to a file of another process": {"ln -s /proc/self/exe out", "", func(s *runner.Script) { s.PostDeploy = "out" }, "script", "the postDeploy script \"out\" cannot run"},
+	} {
+		d := s.Finish(s.Start(stack.ScriptRun, source(map[string]string{"deploy.sh": tt.deploy, "after.sh": tt.after}, tt.change)))
+		if d.Outcome != stack.Failed || steps(d) != tt.steps || !strings.Contains(d.Message, tt.want) || d.PostDeploy != nil {
+			t.Errorf("%s: ended %s after %q with %q and outputs %s, want Failed after %q with %q", name, d.Outcome, steps(d), d.Message, d.PostDeploy, tt.steps, tt.want)
+		}
+	}
+	d = s.Must(stack.DestroyRun, source(map[string]string{"destroy.sh": "echo destroy \"$@\"", "after.sh": "exit 9"},
+		func(s *runner.Script) { s.DestroyArgs = []string{"-c"}; after()(s) }))
+	if steps(d) != "destroy" || !Has("destroy -c\n", d.Log) {
+		t.Errorf("destroying took the steps %q:\n%s", steps(d), d.Log)
+	}
+}
+
+// What the postDeploy script prints as its outputs is in the report, without secrets.
+func scriptAfterOutputs(t *testing.T, f Fixture) {
+	const secret = "correct-horse-battery"
+	const module = "resource \"terraform_data\" \"a\" {\n  input = uuid()\n}\noutput \"new\" {\n  sensitive = true\n  value = terraform_data.a.output\n}\n"
+	s := f.stack(t, f.New(t), module)
+	d := s.Must(stack.ScriptRun, func(j *runner.Job) {
+		j.Env, j.Mask = map[string]string{"PASSWORD": secret}, []string{secret}
+		j.Files = append(slices.Clone(j.Files), workdir.File{Path: "after.sh", Mode: 0o600, Content: []byte(
+			"echo to people\nprintf '{\"outputs\": {\"password\": \"x%sx\", \"new\": \"%s\", \"n\": 7}}\\n' \"$PASSWORD\" \"$(terraform output -raw new)\"\necho done\n")})
+		j.Script = &runner.Script{Apply: []byte("terraform apply -auto-approve"), PostDeploy: "after.sh"}
+	})
+	want := `{"n":7,"new":"` + plan.Mask + `","password":"x` + plan.Mask + `x"}`
+	if string(d.PostDeploy) != want || d.Changes != (stack.Changes{Add: 1}) || d.Resources != 1 {
+		t.Errorf("the outputs are %s, want %s; it did %v and left %d resources", d.PostDeploy, want, d.Changes, d.Resources)
+	}
+	if !Has("to people", d.Log) || Has(secret, d.Log) {
+		t.Errorf("the log lacks what the script printed, or has the secret:\n%s", d.Log)
+	}
+	silent := s.Must(stack.ScriptRun, func(j *runner.Job) {
+		j.Files = append(slices.Clone(j.Files), workdir.File{Path: "after.sh", Mode: 0o600, Content: []byte("echo done\n")})
+		j.Script = &runner.Script{Apply: []byte("exit 0"), PostDeploy: "after.sh"}
+	})
+	if silent.PostDeploy != nil {
+		t.Errorf("a script without outputs has the outputs %s", silent.PostDeploy)
 	}
 }

@@ -113,6 +113,8 @@ func Run(t *testing.T, f Fixture) {
 		"what a script prints has no secret":                 scriptSecrets,
 		"a script reaches no state around its engine":        scriptAround,
 		"a script of the source is run by its path":          scriptOfSource,
+		"a second script runs after one that applied":        scriptAfter,
+		"the outputs of the second script have no secret":    scriptAfterOutputs,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if f.Parallel {

@@ -35,7 +35,8 @@ var names = []string{"terraform", "tofu"}
 func Names() []string { return slices.Clone(names) }
 
 // Become is the argument by which a binary that calls Main knows that it is to become
-// the interpreter of the script whose path follows.
+// the interpreter of the script whose path follows, with its arguments; or the script
+// itself, if that is a program.
 const Become = "become-script"
 
 // Print is the argument by which such a binary knows that it is to print the file whose path
@@ -48,8 +49,8 @@ func Main() {
 	switch {
 	case len(os.Args) > 0 && slices.Contains(names, filepath.Base(os.Args[0])):
 		os.Exit(call(filepath.Base(os.Args[0]), os.Args[1:]))
-	case len(os.Args) == 3 && os.Args[1] == Become:
-		fmt.Fprintln(os.Stderr, "terrier:", become(os.Args[2]))
+	case len(os.Args) >= 3 && os.Args[1] == Become:
+		fmt.Fprintln(os.Stderr, "terrier:", become(os.Args[2], os.Args[3:]))
 		os.Exit(notFound)
 	case len(os.Args) == 3 && os.Args[1] == Print:
 		if err := printFile(os.Args[2]); err != nil {
@@ -76,12 +77,19 @@ const notFound = 127
 // maxFirstLine is how much of a script's first line counts, more than a kernel reads.
 const maxFirstLine = 4096
 
+// program begins the files that a kernel runs itself.
+const program = "\x7fELF"
+
 // become turns this process into the interpreter of a script. It returns only if there
 // is none.
-func become(file string) error {
+func become(file string, args []string) error {
 	first, err := firstLine(file)
 	if err != nil {
 		return fmt.Errorf("reading the script: %w", err)
+	}
+	if bytes.HasPrefix(first, []byte(program)) {
+		err := sandbox.Become(append([]string{file}, args...))
+		return fmt.Errorf("the script %s is a program that cannot be started: %w. It needs the right to be executed, and everything that it is linked to", filepath.Base(file), err)
 	}
 	asked := interpreter(first)
 	for i, argv := range candidates(asked, os.Getenv("PATH")) {
@@ -93,7 +101,7 @@ func become(file string) error {
 				fmt.Fprintf(os.Stderr, "terrier: there is no %s here, which the script names in its first line. %s runs the script.\n", asked[0], argv[0])
 			}
 		}
-		_ = sandbox.Become(append(argv, file))
+		_ = sandbox.Become(slices.Concat(argv, []string{file}, args))
 	}
 	return fmt.Errorf("there is neither bash nor sh in the image or on the machine of this run. Name an interpreter that is there in the first line of the script, as in #!/usr/bin/python3")
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"sync"
@@ -61,13 +62,17 @@ type Listener struct {
 	conns map[*net.UnixConn]bool // nil once it is closed
 }
 
-// Listen listens in a directory. The caller gives the socket to the user of the sandbox.
+// Listen listens in a directory, in place of the Listener before. The caller gives the
+// socket to the user of the sandbox.
 func Listen(dir string) (*Listener, error) {
 	short, done, err := shortened(dir + "/" + socketName)
 	if err != nil {
 		return nil, fmt.Errorf("listening for the script: %w", err)
 	}
 	defer done()
+	if err := os.Remove(short); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listening for the script: %w", err)
+	}
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: short})
 	if err != nil {
 		return nil, fmt.Errorf("listening for the script: %w", err)

@@ -55,7 +55,7 @@ func (s stage) with(other stage) stage {
 // stepTitles are the engine's commands, in words.
 var stepTitles = map[string]string{
 	"init": "Init", "workspace": "Select the workspace", "unlock": "Break the lock", "plan": "Plan", "show": "Read the plan",
-	"apply": "Apply", "destroy": "Destroy", "output": "Read the outputs", "inventory": "List what exists", "check-blocks": "Read the check blocks", "script": "Script", "health": "Health checks",
+	"apply": "Apply", "destroy": "Destroy", "output": "Read the outputs", "inventory": "List what exists", "check-blocks": "Read the check blocks", "script": "Script", "post-deploy": "Post-deploy script", "health": "Health checks",
 }
 
 // expected are the steps of each kind of run.
