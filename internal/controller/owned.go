@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,24 +27,24 @@ func (cl *claimer) ensureOwned(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if err := cl.mayName(ctx, p, want); err != nil {
-		p.o.Blocked = blockedBy(fmt.Errorf("the credentials for the git repository: %w", err), stack.SourceDenied)
+		p.o.Blocked = blockedBy(fmt.Errorf("the credentials for the source: %w", err), stack.SourceDenied)
 		return nil
 	}
-	is := &sourcev1.GitRepository{}
+	is := newOwned(want)
 	err := cl.cache.Get(ctx, client.ObjectKeyFromObject(want), is)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = cl.live.Create(ctx, want.DeepCopy(), client.FieldOwner(kube.FieldManager))
+		err = cl.live.Create(ctx, copyOf(want), client.FieldOwner(kube.FieldManager))
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the cache does not have it yet, and wakes the stack
 		}
 	case err != nil:
 	case !metav1.IsControlledBy(is, p.obj):
 		p.o.Blocked = &stack.Blocked{Kind: fault.Denied, Reason: stack.SourceDenied, Message: fmt.Sprintf(
-			"The GitRepository %s/%s exists and belongs to another object, and the stack needs one of that name: delete it, or give the stack another name", want.Namespace, want.Name)}
+			"The %s %s/%s exists and belongs to another object, and the stack needs one of that name: delete it, or give the stack another name", kindOf(want), want.GetNamespace(), want.GetName())}
 		return nil
 	case !saysAgain(is, want):
-		before := is.DeepCopy()
+		before := copyOf(is)
 		correct(is, want)
 		err = cl.live.Patch(ctx, is, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldManager))
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -51,19 +52,38 @@ func (cl *claimer) ensureOwned(ctx context.Context, p *pass) error {
 		}
 	}
 	if err != nil {
-		p.o.Blocked = blockedBy(fmt.Errorf("writing GitRepository %s/%s: %w", want.Namespace, want.Name, err), stack.SourceFailed)
+		p.o.Blocked = blockedBy(fmt.Errorf("writing %s %s/%s: %w", kindOf(want), want.GetNamespace(), want.GetName(), err), stack.SourceFailed)
 	}
 	return nil
 }
 
+// newOwned returns an empty source of the kind of want.
+func newOwned(want client.Object) client.Object {
+	if _, image := want.(*sourcev1.OCIRepository); image {
+		return &sourcev1.OCIRepository{}
+	}
+	return &sourcev1.GitRepository{}
+}
+
+func copyOf(o client.Object) client.Object { return o.DeepCopyObject().(client.Object) }
+
+func kindOf(o client.Object) string { return o.GetObjectKind().GroupVersionKind().Kind }
+
 // mayName refuses a source that would send a Secret to a host which the stack chooses, and
 // that the ServiceAccount of the stack may not read: sources are read with the rights of
 // their controller.
-func (cl *claimer) mayName(ctx context.Context, p *pass, want *sourcev1.GitRepository) error {
-	if want.Spec.SecretRef == nil || cl.jobs.config.ReadAs == "" {
+func (cl *claimer) mayName(ctx context.Context, p *pass, want client.Object) error {
+	var named *fluxmeta.LocalObjectReference
+	switch want := want.(type) {
+	case *sourcev1.GitRepository:
+		named = want.Spec.SecretRef
+	case *sourcev1.OCIRepository:
+		named = want.Spec.SecretRef
+	}
+	if named == nil || cl.jobs.config.ReadAs == "" {
 		return nil
 	}
-	_, _, err := cl.jobs.reader(p).Read(ctx, stack.Ref{Kind: "Secret", Namespace: want.Namespace, Name: want.Spec.SecretRef.Name})
+	_, _, err := cl.jobs.reader(p).Read(ctx, stack.Ref{Kind: "Secret", Namespace: want.GetNamespace(), Name: named.Name})
 	if fault.Of(err) == fault.Missing { // the source waits for it
 		return nil
 	}
@@ -71,22 +91,32 @@ func (cl *claimer) mayName(ctx context.Context, p *pass, want *sourcev1.GitRepos
 }
 
 // saysAgain reports whether a source says what it has to say.
-func saysAgain(is, want *sourcev1.GitRepository) bool {
-	corrected := is.DeepCopy()
+func saysAgain(is, want client.Object) bool {
+	corrected := copyOf(is)
 	correct(corrected, want)
 	return equality.Semantic.DeepEqual(is, corrected)
 }
 
 // correct has a source say what it has to say. What others wrote into fields that the
 // owner says nothing about stays.
-func correct(is, want *sourcev1.GitRepository) {
-	is.Spec.URL, is.Spec.Reference, is.Spec.SecretRef, is.Spec.Interval = want.Spec.URL, want.Spec.Reference, want.Spec.SecretRef, want.Spec.Interval
-	is.Labels, is.Annotations = with(is.Labels, want.Labels), with(is.Annotations, want.Annotations)
-	for _, ours := range []string{location.SearchAnnotation, location.SSHKeyAnnotation} {
-		if _, wanted := want.Annotations[ours]; !wanted {
-			delete(is.Annotations, ours)
+func correct(is, want client.Object) {
+	switch want := want.(type) {
+	case *sourcev1.GitRepository:
+		is := &is.(*sourcev1.GitRepository).Spec
+		is.URL, is.Reference, is.SecretRef, is.Interval = want.Spec.URL, want.Spec.Reference, want.Spec.SecretRef, want.Spec.Interval
+	case *sourcev1.OCIRepository:
+		is := &is.(*sourcev1.OCIRepository).Spec
+		is.URL, is.Reference, is.SecretRef, is.Interval = want.Spec.URL, want.Spec.Reference, want.Spec.SecretRef, want.Spec.Interval
+		is.LayerSelector, is.Timeout, is.Ignore = want.Spec.LayerSelector, want.Spec.Timeout, want.Spec.Ignore
+	}
+	is.SetLabels(with(is.GetLabels(), want.GetLabels()))
+	annotations := with(is.GetAnnotations(), want.GetAnnotations())
+	for _, ours := range []string{location.SearchAnnotation, location.SSHKeyAnnotation, location.DockerConfigAnnotation} {
+		if _, wanted := want.GetAnnotations()[ours]; !wanted {
+			delete(annotations, ours)
 		}
 	}
+	is.SetAnnotations(annotations)
 }
 
 func with(is, want map[string]string) map[string]string {

@@ -150,7 +150,7 @@ func SetConditions(c Conditions, s Summary) {
 		c.Drop(ConditionOutput)
 	}
 	if len(s.Ignored) > 0 {
-		c.Set(ConditionIgnored, metav1.ConditionTrue, "NotYet", "Terrier ignores these fields, since they do not work yet: "+strings.Join(s.Ignored, ", "))
+		c.Set(ConditionIgnored, metav1.ConditionTrue, "NotYet", "Terrier ignores these fields, which have no effect: "+strings.Join(s.Ignored, ", "))
 	} else {
 		c.Drop(ConditionIgnored)
 	}

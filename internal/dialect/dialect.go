@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"time"
 
-	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,12 +57,12 @@ type Stack struct {
 	Spec          stack.Spec
 	Configuration stack.Configuration
 	Status        stack.Status
-	Legible       stack.Configuration     // the same as far as it can be read, also where Decode has an error; for showing only
-	Replan        string                  // the newest request of a user
-	Ignored       []string                // fields that are set and do not work yet
-	Owned         *sourcev1.GitRepository // the source that the controller makes for the object, and that goes with it; nil if the object names its source itself
-	OnlyPods      []string                // fields that are set and work only where runs are pods
-	Listed        string                  // what the inventory in the object is of; empty if there is none
+	Legible       stack.Configuration // the same as far as it can be read, also where Decode has an error; for showing only
+	Replan        string              // the newest request of a user
+	Ignored       []string            // fields that are set and have no effect
+	Owned         client.Object       // the source that the controller makes for the object, and that goes with it: a GitRepository or an OCIRepository; nil if the object names its source itself
+	OnlyPods      []string            // fields that are set and work only where runs are pods
+	Listed        string              // what the inventory in the object is of; empty if there is none
 }
 
 // Summary is what is known of a stack after a reconcile.

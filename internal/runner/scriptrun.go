@@ -186,7 +186,7 @@ func (r *scriptSteps) carryOut(ctx context.Context) error {
 }
 
 // carryOutAfter runs the postDeploy script, with nothing left of the one before but what
-// that did to the directory, the state and the world.
+// that did to the directory, the state and the infrastructure.
 func (r *scriptSteps) carryOutAfter(ctx context.Context, p scriptProgram) error {
 	if ctx.Err() != nil {
 		return ending{outcome: stack.Interrupted, step: p.step, message: "stopped before " + p.name}

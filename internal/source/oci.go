@@ -55,6 +55,7 @@ type OCIRef struct {
 type OCILayer struct {
 	MediaType string
 	Copy      bool // take the layer as it is, instead of its files
+	Code      bool // take no layer, but the files below the working directory of a container image
 }
 
 // OCIScheme begins the URLs of OCI sources.
@@ -125,6 +126,9 @@ func (o *OCI) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 		return nil, err
 	}
 	defer r.close()
+	if o.Layer.Code {
+		return o.fetchImage(ctx, r, digest, w)
+	}
 	image, err := remote.Image(r.repo.Digest(string(digest)), r.options...)
 	if err != nil {
 		return nil, ociFault("fetching the manifest", err)

@@ -1,18 +1,29 @@
 package e2e
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	examples "github.com/terrier-iac/terrier/examples/alustan"
+	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -276,6 +287,109 @@ spec:
 	if got := *w.Named("a")[0].Value; got != "bad" {
 		t.Errorf("the resource has %q: the script before was to apply it", got)
 	}
+	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
+	if err == nil {
+		err = c.Client.Delete(t.Context(), o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, testkit.Patience, "the stack is gone", func(ctx context.Context) error {
+		left, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, fmt.Errorf("it is there: %v", left.Object["status"]))
+	})
+	if all := w.Things(); len(all) != 0 {
+		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}
+
+// The code of a stack is in an image that a build has pushed: the newest tag in the range
+// counts, a newer one runs the script again, and the stack is destroyed by what its last
+// image has.
+func TestCodeInAnImage(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	handler, err := source.NewRegistry(t.TempDir(), source.RegistryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	repository := strings.TrimPrefix(server.URL, "http://") + "/team/net"
+	push := func(version string) {
+		t.Helper()
+		base := map[string]string{"etc/passwd": "root", "app/main.tf": "of the base"}
+		code := map[string]string{
+			"app/main.tf": w.HCL() + "resource \"world_thing\" \"a\" {\n  name  = \"a\"\n  value = \"" + version + "\"\n}\n",
+			"app/deploy":  "terraform apply -auto-approve\n",
+			"app/destroy": "[ \"$1\" = -c ] && terraform destroy -auto-approve\n",
+		}
+		image := empty.Image
+		for _, files := range []map[string]string{base, code} {
+			var b bytes.Buffer
+			out := tar.NewWriter(&b)
+			for name, content := range files {
+				if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.WriteString(out, content); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := out.Close(); err != nil {
+				t.Fatal(err)
+			}
+			layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if image, err = mutate.AppendLayers(image, layer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		image, err := mutate.Config(image, v1.Config{WorkingDir: "/app"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tag, err := name.NewTag(repository + ":" + version)
+		if err == nil {
+			err = remote.Write(tag, image)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("1.0.0")
+	push("2.0.0")
+	s := scriptedFrom(t, c, `
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: imaged}
+spec:
+  environment: staging
+  scripts: {deploy: deploy, destroy: destroy -c}
+  containerRegistry: {provider: docker, imageName: "`+repository+`", semanticVersion: "~1.0.0"}
+`)
+	s.await(t, "Success", "1.0.0@sha256:", "1.0.0@sha256:")
+	push("1.0.1")
+	from, err := s.object(t.Context(), "OCIRepository", "source.toolkit.fluxcd.io/v1", "alustan-"+s.name)
+	if err == nil {
+		err = s.Client.Patch(t.Context(), from, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, "Success", "1.0.1@sha256:", "1.0.1@sha256:")
+	if all := w.Named("a"); len(all) != 1 || *all[0].Value != "1.0.1" {
+		t.Errorf("the world holds %+v, want what the newest image in the range has", all)
+	}
+	if got := c.Kubectl(t, "get", "terraforms.alustan.io", s.name, "-o", `jsonpath={.status.conditions[?(@.type=="FieldsIgnored")].message}`); !strings.Contains(got, "spec.environment") || strings.Contains(got, "containerRegistry") {
+		t.Errorf("the fields without effect are said to be %q", got)
+	}
+	server.Close()
 	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
 	if err == nil {
 		err = c.Client.Delete(t.Context(), o)

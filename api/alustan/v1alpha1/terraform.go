@@ -64,15 +64,15 @@ type TerraformSpec struct {
 	// +optional
 	PostDeploy *PostDeploy `json:"postDeploy,omitempty"`
 
-	// The image that is built of the code.
+	// The image that is built of the code; with semanticVersion the image that holds the code.
 	// +optional
 	ContainerRegistry *ContainerRegistry `json:"containerRegistry,omitempty"`
 
-	// A plug-in of the former controller.
+	// A plug-in of the former controller. It has no effect.
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// The name of an environment.
+	// The name of an environment. It has no effect.
 	// +optional
 	Environment string `json:"environment,omitempty"`
 }
@@ -141,11 +141,12 @@ type ContainerRegistry struct {
 	// +optional
 	SecretRef *KeyReference `json:"secretRef,omitempty"`
 
-	// docker or ghcr.
+	// The registry of an imageName without one: docker or ghcr.
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// The constraint by which the newest tag is chosen.
+	// A range of versions, such as ~1.0.0: the code is in the image with the newest tag in
+	// it, below the working directory. There must be no gitRepo.
 	// +optional
 	SemanticVersion string `json:"semanticVersion,omitempty"`
 }

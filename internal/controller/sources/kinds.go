@@ -138,7 +138,10 @@ func (o oci) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 	}
 	f := &source.OCI{
 		URL: spec.URL, Keys: keys, Insecure: spec.Insecure, Ignore: spec.Ignore, Out: in.out, Scratch: in.scratch, Limits: in.limits,
-		Layer: source.OCILayer{MediaType: o.GetLayerMediaType(), Copy: o.GetLayerOperation() == sourcev1.OCILayerCopy},
+		Layer: source.OCILayer{
+			MediaType: o.GetLayerMediaType(), Copy: o.GetLayerOperation() == sourcev1.OCILayerCopy,
+			Code: o.GetLayerMediaType() == location.CodeOfImage,
+		},
 	}
 	if f.CA, f.Cert, f.Key, err = certificates(ctx, in, spec.CertSecretRef); err != nil {
 		return nil, err
@@ -158,7 +161,11 @@ func (o oci) keyring(ctx context.Context, in inputs) (*source.Keyring, error) {
 		if err != nil {
 			return nil, err
 		}
-		configs = append(configs, data[corev1.DockerConfigJsonKey])
+		config := data[corev1.DockerConfigJsonKey]
+		if own := data[o.Annotations[location.DockerConfigAnnotation]]; len(own) > 0 {
+			config = own
+		}
+		configs = append(configs, config)
 	}
 	more, err := in.pullSecrets(ctx, o.Spec.ServiceAccountName)
 	if err != nil {

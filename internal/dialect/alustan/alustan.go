@@ -3,7 +3,7 @@
 // resolves nothing that the object refers to.
 //
 // It accepts what the kind had in any of its four lives. What cannot mean anything is
-// Invalid, and fields that do not work yet are named. What each field means is in
+// Invalid, and fields without effect are named. What each field means is in
 // docs/alustan.md.
 //
 // Start reading at Dialect.Decode.
@@ -109,7 +109,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	err = cmp.Or(why, err, dialect.Annotated(obj, &s), wrong)
 	st := dialect.Stack{Spec: s, Status: m, Legible: legible, Replan: a.Replan, Ignored: ignored(&obj.Spec)}
 	if err == nil {
-		st.Configuration, st.Owned = legible, gitRepository(obj)
+		st.Configuration, st.Owned = legible, sourceFor(obj, s.Interval)
 	} else {
 		st.Configuration.Script = legible.Script
 	}

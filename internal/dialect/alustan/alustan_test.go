@@ -2,10 +2,12 @@ package alustan
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,7 +114,7 @@ func TestGitRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := st.Owned
+	g := st.Owned.(*sourcev1.GitRepository)
 	if g.Spec.URL != "ssh://git@github.com/example/terraform-repo" || st.Configuration.Path != "terraform" || g.Spec.Reference.Branch != "main" || g.Spec.SecretRef.Name != "my-ssh-secret" || g.Annotations[location.SSHKeyAnnotation] != "ssh-privatekey" {
 		t.Errorf("spec = %+v, annotations %v", g.Spec, g.Annotations)
 	}
@@ -121,6 +123,74 @@ func TestGitRepository(t *testing.T) {
 	}
 	if owner := metav1.GetControllerOf(g); owner == nil || owner.Name != "example-terraformconfig" {
 		t.Errorf("its owner is %v", owner)
+	}
+}
+
+// A stack of the last life of the kind has its code in an image that a user has made. The
+// manifest is that of its documents.
+func TestCodeInAnImage(t *testing.T) {
+	const manifest = `
+metadata: {name: staging, namespace: apps, uid: u}
+kind: Terraform
+spec:
+  environment: staging
+  variables: {TF_VAR_workspace: staging, TF_VAR_region: us-east-1}
+  scripts: {deploy: deploy, destroy: destroy -c}
+  postDeploy: {script: aws-resource, args: {workspace: TF_VAR_workspace, region: TF_VAR_region}}
+  containerRegistry: {provider: docker, imageName: alustan/infrastructure # image name to be pulled by the controller
+    , semanticVersion: "~1.0.0", secretRef: {name: login, key: dockerhub}}`
+	obj := object(t, manifest)
+	st, err := Dialect{Interval: 2 * time.Hour}.Decode(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := st.Owned.(*sourcev1.OCIRepository)
+	if s := o.Spec; s.URL != "oci://docker.io/alustan/infrastructure" || s.Reference.SemVer != "~1.0.0" || s.Interval.Duration != 2*time.Hour ||
+		s.LayerSelector.MediaType != location.CodeOfImage || s.SecretRef.Name != "login" || o.Annotations[location.DockerConfigAnnotation] != "dockerhub" {
+		t.Errorf("spec = %+v, annotations %v", s, o.Annotations)
+	}
+	if ref := st.Configuration.Source; ref.Kind != o.Kind || ref.Name != o.Name || o.Namespace != "apps" || !metav1.IsControlledBy(o, obj) {
+		t.Errorf("the stack names %+v, and owns %s/%s", ref, o.Namespace, o.Name)
+	}
+	if got := strings.Join(st.Ignored, "; "); got != "spec.environment (Terrier writes no label of Argo CD)" {
+		t.Errorf("ignored are %q", got)
+	}
+	if c := st.Configuration; c.Image != nil || len(st.OnlyPods) != 0 || c.Path != "" {
+		t.Errorf("an image is made: %+v %v", c.Image, st.OnlyPods)
+	}
+	if v := (Dialect{}).View(obj); v.Source != "OCIRepository/alustan-staging" {
+		t.Errorf("the source that is shown is %q", v.Source)
+	}
+	for name, tt := range map[string]struct {
+		registry string
+		want     string
+	}{
+		"ghcr":                      {`{provider: ghcr, imageName: team/net, semanticVersion: 1.x}`, "oci://ghcr.io/team/net"},
+		"no provider":               {`{imageName: team/net, semanticVersion: 1.x}`, "oci://docker.io/team/net"},
+		"the host wins":             {`{provider: ghcr, imageName: "localhost:5000/net", semanticVersion: 1.x}`, "oci://localhost:5000/net"},
+		"another provider":          {`{provider: ecr, imageName: team/net, semanticVersion: 1.x}`, "spec.containerRegistry.provider is \"ecr\"; it may be docker or ghcr"},
+		"a constraint that is none": {`{imageName: team/net, semanticVersion: newest}`, "spec.containerRegistry.semanticVersion is \"newest\""},
+		"a name that is none":       {`{imageName: "team/net:v1", semanticVersion: 1.x}`, "spec.containerRegistry.imageName:"},
+		"no name":                   {`{semanticVersion: 1.x}`, "spec.containerRegistry.imageName:"},
+		"git, too":                  {`{imageName: team/net, semanticVersion: 1.x}, gitRepo: {url: "https://h/r"}`, "spec.gitRepo says that the code is in git: remove one of the two"},
+	} {
+		st, err := Dialect{}.Decode(object(t, `{scripts: {deploy: deploy}, containerRegistry: `+tt.registry+`}`))
+		got := fmt.Sprint(err)
+		if st.Owned != nil {
+			got = st.Owned.(*sourcev1.OCIRepository).Spec.URL
+		}
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s: got %s, want %s", name, got, tt.want)
+		}
+	}
+	for every, want := range map[time.Duration]time.Duration{time.Second: time.Minute, dialect.Never: 6 * time.Hour} {
+		st, err := Dialect{Interval: every}.Decode(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := st.Owned.(*sourcev1.OCIRepository).Spec.Interval.Duration; got != want {
+			t.Errorf("drift is checked each %s, and the registry is asked each %s, want %s", every, got, want)
+		}
 	}
 }
 

@@ -10,10 +10,12 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/Masterminds/semver/v3"
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/backend"
@@ -244,7 +246,7 @@ func ownName(stack string) string { return "alustan-" + stack }
 func repository(g *v1alpha1.GitRepo) (location.Git, error) {
 	const field = "spec.gitRepo.url"
 	if g == nil || strings.TrimSpace(g.URL) == "" {
-		return location.Git{}, invalid(field, "is missing: it names the git repository with the code")
+		return location.Git{}, invalid(field, "is missing: it names the git repository with the code. If the code is in an image, set spec.containerRegistry.semanticVersion")
 	}
 	at, err := location.ParseGit(strings.TrimSpace(g.URL))
 	if err != nil {
@@ -253,8 +255,16 @@ func repository(g *v1alpha1.GitRepo) (location.Git, error) {
 	return at, nil
 }
 
-// sourceOf reads where the code is: in the GitRepository that the stack owns.
+// sourceOf reads where the code is: in the GitRepository or the OCIRepository that the stack
+// owns.
 func sourceOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
+	if fromImage(obj) {
+		if _, err := codeImage(obj); err != nil {
+			return err
+		}
+		c.Source = &stack.Ref{Kind: sourcev1.OCIRepositoryKind, Name: ownName(obj.Name)}
+		return nil
+	}
 	g := obj.Spec.GitRepo
 	at, err := repository(g)
 	if err != nil {
@@ -271,26 +281,112 @@ func sourceOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
 	return nil
 }
 
-// imageOf reads the image that is to be made of the code. An object of the newest life of
-// the kind names one that a user has made, for which there is semanticVersion.
-func imageOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
-	const field = "spec.containerRegistry"
+// fromImage reports whether a user has made an image that holds the code.
+func fromImage(obj *v1alpha1.Terraform) bool {
 	r := obj.Spec.ContainerRegistry
-	if r == nil || r.ImageName == "" || r.SemanticVersion != "" {
+	return r != nil && r.SemanticVersion != ""
+}
+
+// codeImage is the repository of the images that hold the code.
+func codeImage(obj *v1alpha1.Terraform) (string, error) {
+	const field = "spec.containerRegistry.semanticVersion"
+	r := obj.Spec.ContainerRegistry
+	if obj.Spec.GitRepo != nil {
+		return "", invalid(field, "selects an image that holds the code, and spec.gitRepo says that the code is in git: remove one of the two")
+	}
+	if _, err := semver.NewConstraint(r.SemanticVersion); err != nil {
+		return "", invalid(field, "is %.80q, which is no constraint of versions such as ~1.0.0: %v", r.SemanticVersion, err)
+	}
+	name, _, err := imageName(r)
+	return name, err
+}
+
+// registries are those that spec.containerRegistry.provider names.
+var registries = map[string]string{"": "docker.io", "docker": "docker.io", "ghcr": "ghcr.io"}
+
+// imageName reads the name of an image, and the Secret with the credentials for it.
+func imageName(r *v1alpha1.ContainerRegistry) (string, *v1alpha1.KeyReference, error) {
+	const field = "spec.containerRegistry"
+	registry, known := registries[r.Provider]
+	if !known {
+		return "", nil, invalid(field+".provider", "is %.40q; it may be docker or ghcr. The name of another registry belongs in imageName", r.Provider)
+	}
+	name, _, err := location.ParseImageAt(registry, r.ImageName)
+	if err != nil {
+		return "", nil, invalid(field+".imageName:", "%v", err)
+	}
+	if ref := r.SecretRef; ref != nil && ref.Name == "" {
+		return "", nil, invalid(field+".secretRef.name", "is empty")
+	}
+	return name, r.SecretRef, nil
+}
+
+// imageOf reads the image that is to be made of the code.
+func imageOf(c *stack.Configuration, obj *v1alpha1.Terraform) error {
+	r := obj.Spec.ContainerRegistry
+	if r == nil || r.ImageName == "" || fromImage(obj) {
 		return nil
 	}
-	name, _, err := location.ParseImage(r.ImageName)
+	name, ref, err := imageName(r)
 	if err != nil {
-		return invalid(field+".imageName:", "%v", err)
+		return err
 	}
 	c.Image = &stack.Image{Name: name}
-	if ref := r.SecretRef; ref != nil {
-		if ref.Name == "" {
-			return invalid(field+".secretRef.name", "is empty")
-		}
+	if ref != nil {
 		c.Image.Login = &stack.KeyRef{Name: ref.Name, Key: ref.Key}
 	}
 	return nil
+}
+
+// ownedBy is what the sources that obj owns have in common. They go with it.
+func ownedBy(obj *v1alpha1.Terraform) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: ownName(obj.Name), Namespace: obj.Namespace,
+		Labels:          map[string]string{"app.kubernetes.io/managed-by": "terrier"},
+		Annotations:     map[string]string{},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(obj, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))},
+	}
+}
+
+// sourceFor is the source of a valid stack, whose drift is checked this often.
+func sourceFor(obj *v1alpha1.Terraform, every time.Duration) client.Object {
+	if fromImage(obj) {
+		return ociRepository(obj, every)
+	}
+	if g := gitRepository(obj); g != nil {
+		return g
+	}
+	return nil
+}
+
+// ociRepository is the source of a stack whose code is in an image. Registries limit how
+// often they are asked, so it is asked as often as drift is checked, as upstream does it.
+func ociRepository(obj *v1alpha1.Terraform, every time.Duration) client.Object {
+	name, err := codeImage(obj)
+	if err != nil {
+		return nil
+	}
+	if every >= dialect.Never {
+		every = DefaultInterval
+	}
+	ignore := "/.git/" // and nothing that is left out of a git repository by default: the build chose the files
+	out := &sourcev1.OCIRepository{
+		TypeMeta:   metav1.TypeMeta{APIVersion: sourcev1.GroupVersion.String(), Kind: sourcev1.OCIRepositoryKind},
+		ObjectMeta: ownedBy(obj),
+		Spec: sourcev1.OCIRepositorySpec{
+			URL: sourcev1.OCIRepositoryPrefix + name, Interval: metav1.Duration{Duration: max(every, time.Minute)}, Timeout: &metav1.Duration{Duration: 10 * time.Minute},
+			Reference:     &sourcev1.OCIRepositoryRef{SemVer: obj.Spec.ContainerRegistry.SemanticVersion},
+			LayerSelector: &sourcev1.OCILayerSelector{MediaType: location.CodeOfImage, Operation: sourcev1.OCILayerExtract},
+			Ignore:        &ignore,
+		},
+	}
+	if ref := obj.Spec.ContainerRegistry.SecretRef; ref != nil {
+		out.Spec.SecretRef = &fluxmeta.LocalObjectReference{Name: ref.Name}
+		if ref.Key != "" {
+			out.Annotations[location.DockerConfigAnnotation] = ref.Key
+		}
+	}
+	return out
 }
 
 // gitRepository is the source of a valid stack. It goes with its owner.
@@ -301,14 +397,9 @@ func gitRepository(obj *v1alpha1.Terraform) *sourcev1.GitRepository {
 		return nil
 	}
 	out := &sourcev1.GitRepository{
-		TypeMeta: metav1.TypeMeta{APIVersion: sourcev1.GroupVersion.String(), Kind: sourcev1.GitRepositoryKind},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: ownName(obj.Name), Namespace: obj.Namespace,
-			Labels:          map[string]string{"app.kubernetes.io/managed-by": "terrier"},
-			Annotations:     map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(obj, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))},
-		},
-		Spec: sourcev1.GitRepositorySpec{URL: from.Repository, Interval: metav1.Duration{Duration: time.Minute}},
+		TypeMeta:   metav1.TypeMeta{APIVersion: sourcev1.GroupVersion.String(), Kind: sourcev1.GitRepositoryKind},
+		ObjectMeta: ownedBy(obj),
+		Spec:       sourcev1.GitRepositorySpec{URL: from.Repository, Interval: metav1.Duration{Duration: time.Minute}},
 	}
 	if from.Search {
 		out.Annotations[location.SearchAnnotation] = "true"
@@ -325,29 +416,28 @@ func gitRepository(obj *v1alpha1.Terraform) *sourcev1.GitRepository {
 	return out
 }
 
-// unsupported is a field that is accepted and does not work yet.
-type unsupported struct {
-	path string // as in docs/alustan.md
-	set  func(*v1alpha1.TerraformSpec) bool
+// withoutEffect is a field that is accepted and has no effect.
+type withoutEffect struct {
+	path, why string // path as in docs/alustan.md
+	set       func(*v1alpha1.TerraformSpec) bool
 }
 
-// unsupportedFields lists what does not work yet.
-func unsupportedFields() []unsupported {
+// fieldsWithoutEffect lists what has no effect in Terrier.
+func fieldsWithoutEffect() []withoutEffect {
 	type spec = v1alpha1.TerraformSpec
-	return []unsupported{
-		{"spec.containerRegistry.semanticVersion", func(s *spec) bool { return s.ContainerRegistry != nil && s.ContainerRegistry.SemanticVersion != "" }},
-		{"spec.environment", func(s *spec) bool { return s.Environment != "" }},
-		{"spec.provider", func(s *spec) bool { return s.Provider != "" }},
+	return []withoutEffect{
+		{"spec.environment", "Terrier writes no label of Argo CD", func(s *spec) bool { return s.Environment != "" }},
+		{"spec.provider", "spec.postDeploy takes its place", func(s *spec) bool { return s.Provider != "" }},
 	}
 }
 
-// ignored returns the paths of the fields that s sets and that do not work yet, and those
-// of the settings of a backend that has no provider.
+// ignored returns the paths of the fields that s sets and that have no effect, and those of
+// the settings of a backend that has no provider.
 func ignored(s *v1alpha1.TerraformSpec) []string {
 	var paths []string
-	for _, f := range unsupportedFields() {
+	for _, f := range fieldsWithoutEffect() {
 		if f.set(s) {
-			paths = append(paths, f.path)
+			paths = append(paths, f.path+" ("+f.why+")")
 		}
 	}
 	if plugin, _ := textOf(s.Backend["provider"]); plugin == "" {

@@ -125,6 +125,9 @@ func (Dialect) View(o client.Object) dialect.View {
 		Pending: st.Plan, Lock: st.Lock, Handled: st.LastHandledReconcileAt, Revision: st.Revision, Failures: int(st.Failures),
 		BreakGlassDenied: conditionsOf(obj).BreakGlassDenied(),
 	}
+	if fromImage(obj) {
+		v.Source = "OCIRepository/" + ownName(obj.Name)
+	}
 	if g := obj.Spec.GitRepo; g != nil {
 		v.Path = within(g.Path)
 	}
