@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -161,7 +162,14 @@ func withoutScripted(t *testing.T, c *Cluster) {
 			free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 			err = cmp.Or(err, client.IgnoreNotFound(live.Patch(ctx, &left.Items[i], free)))
 		}
-		if err = cmp.Or(err, client.IgnoreNotFound(live.Delete(ctx, definition))); err != nil {
+		err = cmp.Or(err, client.IgnoreNotFound(live.Delete(ctx, definition)))
+		if err == nil { // the controller of the next test would find one that is about to go
+			err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+				err := live.Get(ctx, client.ObjectKeyFromObject(definition), definition.DeepCopy())
+				return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+			})
+		}
+		if err != nil {
 			t.Errorf("removing the definition %s: %v", scriptedKind, err)
 		}
 	})
