@@ -118,6 +118,9 @@ func (cm *committer) writeStatus(ctx context.Context, p *pass) error {
 	if err := cm.saveCheckpoint(ctx, p); err != nil {
 		return err
 	}
+	if t := p.dialect.Terrier(p.obj); t != nil {
+		t.Writes++ // from now on the API server refuses each earlier status
+	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := cm.live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager)); err != nil {
 		return err

@@ -43,6 +43,8 @@ func (mapped) AddToScheme(s *runtime.Scheme) error { return corev1.AddToScheme(s
 
 func (mapped) View(client.Object) dialect.View { return dialect.View{} }
 
+func (mapped) Terrier(client.Object) *v1alpha2.TerrierStatus { return nil }
+
 func (mapped) Ask(client.Object, dialect.Asked) {}
 
 func (mapped) Finalizer() string { return "mapped.example/stack" }

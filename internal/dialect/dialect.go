@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -37,6 +38,8 @@ type Dialect interface {
 	// Encode writes what is known into the status of the object, the same bytes
 	// for the same knowledge.
 	Encode(client.Object, Summary)
+	// Terrier is the part of the status that upstream does not have, nil if it has none.
+	Terrier(client.Object) *v1alpha2.TerrierStatus
 	// View reads what the object shows of its stack. It has no error: what cannot be
 	// read is Decode's to complain of.
 	View(client.Object) View

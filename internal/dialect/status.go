@@ -78,7 +78,7 @@ func Terrier(old *v1alpha2.TerrierStatus, s Summary) *v1alpha2.TerrierStatus {
 
 // keepOld keeps what did not change, and what this pass did not observe.
 func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s Summary) {
-	t.Inventory = old.Inventory
+	t.Writes, t.Inventory = old.Writes, old.Inventory
 	if old.Phase == t.Phase && old.Since != nil {
 		t.Since = old.Since
 	}

@@ -113,7 +113,15 @@ type LockStatus struct {
 }
 
 // TerrierStatus is the status in Terrier's own terms.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.writes) || !has(oldSelf.writes) || self.writes >= oldSelf.writes",message="an older status must not replace a newer one: read the object again"
 type TerrierStatus struct {
+	// The number of times that Terrier has written this status. The API server refuses
+	// a status with a smaller number than the one that it has: another client read it
+	// before.
+	// +optional
+	Writes int64 `json:"writes,omitempty"`
+
 	// The phase of the stack.
 	// +optional
 	Phase string `json:"phase,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -114,6 +115,11 @@ func fails(r stack.Reason) bool {
 	default:
 		return false
 	}
+}
+
+// Terrier returns status.terrier.
+func (Dialect) Terrier(o client.Object) *v1alpha2.TerrierStatus {
+	return o.(*v1alpha1.Terraform).Status.Terrier
 }
 
 // View reads what a Terraform shows of its stack.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -95,6 +96,9 @@ func (Second) Finalizer() string { return "second.example.com/stack" }
 
 // DependencyFinalizer implements Dialect.
 func (Second) DependencyFinalizer() string { return "second.example.com/needed-by." }
+
+// Terrier implements Dialect.
+func (Second) Terrier(client.Object) *v1alpha2.TerrierStatus { return nil }
 
 // part reads a part of an object into v.
 func part(o client.Object, name string, v any) error {

@@ -9,6 +9,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 )
 
+// Terrier returns status.terrier.
+func (Dialect) Terrier(o client.Object) *v1alpha2.TerrierStatus {
+	return o.(*v1alpha2.Terraform).Status.Terrier
+}
+
 // View reads what a Terraform shows of its stack.
 func (Dialect) View(o client.Object) dialect.View {
 	obj := o.(*v1alpha2.Terraform)
