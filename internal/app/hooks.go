@@ -22,7 +22,7 @@ import (
 
 // hooked reads objects for the hooks of metacontroller. It asks the API server and no
 // cache: a composite writes the status that it is answered with over the one that is
-// there.
+// there, and the API server refuses one that is older.
 func hooked(from client.Reader, kinds dialect.Registry) metacontroller.Objects {
 	return func(ctx context.Context, key metacontroller.Key) (metacontroller.Observed, error) {
 		all := kinds.All()
@@ -47,7 +47,7 @@ func observed(d dialect.Dialect, u *unstructured.Unstructured) (metacontroller.O
 		return metacontroller.Observed{}, fmt.Errorf("reading the object: %w", err)
 	}
 	o := metacontroller.Observed{
-		UID: string(u.GetUID()), Deleting: u.GetDeletionTimestamp() != nil, Held: slices.Contains(u.GetFinalizers(), d.Finalizer()),
+		UID: string(u.GetUID()), Generation: u.GetGeneration(), Deleting: u.GetDeletionTimestamp() != nil, Held: slices.Contains(u.GetFinalizers(), d.Finalizer()),
 	}
 	generation, found, err := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	o.Seen = err == nil && found && generation == u.GetGeneration()

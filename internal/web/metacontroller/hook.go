@@ -39,12 +39,13 @@ const (
 
 // Observed is an object of a stack as the API server has it now.
 type Observed struct {
-	UID      string
-	Status   json.RawMessage // as the object has it; empty if it has none
-	Seen     bool            // the status is of the present generation
-	Deleting bool
-	Held     bool // Terrier's finalizer is on it, which goes after the destroy has succeeded
-	Running  bool // a run goes on, or is about to
+	UID        string
+	Generation int64
+	Status     json.RawMessage // as the object has it; empty if it has none
+	Seen       bool            // the status is of the present generation
+	Deleting   bool
+	Held       bool // Terrier's finalizer is on it, which goes after the destroy has succeeded
+	Running    bool // a run goes on, or is about to
 }
 
 // Objects reads objects of stacks. One that does not exist is Missing, and a kind that is
@@ -110,9 +111,10 @@ func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 		h.log.Warn("hook of metacontroller not answered", "stack", req.Namespace+"/"+req.Name, "err", err)
 		later(w, overloaded, "the API server does not answer")
 		return
-	case !o.Seen && req.composite && !req.finalizing:
-		// The answer would say in the name of Terrier that it has seen this generation.
-		later(w, unseen, "Terrier has not seen this generation of the object yet")
+	case req.composite && (!o.Seen || o.Generation != req.generation) && !(req.finalizing && !o.Held):
+		// A composite adds the generation that it has to the status of the answer: it
+		// would say that Terrier has seen that generation, and no other.
+		later(w, unseen, "Terrier, or metacontroller, has not seen this generation of the object yet")
 		return
 	}
 	resync := 0.0

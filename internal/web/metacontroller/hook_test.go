@@ -164,7 +164,7 @@ func TestAnObjectLivesWithMetacontroller(t *testing.T) {
 	for _, kind := range []string{"composite", "decorator"} {
 		for _, version := range []string{"v1", "v2"} {
 			t.Run(kind+" "+version, func(t *testing.T) {
-				x := &world{o: Observed{UID: uid}}
+				x := &world{o: Observed{UID: uid, Generation: 1}}
 				d := &driver{t: t, url: serve(t, x).URL, version: version, kind: kind, world: x}
 				if again := d.call("sync"); again != (kind == "decorator") {
 					t.Errorf("an object that Terrier has not seen: answered %v", again)
@@ -197,11 +197,15 @@ func TestAnObjectLivesWithMetacontroller(t *testing.T) {
 					}
 					same(applied)
 				}
-				x.is(func(o *Observed) { o.Deleting = true })
+				x.is(func(o *Observed) { o.Deleting, o.Seen = true, false })
+				if again := d.call("finalize"); again != (kind == "decorator") || d.released {
+					t.Errorf("before Terrier has seen the deletion: answered %v, released %v", again, d.released)
+				}
+				x.is(func(o *Observed) { o.Seen = true })
 				if !d.call("finalize") || d.released || d.resync != 15 {
 					t.Errorf("before the destroy has ended: released %v, asked again after %v seconds", d.released, d.resync)
 				}
-				x.is(func(o *Observed) { o.Held = false })
+				x.is(func(o *Observed) { o.Held, o.Seen = false, false })
 				if !d.call("finalize") || !d.released {
 					t.Error("after the destroy the object is not released")
 				}
@@ -234,7 +238,7 @@ func post(t *testing.T, url, path string, body []byte, header ...string) *http.R
 }
 
 func TestHooksBelieveTheNameAndTheUIDAlone(t *testing.T) {
-	x := &world{o: Observed{UID: uid, Seen: true, Held: true, Status: json.RawMessage(`{"state":"Success"}`)}}
+	x := &world{o: Observed{UID: uid, Generation: 1, Seen: true, Held: true, Status: json.RawMessage(`{"state":"Success"}`)}}
 	s := serve(t, x)
 	sync := string(fixture(t, "composite-sync-v1"))
 	replace := func(what, with string) []byte { return []byte(strings.Replace(sync, what, with, 1)) }
@@ -243,16 +247,28 @@ func TestHooksBelieveTheNameAndTheUIDAlone(t *testing.T) {
 		body []byte
 		want int
 	}{
+		"an older generation": {SyncPath, replace(`"generation": 1,
+      "labels"`, `"generation": 0,
+      "labels"`), http.StatusTooManyRequests},
 		"an object of a former UID":     {SyncPath, replace(uid, "0"), http.StatusTooManyRequests},
 		"a name that is a path":         {SyncPath, replace("example-terraformconfig", "../secrets"), http.StatusBadRequest},
 		"another namespace":             {SyncPath, replace(`"namespace": "default"`, `"namespace": "Kube System"`), http.StatusBadRequest},
 		"no UID":                        {SyncPath, replace(uid, ""), http.StatusBadRequest},
 		"a kind that is a path":         {SyncPath, replace("alustan.io/v1alpha1\",\n    \"kind\": \"Terraform\"", "v1/../x\",\n    \"kind\": \"Terraform\""), http.StatusBadRequest},
 		"neither a parent nor a object": {SyncPath, []byte(`{}`), http.StatusBadRequest},
+		"a parent and an object":        {SyncPath, replace(`"parent": {`, `"object": {"kind": "Terraform"}, "parent": {`), http.StatusBadRequest},
+		"a parent that is a list":       {SyncPath, []byte(`{"parent": []}`), http.StatusBadRequest},
+		"nothing":                       {SyncPath, nil, http.StatusBadRequest},
+		"half of it":                    {SyncPath, []byte(sync[:len(sync)/2]), http.StatusBadRequest},
+		"a list without an end":         {SyncPath, bytes.Repeat([]byte("["), 1<<20), http.StatusBadRequest},
+		"a name that is a number":       {SyncPath, replace(`"example-terraformconfig"`, "7"), http.StatusBadRequest},
 		"no JSON":                       {SyncPath, []byte(`parent: {}`), http.StatusBadRequest},
 		"a body without an end":         {SyncPath, bytes.Repeat([]byte(" "), MaxBody+1), http.StatusRequestEntityTooLarge},
 		"a spec that was made up":       {SyncPath, replace("terraform apply -auto-approve", "curl evil.example"), http.StatusOK},
-		"related objects":               {CustomizePath, fixture(t, "customize"), http.StatusOK},
+		"related objects, version 1":    {CustomizePath, fixture(t, "composite-customize-v1"), http.StatusOK},
+		"related objects, version 2":    {CustomizePath, fixture(t, "composite-customize-v2"), http.StatusOK},
+		"of a decorator, version 1":     {CustomizePath, fixture(t, "decorator-customize-v1"), http.StatusOK},
+		"of a decorator, version 2":     {CustomizePath, fixture(t, "decorator-customize-v2"), http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := post(t, s.URL, tt.path, tt.body); got.StatusCode != tt.want {
@@ -273,7 +289,7 @@ func TestHooksBelieveTheNameAndTheUIDAlone(t *testing.T) {
 
 // An object whose labels do not fit any more is released, and not destroyed.
 func TestAnObjectThatIsNotDeletedIsReleased(t *testing.T) {
-	x := &world{o: Observed{UID: uid, Seen: true, Held: true}}
+	x := &world{o: Observed{UID: uid, Generation: 1, Seen: true, Held: true}}
 	d := &driver{t: t, url: serve(t, x).URL, version: "v2", kind: "decorator", world: x}
 	if !d.call("finalize") || !d.released {
 		t.Error("an object that is not deleted is not released")
@@ -281,7 +297,7 @@ func TestAnObjectThatIsNotDeletedIsReleased(t *testing.T) {
 }
 
 func TestEqualAnswersAreNotSentTwice(t *testing.T) {
-	x := &world{o: Observed{UID: uid, Seen: true, Status: json.RawMessage(`{"state":"Success"}`)}}
+	x := &world{o: Observed{UID: uid, Generation: 1, Seen: true, Status: json.RawMessage(`{"state":"Success"}`)}}
 	s := serve(t, x)
 	body := fixture(t, "composite-sync-v2")
 	first := post(t, s.URL, SyncPath, body)
@@ -296,7 +312,7 @@ func TestEqualAnswersAreNotSentTwice(t *testing.T) {
 }
 
 func TestMoreHooksThanTerrierAnswersComeLater(t *testing.T) {
-	x := &world{o: Observed{UID: uid, Seen: true}}
+	x := &world{o: Observed{UID: uid, Generation: 1, Seen: true}}
 	s := serve(t, x)
 	body := fixture(t, "composite-sync-v1")
 	x.mu.Lock() // no read ends

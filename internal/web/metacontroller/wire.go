@@ -21,7 +21,8 @@ type Key struct{ APIVersion, Kind, Namespace, Name, UID string }
 // request is what a hook needs of a request. The rest of it is read by nothing.
 type request struct {
 	Key
-	composite  bool // of a CompositeController, which replaces the status of the object by that of the answer
+	composite  bool  // of a CompositeController, which replaces the status of the object by that of the answer
+	generation int64 // of the object as metacontroller has it
 	finalizing bool
 }
 
@@ -30,9 +31,10 @@ type reference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
-		Namespace string `json:"namespace"`
-		Name      string `json:"name"`
-		UID       string `json:"uid"`
+		Namespace  string `json:"namespace"`
+		Name       string `json:"name"`
+		UID        string `json:"uid"`
+		Generation int64  `json:"generation"`
 	} `json:"metadata"`
 }
 
@@ -65,6 +67,7 @@ func parse(body []byte) (request, error) {
 	r := request{
 		Key:        Key{APIVersion: of.APIVersion, Kind: of.Kind, Namespace: of.Metadata.Namespace, Name: of.Metadata.Name, UID: of.Metadata.UID},
 		composite:  composite,
+		generation: of.Metadata.Generation,
 		finalizing: b.Finalizing,
 	}
 	switch {
