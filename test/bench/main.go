@@ -34,8 +34,8 @@ func main() {
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, node, fleet, replicas, pages or tenants")
-	many := flag.Int("stacks", 0, "how many settled stacks; 1000 and then 10000 if 0, 1000 for fleet, and 10000 for pages")
+	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, node, fleet, replicas, pages, hooks or tenants")
+	many := flag.Int("stacks", 0, "how many settled stacks; 1000 and then 10000 if 0, 1000 for fleet and hooks, and 10000 for pages")
 	flag.Parse()
 	if err := run(ctx, os.Stdout, *what, *many); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -97,6 +97,7 @@ func run(ctx context.Context, out io.Writer, only string, many int) (err error) 
 		{"fleet", func(ctx context.Context, out io.Writer) error { return b.fleet(ctx, out, many) }},
 		{"replicas", func(ctx context.Context, out io.Writer) error { return b.replicas(ctx, out, many) }},
 		{"pages", func(ctx context.Context, out io.Writer) error { return b.pages(ctx, out, many) }},
+		{"hooks", func(ctx context.Context, out io.Writer) error { return onHooks(ctx, b, out, many) }},
 		{"tenants", func(ctx context.Context, out io.Writer) error { return b.tenants(ctx, out, *tenants) }},
 	}
 	known := only == ""
