@@ -32,12 +32,15 @@ func (b *bench) fleet(ctx context.Context, out io.Writer, n int) (err error) {
 	if n == 0 {
 		n = fleetStacks
 	}
-	flags, where, open := []string{"--max-runs", fmt.Sprint(fleetSlots), "--checks-per-pod", fmt.Sprint(*checksPerPod)}, "pods", b.podEstate
+	flags, where, open := []string{"--max-runs", fmt.Sprint(fleetSlots), "--checks-per-pod", fmt.Sprint(*checksPerPod)}, "pods", (*bench).podEstate
 	if *cluster != "" {
-		where, open = "pods of a real node", b.nodeEstate
+		where = "pods of a real node"
+		open = func(b *bench, ctx context.Context, name string, flags ...string) (*podEstate, error) {
+			return nodeEstate(ctx, b, name, flags...)
+		}
 	}
 	f := newFacts(out, fmt.Sprintf("%d stacks in %d namespaces, %d slots, %s: one cycle of quiet checks", n, (n+perTenant-1)/perTenant, fleetSlots, where))
-	e, err := open(ctx, "fleet", flags...)
+	e, err := open(b, ctx, "fleet", flags...)
 	defer func() { err = errors.Join(err, e.close()) }()
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func podsOfNode() []string {
 // nodeEstate starts an estate whose runs are pods of the real node. The cluster is one of
 // tests: the estate is in the namespaces default and tenant-N, which the caller's close
 // empties and removes.
-func (b *bench) nodeEstate(ctx context.Context, name string, flags ...string) (*podEstate, error) {
+func nodeEstate(ctx context.Context, b *bench, name string, flags ...string) (*podEstate, error) {
 	e := &podEstate{carries: restOfNode}
 	e.estate = &estate{b: b, dir: filepath.Join(b.scratch, name), kubeconfig: *cluster,
 		flags: append(append(podsOfNode(), "--lease=", "--metrics-address", "127.0.0.1:0"), flags...)}
@@ -125,7 +125,7 @@ func (e *podEstate) leaveAll() (err error) {
 		tenant := strings.HasPrefix(ns.Name, "tenant-")
 		if tenant || ns.Name == metav1.NamespaceDefault {
 			g.Go(func() error {
-				err := e.empty(ctx, ns.Name)
+				err := empty(ctx, e.client, ns.Name)
 				if tenant {
 					err = errors.Join(err, e.client.Delete(ctx, &ns))
 				}
@@ -257,18 +257,21 @@ func (e *estate) leave(namespace string) error {
 		return nil
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	return errors.Join(e.empty(ctx, namespace), e.client.Delete(ctx, ns), e.close())
+	return errors.Join(empty(ctx, e.client, namespace), e.client.Delete(ctx, ns), e.close())
 }
 
-// empty deletes the stacks of a namespace, and waits until they are gone.
-func (e *estate) empty(ctx context.Context, namespace string) error {
+// empty deletes the stacks of a namespace, waits until they are gone, and deletes their states.
+func empty(ctx context.Context, c client.Client, namespace string) error {
 	here := client.InNamespace(namespace)
-	if err := e.client.DeleteAllOf(ctx, &v1alpha2.Terraform{}, here); err != nil {
+	if err := c.DeleteAllOf(ctx, &v1alpha2.Terraform{}, here); err != nil {
 		return err
 	}
 	for left := (v1alpha2.TerraformList{}); ; {
-		if err := e.client.List(ctx, &left, here); err != nil || len(left.Items) == 0 {
+		if err := c.List(ctx, &left, here); err != nil {
 			return err
+		}
+		if len(left.Items) == 0 {
+			return c.DeleteAllOf(ctx, &corev1.Secret{}, here, client.HasLabels{"tfstateSecretSuffix"})
 		}
 		if err := sleep(ctx, 200*time.Millisecond); err != nil {
 			return fmt.Errorf("%d stacks of %s are not gone: %w", len(left.Items), namespace, err)

@@ -191,10 +191,7 @@ func (l *Launcher) read(p remote.Place, name string) string {
 }
 
 // PID is the process of the agent of a place, 0 if it is dead.
-func (l *Launcher) PID(p remote.Place) int { return l.pid(p) }
-
-// pid is the process of the agent, 0 if it is dead.
-func (l *Launcher) pid(p remote.Place) int {
+func (l *Launcher) PID(p remote.Place) int {
 	pid, err := strconv.Atoi(l.read(p, filePID))
 	if err != nil {
 		return 0
@@ -214,7 +211,7 @@ func (l *Launcher) Look(_ context.Context, p remote.Place) (remote.Life, error) 
 		return remote.Life{State: remote.Gone}, nil
 	case l.read(p, filePID) == "":
 		return remote.Life{State: remote.Pending, Reason: "Held", Message: "the test holds the agent"}, nil
-	case l.pid(p) != 0 || l.running(p):
+	case l.PID(p) != 0 || l.running(p):
 		life := remote.Life{State: remote.Running}
 		if doubt := l.doubt.Load(); doubt != nil {
 			life.Message = *doubt
@@ -247,7 +244,7 @@ func (l *Launcher) End(_ context.Context, p remote.Place, grace time.Duration) e
 		over := time.After(grace)
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
-		for l.pid(p) != 0 {
+		for l.PID(p) != 0 {
 			select {
 			case <-tick.C:
 				continue
@@ -267,7 +264,7 @@ func (l *Launcher) End(_ context.Context, p remote.Place, grace time.Duration) e
 
 // Signal sends a signal to the agent of a place.
 func (l *Launcher) Signal(p remote.Place, s syscall.Signal) error {
-	pid := l.pid(p)
+	pid := l.PID(p)
 	if pid == 0 {
 		return nil
 	}
@@ -285,7 +282,7 @@ func (l *Launcher) Kill(p remote.Place) error {
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for l.pid(p) != 0 {
+	for l.PID(p) != 0 {
 		<-tick.C
 	}
 	l.killRun(p)
@@ -382,7 +379,7 @@ func (l *Launcher) Shape(what remote.Launch) (string, error) {
 
 // Reuse implements remote.Sharer.
 func (l *Launcher) Reuse(_ context.Context, p remote.Place, what remote.Launch) error {
-	if l.read(p, fileUID) != p.UID || l.pid(p) == 0 && l.read(p, filePID) != "" {
+	if l.read(p, fileUID) != p.UID || l.PID(p) == 0 && l.read(p, filePID) != "" {
 		return fault.New(fault.Conflict, "PlaceGone", errors.New("the place is gone"))
 	}
 	dir := l.dir(p)
