@@ -22,21 +22,41 @@ func slotOf(r runner.Remain) string { return r.Stack + "/" + r.Place }
 // keep has the queue count the places that the runs of a stack left, as the run that has
 // ended just now.
 func (l lingering) keep(q Queue, id string, run schedule.Candidate, now time.Time) {
-	if l.Lingering == nil {
-		return
-	}
-	run.Ending, run.Began = true, now
-	left := l.Remains(id)
-	for _, r := range left {
-		q.Running(slotOf(r), run)
-	}
-	// One may have been vacated before it was counted.
-	still := l.Remains(id)
-	for _, r := range left {
-		if !slices.ContainsFunc(still, func(s runner.Remain) bool { return slotOf(s) == slotOf(r) }) {
-			q.Leave(slotOf(r))
+	l.count(q, id, func(places []string) {
+		for _, place := range places {
+			q.Running(place, run.Ended(now))
+		}
+	})
+}
+
+// ended frees the slot of a run whose stack was not reconciled here, and has the queue count
+// the places that the run left.
+func (l lingering) ended(q Queue, id string) {
+	l.count(q, id, func(places []string) { q.Ended(id, places...) })
+}
+
+// count has the places that the runs of a stack left counted, and frees the slot of each that
+// was vacated before it was counted.
+func (l lingering) count(q Queue, id string, count func(places []string)) {
+	left := l.slotsOf(id)
+	count(left)
+	still := l.slotsOf(id)
+	for _, place := range left {
+		if !slices.Contains(still, place) {
+			q.Leave(place)
 		}
 	}
+}
+
+// slotsOf are the slots of the places that the runs of a stack left.
+func (l lingering) slotsOf(id string) (slots []string) {
+	if l.Lingering == nil {
+		return nil
+	}
+	for _, r := range l.Remains(id) {
+		slots = append(slots, slotOf(r))
+	}
+	return slots
 }
 
 // found are the places that runs of stacks left before this controller began, or before

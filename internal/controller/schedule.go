@@ -35,9 +35,11 @@ type Queue interface {
 	Found(id string, r schedule.Candidate)   // is Running for a stack that was not reconciled yet
 	Leave(id string)                         // of a stack that has no run and wants none
 	Withdraw(id string)                      // of a stack of which it is unknown whether it has a run
-	Ended(id string)                         // the run of a stack that was never reconciled here
-	Idle(tenant string) bool                 // nothing of the tenant is running or waits
-	Waited(id string) time.Duration          // for the slot that the stack has
+	// Ended frees the slot of a run that ended and whose stack was never reconciled here, and
+	// counts the places that the run left.
+	Ended(id string, left ...string)
+	Idle(tenant string) bool        // nothing of the tenant is running or waits
+	Waited(id string) time.Duration // for the slot that the stack has
 	// HandOver gives the slot of a place to the stack whose turn it would be without the
 	// place, if that is a run which the place takes. Otherwise others says whether another
 	// run waits for the slot.

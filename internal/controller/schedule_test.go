@@ -124,6 +124,19 @@ type foundRuns struct {
 
 func (a foundRuns) List() ([]runner.Report, error) { return a.reports, a.fail }
 
+// leftPods are the pods that ended runs left.
+type leftPods struct {
+	runner.Lingering
+	of string // the stack
+}
+
+func (l leftPods) Remains(stack string) (left []runner.Remain) {
+	if stack == l.of {
+		left = append(left, runner.Remain{Stack: stack, Place: "pod", Namespace: "ns"})
+	}
+	return left
+}
+
 // A controller that has just started admits no more than what an earlier one
 // has left room for, although it has reconciled none of its stacks.
 func TestRunsThatAreFoundCount(t *testing.T) {
@@ -134,7 +147,10 @@ func TestRunsThatAreFoundCount(t *testing.T) {
 	}
 	found.reports = append(found.reports, runner.Report{Stack: "found-3", Beside: "pr-1", Name: "ns/found-3", Phase: runner.Planning})
 	queue := queueOf(4)
-	c := takeApart(&Stacks{Dialects: dialect.NewRegistry(infra.Dialect{}), Blobs: openRecords(t), Runner: found, Queue: queue, Log: slog.New(slog.DiscardHandler)})
+	c := takeApart(&Stacks{
+		Dialects: dialect.NewRegistry(infra.Dialect{}), Blobs: openRecords(t), Runner: found, Queue: queue, Log: slog.New(slog.DiscardHandler),
+		Lingering: leftPods{of: "found-1"},
+	})
 	if err := c.whole.countRuns(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -150,11 +166,21 @@ func TestRunsThatAreFoundCount(t *testing.T) {
 	// The stack of the first run is reconciled, and of the second nothing is seen
 	// but its end.
 	c.whole.Queue.Running("found-0", schedule.Candidate{Key: objectRef{infra.Dialect{}, nn("ns", "found-0")}.scheduleKey(), Tenant: "team"})
-	c.whole.Queue.Ended("found-0")
+	hear := func(id string) {
+		ended := make(chan string, 1)
+		ended <- id
+		close(ended)
+		c.whole.listen(ctx, ended)
+	}
+	hear("found-0")
 	if why := admit("new-2"); why == "" {
 		t.Error("the slot of a run went to another before its end was recorded")
 	}
-	c.whole.Queue.Ended("found-1")
+	hear("found-1")
+	if why := admit("new-2"); why == "" {
+		t.Error("the slot of a run went to another before its pod had ended")
+	}
+	c.whole.Queue.Leave("found-1/pod")
 	if why := admit("new-2"); why != "" {
 		t.Errorf("admit() = %q, want the slot of the run that ended", why)
 	}

@@ -191,7 +191,7 @@ func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 			if _, beside := runner.SplitKey(id); beside != "" {
 				continue // it takes no part in the life of the stack
 			}
-			c.Queue.Ended(id)
+			c.steps.turns.lingering.ended(c.Queue, id)
 			if e := c.index.find(id); e != nil {
 				c.wakes.add(e.objectRef)
 			}

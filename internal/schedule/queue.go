@@ -199,15 +199,23 @@ func (q *Queue) withdraw(id string) {
 	q.reserve("")
 }
 
-// Ended frees the slot of a run that ended and whose object was never
-// reconciled here: the object may be gone, or belong to another controller.
-func (q *Queue) Ended(id string) {
+// Ended frees the slot of a run that ended and whose object was never reconciled here:
+// the object may be gone, or belong to another controller. The places that the run left
+// are counted first, as the run was, until each Leaves.
+func (q *Queue) Ended(id string, left ...string) {
 	q.lock()
 	defer q.mu.Unlock()
-	if slot := q.scheduler.slots[id]; slot != nil && slot.found {
-		q.scheduler.free(slot)
-		q.reserve("")
+	slot := q.scheduler.slots[id]
+	if slot == nil || !slot.found {
+		return
 	}
+	for _, place := range left {
+		if q.scheduler.lent[place] == nil { // else it is counted as the run that has its slot
+			q.count(place, slot.Candidate.Ended(q.clock.Now()))
+		}
+	}
+	q.scheduler.free(slot)
+	q.reserve("")
 }
 
 // Idle reports whether a tenant has nothing running and nothing waiting.

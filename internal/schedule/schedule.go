@@ -55,3 +55,9 @@ type Candidate struct {
 	Ending bool      // the run has ended, and its place, a pod, has not
 	Asked  time.Time // since when it waits, of one that asked before; else now
 }
+
+// Ended is the place of a run that ended now, for as long as the place has not ended.
+func (c Candidate) Ended(now time.Time) Candidate {
+	c.Ending, c.Began = true, now
+	return c
+}

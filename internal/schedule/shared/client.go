@@ -232,13 +232,19 @@ func (c *Client) Withdraw(id string) {
 	}
 }
 
-// Ended frees the slot of a run that ended and whose stack was never reconciled here.
-func (c *Client) Ended(id string) {
+// Ended frees the slot of a run that ended and whose stack was never reconciled here. The
+// places that the run left are counted as it was, until each Leaves.
+func (c *Client) Ended(id string, left ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.at(id); p != nil && p.Found {
-		c.free(p)
+	p := c.at(id)
+	if p == nil || !p.Found {
+		return
 	}
+	for _, place := range left {
+		c.count(c.shards[shard.Of(place)].place(place), p.Candidate.Ended(c.clock.Now()))
+	}
+	c.free(p)
 }
 
 // Idle reports whether nothing of a tenant is running or waits, of the stacks of this

@@ -104,3 +104,39 @@ func TestAFormerOwnerHearsNoMore(t *testing.T) {
 		t.Errorf("Admit() of the former owner = %q, want %q", why, unanswered)
 	}
 }
+
+// The place that a run has left keeps the slot of the run from others, whether its stack was
+// never reconciled, or the next owner of the stack finds the place alone.
+func TestAPlaceKeepsTheSlotOfItsRun(t *testing.T) {
+	for name, leave := range map[string]func(former *Client) (owner *Client){
+		"its stack was never reconciled": func(former *Client) *Client {
+			former.Ended("a", "a/place")
+			return former
+		},
+		"the next owner finds it": func(*Client) *Client {
+			now := NewClient("now", schedule.Clock{Now: time.Now, After: func(time.Duration, func()) func() bool { return func() bool { return true } }})
+			now.Claim(2, []int{shard.Of("a")}, map[string]schedule.Candidate{"a/place": of("a").Ended(time.Now())})
+			return now
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := NewServer("leader", schedule.Limits{Runs: 1}.Always(), time.Now)
+			former := owner("former", 1, map[string]schedule.Candidate{"a": of("a")})
+			former.Accept(tells(server, former))
+			former.Admit("b", of("b"))
+			former.Accept(tells(server, former))
+			now := leave(former)
+			now.Accept(tells(server, now))
+			former.Accept(tells(server, former))
+			if why := former.Admit("b", of("b")); why == "" {
+				t.Error("another run has the slot, and the place has not ended")
+			}
+			now.Leave("a/place")
+			now.Accept(tells(server, now))
+			former.Accept(tells(server, former))
+			if why := former.Admit("b", of("b")); why != "" {
+				t.Errorf("Admit() = %q once the place has ended, want the slot", why)
+			}
+		})
+	}
+}

@@ -103,12 +103,14 @@ func (s *records) fill(r *Report) {
 			r.Stacks = append(r.Stacks, p.StackRecord)
 		}
 	}
-	for id, p := range s.dirty {
-		if len(r.Stacks) >= maxRecords {
-			break
-		}
-		if i := shard.Of(id); !claimed[i] && s.shards[i].version == 0 {
-			r.Stacks = append(r.Stacks, p.StackRecord)
+	for _, holds := range []bool{true, false} { // a slot is not freed before the report that counts the place of its run
+		for id, p := range s.dirty {
+			if len(r.Stacks) >= maxRecords {
+				return
+			}
+			if i := shard.Of(id); !claimed[i] && s.shards[i].version == 0 && (p.State == Holds) == holds {
+				r.Stacks = append(r.Stacks, p.StackRecord)
+			}
 		}
 	}
 }

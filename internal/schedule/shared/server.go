@@ -101,32 +101,41 @@ func (s *Server) report(r Report) (Answer, <-chan struct{}) {
 	return answer, from.changed
 }
 
-// apply takes the records of a Client.
+// apply takes the records of a Client. Slots that are held are counted before any is freed:
+// the place of a run may have taken the place of that run in between.
 func (s *Server) apply(from *session, r Report) {
 	listed := map[string]bool{}
 	for _, record := range r.Stacks {
 		listed[record.ID] = true
 	}
+	var gone []string
 	for _, record := range r.Shards {
-		s.claim(from, record, listed)
+		gone = append(gone, s.claim(from, record, listed)...)
 	}
-	for _, record := range r.Stacks {
-		if in := &s.shards[shard.Of(record.ID)]; in.session == from {
-			s.take(in, record)
+	take := func(holds bool) {
+		for _, record := range r.Stacks {
+			if in := &s.shards[shard.Of(record.ID)]; in.session == from && (record.State == Holds) == holds {
+				s.take(in, record)
+			}
 		}
 	}
+	take(true)
+	for _, id := range gone {
+		s.drop(&s.shards[shard.Of(id)], id)
+	}
+	take(false)
 	s.begin()
 }
 
 // claim has a shard belong to a Client, or to none. Stacks of the shard that the report of
-// its owner does not list have nothing.
-func (s *Server) claim(from *session, record ShardRecord, listed map[string]bool) {
+// its owner does not list have nothing: they are gone.
+func (s *Server) claim(from *session, record ShardRecord, listed map[string]bool) (gone []string) {
 	if record.Shard < 0 || record.Shard >= shard.Count {
-		return
+		return nil
 	}
 	in := &s.shards[record.Shard]
 	if record.Generation < in.generation || record.Generation == in.generation && in.session != from && in.claimed {
-		return // of an owner from before
+		return nil // of an owner from before
 	}
 	before := in.session
 	if before != nil {
@@ -139,11 +148,12 @@ func (s *Server) claim(from *session, record ShardRecord, listed map[string]bool
 	for id, t := range in.turns {
 		switch {
 		case record.Released && t.State == Waits && !t.granted, !record.Released && !listed[id]:
-			s.drop(in, id)
+			gone = append(gone, id)
 		case before != from:
 			t.Ticket = 0 // the tickets of another Client
 		}
 	}
+	return gone
 }
 
 // drop forgets a stack, which has neither a slot nor a request.

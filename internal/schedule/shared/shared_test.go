@@ -70,12 +70,13 @@ type history struct {
 	net     []message
 
 	wants map[string]schedule.Candidate // by ID: what stacks that have no run ask for
-	pods  map[string]schedule.Candidate // the runs that go on
+	pods  map[string]schedule.Candidate // the runs that go on, and, behind a slash, what ended runs have left
+	ended map[string]bool               // the runs among them that have ended, and whose pods have not
 	ran   []string
 }
 
 func newHistory(limits schedule.Limits) *history {
-	h := &history{limits: limits, members: map[string]*member{}, wants: map[string]schedule.Candidate{}, pods: map[string]schedule.Candidate{}}
+	h := &history{limits: limits, members: map[string]*member{}, wants: map[string]schedule.Candidate{}, pods: map[string]schedule.Candidate{}, ended: map[string]bool{}}
 	h.join()
 	h.lead()
 	return h
@@ -154,9 +155,14 @@ func (h *history) reads(m *member, d division) {
 		}
 		running := map[string]schedule.Candidate{}
 		for id, r := range h.pods {
-			if groupOf(id) == g {
-				running[id] = r
+			if groupOf(id) != g {
+				continue
 			}
+			if h.ended[id] {
+				h.leave(id)
+				id += place1
+			}
+			running[id] = r
 		}
 		m.Claim(d.generation, shardsOf(g), running)
 		m.owns[g] = true
@@ -173,10 +179,26 @@ func (h *history) owner(id string) *member {
 	return nil
 }
 
+// place1 is the name of the only place that a run leaves.
+const place1 = "/place"
+
+// leave has the pod of a run that has ended be its place.
+func (h *history) leave(id string) {
+	h.pods[id+place1] = h.pods[id].Ended(time.Now())
+	delete(h.pods, id)
+	delete(h.ended, id)
+}
+
 // pass reconciles a stack, if a member owns it.
 func (h *history) pass(id string) {
 	m := h.owner(id)
 	if m == nil {
+		return
+	}
+	if h.ended[id] {
+		h.leave(id)
+		m.Running(id+place1, h.pods[id+place1])
+		m.Leave(id)
 		return
 	}
 	if r, running := h.pods[id]; running {
@@ -304,6 +326,7 @@ func (h *history) heal(t interface{ Fatalf(string, ...any) }) {
 		}
 		if running := slices.Sorted(maps.Keys(h.pods)); len(running) > 0 && rounds%4 == 3 {
 			delete(h.pods, running[0])
+			delete(h.ended, running[0])
 			h.pass(running[0])
 		}
 	}
@@ -394,7 +417,12 @@ func TestNoLimitIsExceededAndNoRequestIsLost(t *testing.T) {
 			"end": func(t *rapid.T) {
 				id := id(t)
 				was, running := h.pods[id]
+				if _, left := h.pods[id+place1]; running && !left && rapid.Bool().Draw(t, "its pod stays") {
+					h.ended[id] = true
+					return
+				}
 				delete(h.pods, id)
+				delete(h.ended, id)
 				switch rapid.IntRange(0, 2).Draw(t, "then") {
 				case 0:
 					h.pass(id)
@@ -408,8 +436,22 @@ func TestNoLimitIsExceededAndNoRequestIsLost(t *testing.T) {
 			},
 			"ended": func(t *rapid.T) { // of a stack that was not reconciled
 				id := id(t)
-				if m := h.owner(id); m != nil && h.pods[id].Key.Name == "" {
+				m := h.owner(id)
+				if m == nil {
+					return
+				}
+				if h.ended[id] && m.at(id) != nil && m.at(id).Found {
+					h.leave(id)
+					m.Ended(id, id+place1)
+				} else if h.pods[id].Key.Name == "" {
 					m.Ended(id)
+				}
+			},
+			"vacated": func(t *rapid.T) {
+				id := id(t)
+				delete(h.pods, id+place1)
+				if m := h.owner(id); m != nil {
+					m.Leave(id + place1)
 				}
 			},
 			"comes":      func(t *rapid.T) { h.comes(some(t, "member")) },
