@@ -41,10 +41,18 @@ func NewAccounts(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMa
 	return a
 }
 
+// CheckAccountName reports a serviceAccountName that no ServiceAccount can have.
+func CheckAccountName(name string) error {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fault.New(fault.Invalid, "", fmt.Errorf("serviceAccountName: %.80q is no name of a ServiceAccount: %s", name, problems[0]))
+	}
+	return nil
+}
+
 // AccountUser is the name by which the API server knows a ServiceAccount.
 func AccountUser(account types.NamespacedName) (string, error) {
-	if problems := validation.IsDNS1123Subdomain(account.Name); len(problems) > 0 {
-		return "", fault.New(fault.Invalid, "", fmt.Errorf("serviceAccountName: %.80q is no name of a ServiceAccount: %s", account.Name, problems[0]))
+	if err := CheckAccountName(account.Name); err != nil {
+		return "", err
 	}
 	if problems := validation.IsDNS1123Label(account.Namespace); len(problems) > 0 {
 		return "", fault.New(fault.Invalid, "", fmt.Errorf("%.80q is no namespace of a ServiceAccount: %s", account.Namespace, problems[0]))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/tenant"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
@@ -29,6 +30,11 @@ func CheckTemplate(obj *tenantsv1.TenantTemplate, vars []string) []Problem {
 	paths := pathsOf(&obj.Spec.Resources)
 	for _, e := range tenant.Check(template, vars) {
 		all = append(all, Problem{paths.of(e), e})
+	}
+	if name := obj.Spec.ServiceAccountName; name != "" {
+		if err := kube.CheckAccountName(name); err != nil {
+			all = append(all, Problem{"spec.serviceAccountName", tenant.ResourceError{Message: "spec." + err.Error()}})
+		}
 	}
 	if _, err := tenantapi.Rollout(obj); err != nil {
 		all = append(all, Problem{"spec.rollout", tenant.ResourceError{Message: err.Error()}})

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/kube"
 )
 
 // maxAccounts bounds the clients that are kept for ServiceAccounts.
@@ -75,12 +76,14 @@ func New(c Config) (*Cluster, error) {
 // cluster's RBAC says what it may do. It also reads as that account outside the
 // namespace of the Tenant.
 func (c *Cluster) As(namespace, serviceAccount string) (*Cluster, error) {
-	user := "system:serviceaccount:" + namespace + ":" + serviceAccount
+	user, err := kube.AccountUser(types.NamespacedName{Namespace: namespace, Name: serviceAccount})
+	if err != nil {
+		return nil, err
+	}
 	writer, ok := c.accounts.Get(user)
 	if !ok {
 		config := rest.CopyConfig(c.config)
 		config.Impersonate = rest.ImpersonationConfig{UserName: user} // the API server adds the groups of an account itself
-		var err error
 		if writer, err = dynamic.NewForConfig(config); err != nil {
 			return nil, err
 		}

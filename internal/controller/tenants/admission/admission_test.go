@@ -111,6 +111,10 @@ const (
 	oneLine  = `manifests: [{id: a, nameTemplate: a, spec: {apiVersion: infra.contrib.fluxcd.io/v1alpha2, kind: Terraform, spec: {values: {hcl: 'variable "v" { type = string sensitive = true }'}}}}]`
 )
 
+// notAName is what Kubernetes says of a name.
+const notAName = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character " +
+	"(e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+
 func TestTemplates(t *testing.T) {
 	for name, tt := range map[string]struct {
 		operation     admissionv1.Operation
@@ -137,6 +141,11 @@ func TestTemplates(t *testing.T) {
 			operation: "CREATE", now: template("", `rollout: {waves: [{name: first, selector: {matchExpressions: [{key: a, operator: Near}]}}]}`),
 			want: []string{`spec.rollout: rollout.waves[0] (first): "Near" is not a valid label selector operator`}, wantInMessage: "waves[0]",
 		},
+		"a ServiceAccount that cannot be": {
+			operation: "CREATE", now: template("", "serviceAccountName: 'system:masters', "+fine),
+			want: []string{`spec.serviceAccountName: "system:masters" is no name of a ServiceAccount: ` + notAName}, wantInMessage: "spec.serviceAccountName",
+		},
+		"a ServiceAccount that may come later": {operation: "CREATE", now: template("", "serviceAccountName: writer.of-team, "+fine), wantAllowed: true},
 		"a valid one that becomes a cycle": {
 			operation: "UPDATE", before: template("", fine), now: template("", cycle),
 			want: []string{"spec.configMaps[0].dependIds: b: the resources depend on one another: b → a → b"}, wantInMessage: "dependIds",
