@@ -149,7 +149,7 @@ func (s *search) matches(e *Entry, line []byte) bool {
 		q.Who != "" && e.Who != q.Who, q.Via != "" && e.Via != q.Via, q.ByUsers && (e.Via == ViaController || e.Who == ""),
 		len(q.What) > 0 && !slices.ContainsFunc(q.What, func(w What) bool { return w.renamed() == e.What }),
 		q.Namespace != "" && e.Object.Namespace != q.Namespace, q.Stack != "" && e.Object.Name != q.Stack,
-		q.Kind != nil && e.Object.Word() != *q.Kind:
+		q.Kind != nil && (!e.Object.IsStack() || e.Object.Word() != *q.Kind):
 		return false
 	case len(s.words) == 0:
 		return true

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type auditAsked struct {
 	q                   query.AuditQuery
 	what                []string
 	since, until, stack string
+	kind                string
 	dir                 string
 }
 
@@ -59,7 +61,8 @@ With --dir the command reads the files of an audit log, for instance of an archi
 and needs no server.`,
 		Example: `  terrier audit list
   terrier audit list --who ann@example.com --since 7d
-  terrier audit list --stack apps/network --what approved,applied,apply-failed`,
+  terrier audit list --stack apps/network --what approved,applied,apply-failed
+  terrier audit list --kind terraform.alustan.io --since 24h`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("namespace") {
@@ -75,7 +78,8 @@ and needs no server.`,
 	flags := c.Flags()
 	flags.StringVar(&a.q.Who, "who", "", "only actions of this `user`")
 	flags.StringSliceVar(&a.what, "what", nil, "only these actions, for instance approved,applied")
-	flags.StringVar(&a.stack, "stack", "", "only actions on this `object`: NAME or NAMESPACE/NAME")
+	flags.StringVar(&a.stack, "stack", "", "only actions on this `object`: NAME or NAMESPACE/NAME, with KIND/ before it if several kinds have the name")
+	flags.StringVar(&a.kind, "kind", "", "only actions on stacks of this `kind`, for instance terraform.infra.contrib.fluxcd.io")
 	flags.StringVar(&a.since, "since", "", "only entries since this time: 90m, 24h, 7d, or 2026-11-28T09:00:00Z")
 	flags.StringVar(&a.until, "until", "", "only entries before this time")
 	flags.StringVar(&a.q.Text, "search", "", "only entries that contain all of these `words`")
@@ -97,9 +101,8 @@ func (p auditCommands) auditPage(ctx context.Context, a auditAsked) (query.Audit
 	for _, w := range a.what {
 		a.q.What = append(a.q.What, query.AuditWhat(w))
 	}
-	a.q.Stack = a.stack
-	if namespace, name, both := strings.Cut(a.stack, "/"); both {
-		a.q.Namespace, a.q.Stack = namespace, name
+	if err := a.object(p.connection.StackKinds()); err != nil {
+		return query.AuditPage{}, err
 	}
 	if a.dir != "" {
 		return query.ReadAudit(p.path(a.dir), a.q)
@@ -109,6 +112,36 @@ func (p auditCommands) auditPage(ctx context.Context, a auditAsked) (query.Audit
 		return query.AuditPage{}, err
 	}
 	return j.Entries(ctx, query.AuditSight{}, a.q)
+}
+
+// anywhere is no name of a namespace.
+const anywhere = "*"
+
+// object reads which objects the entries are to be about.
+func (a *auditAsked) object(kinds query.Kinds) error {
+	if a.stack != "" {
+		key, err := query.ParseKey(a.stack, cmp.Or(a.q.Namespace, anywhere))
+		if err != nil {
+			return err
+		}
+		a.q.Stack = key.Name
+		if key.Namespace != anywhere {
+			a.q.Namespace = key.Namespace
+		}
+		if key.Kind != "" && a.kind != "" {
+			return usage("--kind: --stack %s names a kind, too: leave out one of them", a.stack)
+		}
+		a.kind = cmp.Or(a.kind, key.Kind)
+	}
+	if a.kind == "" {
+		return nil
+	}
+	of, err := query.Canonical(kinds, query.Key{Kind: a.kind})
+	if err != nil {
+		return err
+	}
+	a.q.Kind = &of.Kind
+	return nil
 }
 
 // moment reads a time, or a duration before now.

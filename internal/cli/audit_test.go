@@ -78,6 +78,57 @@ func TestAuditList(t *testing.T) {
 	}
 }
 
+// Two kinds of stack and a registry may have one name, and the audit log tells them apart.
+func TestAuditListByKind(t *testing.T) {
+	e := env(t)
+	j, err := audit.Open(filepath.Join(e.Dir, "audit"), audit.Options{Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []audit.Object{
+		{Kind: "Terraform", Namespace: "apps", Name: "net"}, {Kind: "terraform", Group: "alustan.io", Namespace: "apps", Name: "net"},
+		{Kind: "TenantRegistry", Namespace: "apps", Name: "net"}, {Kind: "terraform", Group: "alustan.io", Namespace: "other", Name: "net"},
+	} {
+		if err := j.Record(t.Context(), audit.Entry{What: audit.Approved, Who: "ann", Object: of}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"":                            "4 3 2 1",
+		"--kind terraform.alustan.io": "4 2",
+		"--kind terraforms.infra.contrib.fluxcd.io": "1",
+		"--stack net":                                               "4 3 2 1",
+		"--stack apps/net":                                          "3 2 1",
+		"--stack terraform.alustan.io/net":                          "4 2",
+		"--stack terraform.alustan.io/apps/net":                     "2",
+		"--stack apps/net --kind terraform.infra.contrib.fluxcd.io": "1",
+	} {
+		got := e.run(t, append([]string{"audit", "list", "--dir", "audit", "-o", "json"}, strings.Fields(args)...)...)
+		var page struct{ Items []audit.Entry }
+		if err := json.Unmarshal([]byte(got.out), &page); err != nil {
+			t.Fatalf("%s: %v: %s%s", args, err, got.out, got.err)
+		}
+		var seqs []string
+		for _, e := range page.Items {
+			seqs = append(seqs, fmt.Sprint(e.Seq))
+		}
+		if s := strings.Join(seqs, " "); s != want {
+			t.Errorf("audit list %s finds %q, want %q", args, s, want)
+		}
+	}
+	for args, says := range map[string]string{
+		"--kind terraform": "it may be terraform.infra.contrib.fluxcd.io",
+		"--kind terraform.alustan.io --stack terraform.alustan.io/net": "names a kind, too",
+	} {
+		if got := e.run(t, append([]string{"audit", "list", "--dir", "audit"}, strings.Fields(args)...)...); got.code != 2 || !strings.Contains(got.err, says) {
+			t.Errorf("audit list %s ended with %d: %s; want 2 and %q", args, got.code, got.err, says)
+		}
+	}
+}
+
 func TestAuditVerify(t *testing.T) {
 	e := env(t)
 	head := auditLogIn(t, e.Dir)

@@ -58,10 +58,10 @@ func AuditObjectOf(key Key) AuditObject {
 }
 
 // AuditedStack is the stack that an entry of the audit log is about; false if it is about
-// another object. Only stacks have a group.
+// another object.
 func AuditedStack(o AuditObject) (Key, bool) {
 	key := Key{Kind: o.Word(), Namespace: o.Namespace, Name: o.Name}
-	return key, key.Namespace != "" && key.Name != "" && (o.Group != "" || o.Kind == "Terraform")
+	return key, key.Namespace != "" && key.Name != "" && o.IsStack()
 }
 
 // AuditReport says whether the audit log is complete and unchanged.

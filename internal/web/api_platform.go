@@ -120,6 +120,9 @@ func (a platformAPI) listEntries(c call) (query.AuditPage, error) {
 	}
 	q := query.AuditQuery{Who: c.Query("who"), Via: query.AuditVia(c.Query("via")), Namespace: c.Query("namespace"), Stack: c.Query("stack"), Text: c.Query("q")}
 	if kind, ok := c.GetQuery("kind"); ok {
+		if d := a.scopes.kinds.Named(kind); d != nil { // else it may be one that was reconciled before
+			kind = a.scopes.kinds.Word(d)
+		}
 		q.Kind = &kind
 	}
 	for _, what := range c.QueryArray("what") {
