@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,59 +21,107 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
+// joinEvery is how often the board asks for a kind that the cluster did not have.
+const joinEvery = 15 * time.Second
+
 // keepBoard has the board follow the controllers' cache, and then
 // read from the records how long drift checks took before this process started.
 func keepBoard(mgr ctrl.Manager, kinds query.Kinds, board *query.Board, records *query.Blobs, log *slog.Logger) error {
 	return mgr.Add(kube.Everywhere(func(ctx context.Context) error {
-		stop, err := feed(ctx, mgr.GetCache(), kinds, board, log)
+		f := &feeder{stacks: mgr.GetCache(), kinds: kinds, board: board, log: log}
+		missing, err := f.begin(ctx)
 		if err != nil {
-			return err
+			return errors.Join(err, f.stop())
 		}
 		if err := board.Measure(ctx, records); err != nil && ctx.Err() == nil {
 			log.Warn("run times not read", "err", err) // they are measured again, run by run
 		}
+		again := time.NewTicker(joinEvery)
+		defer again.Stop()
+		f.join(ctx, missing, again.C)
 		<-ctx.Done()
-		return stop()
+		return f.stop()
 	}))
 }
 
-// feed passes every stack of every kind in a cache to the board, and every change from then on.
-// It returns once the board knows all of them. A kind that the cluster does not have is
-// left out until the next start: the others are shown.
-func feed(ctx context.Context, stacks cache.Cache, kinds query.Kinds, board *query.Board, log *slog.Logger) (stop func() error, err error) {
-	var stops []func() error
-	stop = func() error {
-		var errs []error
-		for _, s := range stops {
-			errs = append(errs, s())
-		}
-		return errors.Join(errs...)
+// feeder passes every stack of every kind in a cache to the board, and every change from
+// then on.
+type feeder struct {
+	stacks cache.Cache
+	kinds  query.Kinds
+	board  *query.Board
+	log    *slog.Logger
+	stops  []func() error
+}
+
+func (f *feeder) stop() error {
+	var errs []error
+	for _, s := range f.stops {
+		errs = append(errs, s())
 	}
+	return errors.Join(errs...)
+}
+
+// begin returns once the board knows all stacks. A kind that the cluster does not have is
+// missing: the others are shown.
+func (f *feeder) begin(ctx context.Context) (missing []dialect.Dialect, err error) {
 	var synced []toolscache.InformerSynced
-	for _, d := range kinds.All() {
-		informer, err := stacks.GetInformer(ctx, d.New())
-		if meta.IsNoMatchError(err) {
-			log.Warn("kind of stack not installed, pages and lists leave it out until the next start", "kind", dialect.KindOf(d), "err", err)
-			continue
+	for _, d := range f.kinds.All() {
+		has, err := f.follow(ctx, d)
+		switch {
+		case meta.IsNoMatchError(err):
+			f.log.Warn("kind of stack not installed, pages and lists leave it out until it is", "kind", dialect.KindOf(d), "err", err)
+			missing = append(missing, d)
+		case err != nil:
+			return nil, err
+		default:
+			synced = append(synced, has)
 		}
-		if err != nil {
-			return nil, errors.Join(err, stop())
-		}
-		fed, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { set(board, o) },
-			UpdateFunc: func(_, o any) { set(board, o) },
-			DeleteFunc: func(o any) { drop(board, kinds.Word(d), o) },
-		})
-		if err != nil {
-			return nil, errors.Join(err, stop())
-		}
-		stops = append(stops, func() error { return informer.RemoveEventHandler(fed) })
-		synced = append(synced, fed.HasSynced)
 	}
 	if toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		board.Synced()
+		f.board.Synced()
 	}
-	return stop, nil
+	return missing, nil
+}
+
+// join has the board follow each kind that is missing once the cluster has it, until none is
+// missing or ctx ends. It asks again with each tick.
+func (f *feeder) join(ctx context.Context, missing []dialect.Dialect, again <-chan time.Time) {
+	for len(missing) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+		}
+		missing = slices.DeleteFunc(missing, func(d dialect.Dialect) bool {
+			_, err := f.follow(ctx, d)
+			switch {
+			case err == nil:
+				f.log.Info("kind of stack installed, pages and lists have it from now on", "kind", dialect.KindOf(d))
+			case !meta.IsNoMatchError(err) && ctx.Err() == nil:
+				f.log.Warn("kind of stack not followed yet, pages and lists leave it out", "kind", dialect.KindOf(d), "err", err)
+			}
+			return err == nil
+		})
+	}
+}
+
+// follow has the board follow one kind.
+func (f *feeder) follow(ctx context.Context, d dialect.Dialect) (synced toolscache.InformerSynced, err error) {
+	informer, err := f.stacks.GetInformer(ctx, d.New(), cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	fed, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { set(f.board, o) },
+		UpdateFunc: func(_, o any) { set(f.board, o) },
+		DeleteFunc: func(o any) { drop(f.board, f.kinds.Word(d), o) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.stops = append(f.stops, func() error { return informer.RemoveEventHandler(fed) })
+	return fed.HasSynced, nil
 }
 
 func set(board *query.Board, o any) {

@@ -29,8 +29,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// fedBoard is a board that is fed from the test's namespace.
-func fedBoard(t *testing.T, c *testkit.Cluster, kinds query.Kinds) *query.Board {
+// fedBoard is a board that is fed from the test's namespace. Join has it follow the kinds
+// that are missing.
+func fedBoard(t *testing.T, c *testkit.Cluster, kinds query.Kinds) (board *query.Board, join func(again <-chan time.Time)) {
 	t.Helper()
 	stacks, err := cache.New(c.Config, cache.Options{
 		Scheme: newScheme(kinds), DefaultTransform: slim, DefaultNamespaces: map[string]cache.Config{c.Namespace: {}},
@@ -45,10 +46,19 @@ func fedBoard(t *testing.T, c *testkit.Cluster, kinds query.Kinds) *query.Board 
 			t.Errorf("the cache ended with %v", err)
 		}
 	})
-	board := query.NewBoard(query.BoardOptions{Kinds: kinds, TenantLabel: "team", Now: time.Now})
-	if _, err := feed(t.Context(), stacks, kinds, board, slog.New(slog.DiscardHandler)); err != nil {
+	board = query.NewBoard(query.BoardOptions{Kinds: kinds, TenantLabel: "team", Now: time.Now})
+	f := &feeder{stacks: stacks, kinds: kinds, board: board, log: slog.New(slog.DiscardHandler)}
+	missing, err := f.begin(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	return board, func(again <-chan time.Time) { f.join(t.Context(), missing, again) }
+}
+
+// boardOf is fedBoard of kinds that the cluster has.
+func boardOf(t *testing.T, c *testkit.Cluster, kinds query.Kinds) *query.Board {
+	t.Helper()
+	board, _ := fedBoard(t, c, kinds)
 	return board
 }
 
@@ -81,7 +91,7 @@ kind: Terraform
 metadata: {name: net, labels: {team: red}}
 spec: {sourceRef: {kind: GitRepository, name: modules}}
 `)
-	board := fedBoard(t, c, kinds.All())
+	board := boardOf(t, c, kinds.All())
 	page, err := board.Page(access.Everything, query.BoardQuery{})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Name != "net" || page.Items[0].Tenant != "red" {
 		t.Fatalf("Page() at first = %+v, %v, want net alone", page, err)
@@ -178,7 +188,7 @@ func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
 	}
 }
 
-// absent is a kind whose definition no cluster has.
+// absent is a kind whose definition the cluster does not have at first.
 type absent struct{ dialecttest.Second }
 
 func (absent) Kind() schema.GroupVersionKind {
@@ -191,8 +201,14 @@ func (a absent) New() client.Object {
 	return &o
 }
 
+func (a absent) NewList() client.ObjectList {
+	var l unstructured.UnstructuredList
+	l.SetGroupVersionKind(a.Kind().GroupVersion().WithKind("TerraformList"))
+	return &l
+}
+
 // A kind that the cluster does not have leaves the board without its stacks, and not
-// without those of the other kinds.
+// without those of the other kinds. It joins once the cluster has it.
 func TestTheBoardOfAMissingKind(t *testing.T) {
 	c := testkit.Kube(t, v1alpha2.AddToScheme)
 	c.Apply(t, `
@@ -201,9 +217,36 @@ kind: Terraform
 metadata: {name: net}
 spec: {sourceRef: {kind: GitRepository, name: modules}}
 `)
-	board := fedBoard(t, c, dialect.NewRegistry(absent{}, infra.Dialect{}))
+	board, join := fedBoard(t, c, dialect.NewRegistry(absent{}, infra.Dialect{}))
 	page, err := board.Page(access.Everything, query.BoardQuery{})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Name != "net" {
 		t.Errorf("the board has %+v, %v; want the stack of the kind that there is", page.Items, err)
+	}
+
+	again, joined := make(chan time.Time), make(chan struct{})
+	go func() {
+		defer close(joined)
+		join(again)
+	}()
+	asks := func() bool {
+		select {
+		case again <- time.Time{}:
+			return true
+		case <-joined:
+			return false
+		}
+	}
+	asks() // it is still missing
+	testkit.Define(t, c, strings.ReplaceAll(dialecttest.Definition, "second.example.com", "absent.example.com"), absent{}.NewList())
+	c.Apply(t, `
+apiVersion: absent.example.com/v1
+kind: Terraform
+metadata: {name: late}
+spec: {code: x}
+`)
+	for asks() { // discovery may be behind
+	}
+	if news := change(t, board, page.Cursor); news.Changes[0].Row.Name != "late" {
+		t.Errorf("what came is %+v, want the stack of the kind that was missing", news.Changes[0].Row)
 	}
 }

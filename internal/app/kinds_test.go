@@ -86,7 +86,7 @@ spec: {code: https://git.example.com/solo, needs: [{kind: Terraform.infra.contri
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.kube, k.board = command.New(kube, k.kinds, records, time.Now), fedBoard(t, k.Cluster, k.kinds)
+	k.kube, k.board = command.New(kube, k.kinds, records, time.Now), boardOf(t, k.Cluster, k.kinds)
 	scopes := access.NewKindScopes(k.auth, k.kinds.Words(), func(kind string) func() []string { return query.NamespacesOf(k.board, kind) }, access.ScopeOptions{Now: time.Now})
 	h, err := web.New(web.Options{
 		Kinds: k.kinds, Stacks: k.kube, Details: query.NewDetails(k.kube.Stacks, records, records), Board: k.board, Auth: k.auth, People: people.As,
