@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -61,9 +60,6 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	definitions := crd.Without(unwanted)
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
-		if p.Cluster == nil {
-			putBehind(ctx, direct, p.kinds, p.log)
-		}
 		err = kube.InstallDefinitions(ctx, direct, definitions, sourcev1.GroupVersion.Group, noticesGroup)
 		if p.Cluster != nil { // the control plane in this process stamps changes itself
 			err = errors.Join(err, stamps(ctx, direct, p.log))
@@ -109,16 +105,6 @@ func (p *parts) serve(ctx context.Context) (err error) {
 		return errors.Join(err, p.http.listener.Close())
 	}
 	return p.run(ctx, mgr, p.withAgents(handler))
-}
-
-// putBehind keeps "kubectl get terraforms" for the first kind, in the control plane of this
-// process. A cluster belongs to others: there another kind is reconciled on request only.
-func putBehind(ctx context.Context, c client.Client, of query.Kinds, log *slog.Logger) {
-	for _, d := range of.All()[1:] {
-		if err := kube.PutBehind(ctx, c, d.Kind().GroupVersion()); err != nil {
-			log.Warn("group not put behind others: kubectl may take its resource for that of another group", "group", d.Kind().Group, "err", err)
-		}
-	}
 }
 
 // run runs the manager and the HTTP server until ctx ends or one of them does.
