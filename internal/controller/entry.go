@@ -32,6 +32,8 @@ type entry struct {
 	outputs      publishedOutputs // where the outputs are as they were written
 	room         roomWait         // of a run that the runner had no room for
 	image        *making          // the image that runs start from, or that is being made; nil before that
+	right        readRight        // to the Secret of the source that the object owns, as it was seen last
+	rightSeen    time.Time        // when that was; zero if it was not
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]
 }

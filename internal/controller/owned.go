@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -26,12 +27,12 @@ func (cl *claimer) ensureOwned(ctx context.Context, p *pass) error {
 	if want == nil || p.o.Deleting || p.o.Blocked != nil || p.unreadable != nil {
 		return nil
 	}
-	if err := cl.mayName(ctx, p, want); err != nil {
+	is := newOwned(want)
+	err := cl.cache.Get(ctx, client.ObjectKeyFromObject(want), is)
+	if err := cl.mayName(ctx, p, want, is); err != nil {
 		p.o.Blocked = blockedBy(fmt.Errorf("the credentials for the source: %w", err), stack.SourceDenied)
 		return nil
 	}
-	is := newOwned(want)
-	err := cl.cache.Get(ctx, client.ObjectKeyFromObject(want), is)
 	switch {
 	case apierrors.IsNotFound(err):
 		err = cl.live.Create(ctx, copyOf(want), client.FieldOwner(kube.FieldManager))
@@ -69,25 +70,54 @@ func copyOf(o client.Object) client.Object { return o.DeepCopyObject().(client.O
 
 func kindOf(o client.Object) string { return o.GetObjectKind().GroupVersionKind().Kind }
 
+// rightTrusted is how long the right to read the Secret of a source is not asked for again
+// while neither the object nor what its source fetched changes.
+const rightTrusted = 10 * time.Minute
+
+// readRight says for what the ServiceAccount of a stack had the right to read the Secret of
+// its source.
+type readRight struct {
+	generation int64  // of the object, which names the account, the Secret and the host
+	artifact   string // digest of what the source had fetched
+	source     string // UID of the source
+}
+
 // mayName refuses a source that would send a Secret to a host which the stack chooses, and
 // that the ServiceAccount of the stack may not read: sources are read with the rights of
-// their controller.
-func (cl *claimer) mayName(ctx context.Context, p *pass, want client.Object) error {
-	var named *fluxmeta.LocalObjectReference
-	switch want := want.(type) {
-	case *sourcev1.GitRepository:
-		named = want.Spec.SecretRef
-	case *sourcev1.OCIRepository:
-		named = want.Spec.SecretRef
-	}
+// their controller. The Secret is read before the source says anything new and before the
+// stack uses what it fetched, so a right that was withdrawn brings no code into a run.
+func (cl *claimer) mayName(ctx context.Context, p *pass, want, is client.Object) error {
+	named, _ := credentialsOf(want)
 	if named == nil || cl.jobs.config.ReadAs == "" {
 		return nil
 	}
-	_, _, err := cl.jobs.reader(p).Read(ctx, stack.Ref{Kind: "Secret", Namespace: want.GetNamespace(), Name: named.Name})
-	if fault.Of(err) == fault.Missing { // the source waits for it
+	_, fetched := credentialsOf(is)
+	e, now := p.entry, readRight{generation: p.obj.GetGeneration(), source: string(is.GetUID())}
+	if fetched != nil {
+		now.artifact = fetched.Digest
+	}
+	if age := p.o.Now.Sub(e.rightSeen); e.right == now && age >= 0 && age < rightTrusted && saysAgain(is, want) {
 		return nil
 	}
-	return err
+	e.right, e.rightSeen = readRight{}, time.Time{}
+	_, _, err := cl.jobs.reader(p).Read(ctx, stack.Ref{Kind: "Secret", Namespace: want.GetNamespace(), Name: named.Name})
+	if err != nil && fault.Of(err) != fault.Missing { // the source waits for one that is missing
+		return err
+	}
+	e.right, e.rightSeen = now, p.o.Now
+	return nil
+}
+
+// credentialsOf is the Secret that a source names, and what the source has fetched.
+func credentialsOf(o client.Object) (*fluxmeta.LocalObjectReference, *fluxmeta.Artifact) {
+	switch o := o.(type) {
+	case *sourcev1.GitRepository:
+		return o.Spec.SecretRef, o.Status.Artifact
+	case *sourcev1.OCIRepository:
+		return o.Spec.SecretRef, o.Status.Artifact
+	default:
+		return nil, nil
+	}
 }
 
 // saysAgain reports whether a source says what it has to say.

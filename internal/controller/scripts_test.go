@@ -2,13 +2,17 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,9 +77,11 @@ func TestOwnedSource(t *testing.T) {
 	if err := k.Client.Create(t.Context(), obj); err != nil {
 		t.Fatal(err)
 	}
-	ensure := func() *pass {
+	known, now := &entry{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ensureAs := func(e *entry, now time.Time) *pass {
 		t.Helper()
-		p := &pass{dialect: alustan.Dialect{}, obj: obj}
+		p := &pass{dialect: alustan.Dialect{}, obj: obj, entry: e}
+		p.o.Now = now
 		var err error
 		if p.st, err = p.dialect.Decode(obj); err == nil {
 			err = cl.ensureOwned(t.Context(), p)
@@ -85,6 +91,7 @@ func TestOwnedSource(t *testing.T) {
 		}
 		return p
 	}
+	ensure := func() *pass { t.Helper(); return ensureAs(known, now) }
 	source := func() *sourcev1.GitRepository {
 		t.Helper()
 		g := &sourcev1.GitRepository{}
@@ -121,6 +128,49 @@ func TestOwnedSource(t *testing.T) {
 		}
 		return nil
 	})
+	withdrawn := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "default-inputs"}}
+	if err := k.Client.Delete(t.Context(), withdrawn); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, testkit.Patience, "the right is withdrawn", func(context.Context) error {
+		if b := ensureAs(&entry{}, now).o.Blocked; b == nil {
+			return errors.New("a controller that knows nothing of the stack is not blocked")
+		}
+		return nil
+	})
+	if b := ensure().o.Blocked; b != nil {
+		t.Errorf("blocked by %+v, and neither the stack nor its source has changed", b)
+	}
+	for name, change := range map[string]func(e *entry) *pass{
+		"a while later":         func(e *entry) *pass { return ensureAs(e, now.Add(rightTrusted)) },
+		"the clock is set back": func(e *entry) *pass { return ensureAs(e, now.Add(-time.Second)) },
+		"another generation": func(e *entry) *pass {
+			obj.Generation++
+			defer func() { obj.Generation-- }()
+			return ensureAs(e, now)
+		},
+		"another host": func(e *entry) *pass {
+			url := obj.Spec.GitRepo.URL
+			obj.Spec.GitRepo.URL = "ssh://git@other.example/org/repo"
+			defer func() { obj.Spec.GitRepo.URL = url }()
+			return ensureAs(e, now)
+		},
+	} {
+		e := &entry{right: known.right, rightSeen: known.rightSeen}
+		for _, again := range []string{"", ", and again"} {
+			if b := change(e).o.Blocked; b == nil || b.Reason != stack.SourceDenied {
+				t.Errorf("%s%s: blocked by %+v, want the right that was withdrawn", name, again, b)
+			}
+		}
+	}
+	fetched := source()
+	fetched.Status.Artifact = &fluxmeta.Artifact{Path: "p", URL: "http://source/p", Revision: "main@sha1:1", Digest: "sha256:" + strings.Repeat("0", 64), LastUpdateTime: metav1.Now()}
+	if err := k.Client.Status().Update(t.Context(), fetched); err != nil {
+		t.Fatal(err)
+	}
+	if b := ensure().o.Blocked; b == nil || b.Reason != stack.SourceDenied {
+		t.Errorf("the source has fetched something new: blocked by %+v, want the right that was withdrawn", b)
+	}
 	obj.Spec.GitRepo.SSHKeySecret, obj.Spec.GitRepo.URL = nil, "https://git.example/org/repo.git"
 	if b := ensure().o.Blocked; b != nil {
 		t.Errorf("blocked by %+v, and no Secret is named", b)
