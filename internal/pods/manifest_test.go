@@ -3,6 +3,7 @@ package pods
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,6 +142,31 @@ func TestATemplateCannotTakeARunApart(t *testing.T) {
 				t.Errorf("manifest() error = %v, want it Invalid and to name %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// A run has directories of its own, which no template mounts over. A mount beside them is
+// well.
+func TestMountsAreNotWhereTheRunIs(t *testing.T) {
+	mounted := func(at string) error {
+		t.Helper()
+		_, err := maker(t).manifest(launch(stack.PlanRun, "", fmt.Sprintf(`{"spec": {"containers": [{"name": "terrier-runner", "volumeMounts": [{"name": "v", "mountPath": %q}]}]}}`, at)))
+		return err
+	}
+	for _, ours := range []string{"/run/terrier", "/work", "/mirror", "/engine", "/shown", "/backend", "/terrier"} {
+		for _, at := range []string{ours, ours + "/", ours + "/below", "/", "/x/.." + ours} {
+			if err := mounted(at); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "spec.runnerPodTemplate.spec.volumeMounts[0].mountPath: "+at+" is at, above or below /") {
+				t.Errorf("a mount at %s: %v, want it Invalid and to name the field", at, err)
+			}
+		}
+		if err := mounted(ours + "-of-mine"); err != nil {
+			t.Errorf("a mount at %s-of-mine: %v", ours, err)
+		}
+	}
+	for _, at := range []string{"/usr/local/bin/mirror", "/tmp", "/home/me/.aws", "/etc/ssl/certs"} {
+		if err := mounted(at); err != nil {
+			t.Errorf("a mount at %s: %v", at, err)
+		}
 	}
 }
 

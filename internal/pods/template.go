@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -67,9 +68,17 @@ func checkTemplate(patch json.RawMessage) error {
 		}
 	}
 	for i, m := range t.Spec.Containers[0].VolumeMounts {
-		if p := path.Clean(m.MountPath); p == dirTerrier || strings.HasPrefix(p, dirTerrier+"/") || strings.HasPrefix(dirTerrier, strings.TrimSuffix(p, "/")+"/") {
-			return fmt.Errorf("%s.spec.volumeMounts[%d].mountPath: %s would hide %s, where the run works: choose another directory", templateField, i, m.MountPath, dirTerrier)
+		for _, ours := range append(runner.ReservedPaths(), dirTerrier) {
+			if meet(path.Clean(m.MountPath), ours) {
+				return fmt.Errorf("%s.spec.volumeMounts[%d].mountPath: %s is at, above or below %s, which the run needs for itself: choose another directory", templateField, i, m.MountPath, ours)
+			}
 		}
 	}
 	return nil
+}
+
+// meet reports whether one of two directories is the other one, or below it.
+func meet(p, q string) bool {
+	below := func(p, dir string) bool { return strings.HasPrefix(p+"/", strings.TrimSuffix(dir, "/")+"/") }
+	return below(p, q) || below(q, p)
 }

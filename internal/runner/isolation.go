@@ -30,6 +30,12 @@ const (
 	homeInside   = "/work/" + dirHome // of runs that have files there; others have an empty one
 )
 
+// ReservedPaths are where a run has its own things in its sandbox. A volume of a user at, above
+// or below one of them would be confused with it.
+func ReservedPaths() []string {
+	return []string{"/work", MirrorInside, engineInside, shownInside, backendInside, programsInside}
+}
+
 // isolation is the part of a run that decides what its programs see: the sandbox
 // and the environment.
 type isolation struct {
