@@ -216,7 +216,7 @@ func (p *parts) printAddresses(r Ready) error {
   isolation       level %q for runs
 
   export KUBECONFIG=%s
-  %s get terraforms -A
+  %s get terraforms.infra.contrib.fluxcd.io -A
   %s get -A
   %s explain -f STACK.yaml
   %s ui                      print a link that signs you in

@@ -18,7 +18,7 @@ import (
 
 // Labels say the status of a stack, for selectors:
 //
-//	kubectl get terraforms -A -l terrier.dev/pending-plan=true
+//	kubectl get terraforms.infra.contrib.fluxcd.io -A -l terrier.dev/pending-plan=true
 //
 // Each is there, as "true", only while it is so. They follow from the status, and
 // nothing follows from them: a label that is removed or forged changes nothing but
