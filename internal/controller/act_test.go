@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
@@ -73,10 +74,16 @@ func (s *starter) Start(_ context.Context, job runner.Job) error {
 
 func (s *starter) Current(string) (*runner.Report, error) { return s.started, nil }
 
-// LQ-03: a quota that is used up is a wait and no failure. The run gives back its lock
+// LQ-03: a quota that is used up, or a pod that is still being removed, is a wait and no failure. The run gives back its lock
 // and its turn, the status says what it waits for, and it is tried again after a pause.
 func TestARunThatTheRunnerHasNoRoomForWaits(t *testing.T) {
-	full := fault.New(fault.Later, runner.NoRoom, errors.New("the quota is used up"))
+	for _, reason := range []string{runner.NoRoom, runner.StackBusy} {
+		t.Run(reason, func(t *testing.T) { waitsForTheRunner(t, reason) })
+	}
+}
+
+func waitsForTheRunner(t *testing.T, reason string) {
+	full := fault.New(fault.Later, reason, errors.New("the quota is used up"))
 	lock := &lockOnly{}
 	c := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: &starter{fail: full}, Queue: queueOf(1)})
 	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
@@ -205,13 +212,25 @@ func TestALockOfADeadRunIsFreed(t *testing.T) {
 	}
 }
 
-// A run whose pod found no node gives back its lock and its turn, waits longer each time,
-// and is tried at once when the spec changes or a user asks for a plan.
-func TestARunThatFoundNoRoomWaitsLongerEachTime(t *testing.T) {
+// A run whose pod found no node, or did not get its image, gives back its lock and its turn,
+// waits longer each time, and is tried at once when the spec changes or a user asks for a
+// plan.
+func TestARunThatNeverBeganWaitsLongerEachTime(t *testing.T) {
+	for _, reason := range []string{runner.NoRoom, runner.NoImage} {
+		t.Run(reason, func(t *testing.T) { waitsLongerEachTime(t, reason) })
+	}
+}
+
+func waitsLongerEachTime(t *testing.T, reason string) {
 	lock := &lockOnly{held: "run"}
-	ran := &ranOnly{report: &runner.Report{ID: "run", Kind: stack.ApplyRun, Phase: runner.Done, Outcome: stack.Interrupted, Reason: runner.NoRoom,
+	ran := &ranOnly{report: &runner.Report{ID: "run", Kind: stack.ApplyRun, Phase: runner.Done, Outcome: stack.Interrupted, Reason: reason,
 		Message: "the pod waits for a node: Insufficient cpu.", Note: []byte(`{"state":{}}`)}}
-	c := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: ran, Queue: queueOf(1)})
+	registry := prometheus.NewRegistry()
+	counted, err := newMetrics(registry, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := takeApart(&Stacks{States: lock, Blobs: openRecords(t), Runner: ran, Queue: queueOf(1), Log: slog.New(slog.DiscardHandler), metrics: counted})
 	p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{}, note: note{State: &kube.StateRef{}}}
 	p.o.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, want := range []time.Duration{leastRoomPause, 2 * leastRoomPause, 4 * leastRoomPause} {
@@ -238,6 +257,9 @@ func TestARunThatFoundNoRoomWaitsLongerEachTime(t *testing.T) {
 	}
 	if why := c.whole.Queue.Admit("other", schedule.Candidate{Tenant: "ns"}); why != "" {
 		t.Errorf("another run waits: %s; want the turn of the one without room", why)
+	}
+	if n := value(gathered(t, registry)["terrier_runs_total"], "apply", "Interrupted"); n != 3 {
+		t.Errorf("%v interrupted runs are counted, want 3", n)
 	}
 }
 

@@ -82,9 +82,10 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		return nil
 	}
 	p.o.Run = nil
-	full := fault.Of(err) == fault.Later && fault.Reason(err, "") == runner.NoRoom
+	reason := fault.Reason(err, "")
+	later := fault.Of(err) == fault.Later && (reason == runner.NoRoom || reason == runner.StackBusy)
 	why := la.notStarted(ctx, p, kind, cause)
-	if full && why == nil {
+	if later && why == nil {
 		la.wait(p, err)
 		return nil
 	}
@@ -98,16 +99,16 @@ const (
 	latestRoom  = 15 * time.Second
 )
 
-// wait makes a run wait that the runner has no room for, as with a quota that is
-// used up. It is no failure, and other runs get its turn.
+// wait makes a run wait that the runner has no room for, as with a quota that is used up or
+// while the place of an earlier run is removed. It is no failure, and other runs get its turn.
 func (la *launcher) wait(p *pass, why error) {
 	la.queue.Leave(p.id)
 	p.o.Queued = why.Error()
 	p.recheckIn(soonestRoom + rand.N(latestRoom-soonestRoom))
 }
 
-// roomWait is the wait of a stack whose run found no room after it was started, as a pod
-// that no node has room for. A process that forgets it tries at once.
+// roomWait is the wait of a stack whose run never began after it was started, as in a pod
+// that no node has room for, or that got no image. A process that forgets it tries at once.
 type roomWait struct {
 	why   string
 	until time.Time
@@ -116,7 +117,7 @@ type roomWait struct {
 }
 
 // roomFor is what has a run tried again at once when it is another: a change of the spec
-// may be what makes room, and a user who asks for a plan does not wait for it.
+// may make room or name another image, and a user who asks for a plan does not wait for it.
 type roomFor struct {
 	generation int64
 	replan     string

@@ -63,6 +63,7 @@ type settler struct {
 	records   *records.Store
 	states    *states.Keeper
 	turns     *turns
+	metrics   *metrics
 }
 
 // settle takes over what the run of the stack left: of a run that goes on the state
@@ -82,7 +83,7 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 	}
 	p.isolation = isolation(report.Level)
 	run := runOf(report, n)
-	if run.Done && report.Reason == runner.NoRoom {
+	if run.Done && runner.NeverBegan(report.Reason) {
 		return se.neverBegan(ctx, p, report, n)
 	}
 	if run.Done || report.Phase != runner.Starting {
@@ -163,8 +164,8 @@ func wroteMore(r *runner.Report, n note, known stack.StateID) bool {
 	return r.Kind.Writes() && n.State != nil && r.State.Serial > 0 && (known.Lineage == "" || r.State.Lineage == known.Lineage && r.State.Serial > known.Serial)
 }
 
-// neverBegan takes back a run whose place found no room, so that it never began. It leaves
-// nothing but the lock of its state. It is no failure, and its turn goes to other runs.
+// neverBegan takes back a run whose place found no room or no image, so that it never began.
+// It leaves nothing but the lock of its state. It is no failure, and its turn goes to other runs.
 func (se *settler) neverBegan(ctx context.Context, p *pass, r *runner.Report, n note) error {
 	if err := se.freeLock(ctx, r, n); err != nil {
 		return err
@@ -172,6 +173,8 @@ func (se *settler) neverBegan(ctx context.Context, p *pass, r *runner.Report, n 
 	if err := se.runner.Forget(p.id, r.ID); err != nil {
 		return err
 	}
+	se.log.Warn("run never began", "stack", r.Name, "run", r.ID, "why", r.Message)
+	se.metrics.runs.WithLabelValues(string(r.Kind), string(r.Outcome)).Inc()
 	p.entry.room = p.entry.room.longer(p.o.Now, roomFor{p.obj.GetGeneration(), n.Cause.Replan}, r.Message)
 	se.queue.Leave(p.id)
 	return nil

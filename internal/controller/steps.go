@@ -41,7 +41,7 @@ func (c *Stacks) assemble() *steps {
 	dependencies := &dependencies{cache: c.Client, dialects: c.Dialects, referrals: referrals}
 	settler := &settler{
 		blobs: c.Blobs, live: c.Live, log: c.Log, dialects: c.Dialects, queue: c.Queue, runner: c.Runner, store: c.States, reviewers: c.Reviewers,
-		checks: checks, records: kept, states: keeper, turns: turns,
+		checks: checks, records: kept, states: keeper, turns: turns, metrics: c.metrics,
 	}
 	removals := &removals{
 		blobs: c.Blobs, dialects: c.known(), leftOut: c.LeftOut, events: c.Events, live: c.Live, log: c.Log, now: c.Now, queue: c.Queue,

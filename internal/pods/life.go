@@ -26,7 +26,9 @@ const longestMessage = 1024
 // lifeOf says what the status of a pod means for its run. The run is dead only when its
 // container is reported to have ended: a pod that is being deleted, or whose node does
 // not answer, may go on.
-func lifeOf(pod *corev1.Pod, now time.Time) remote.Life {
+//
+// The image ours is that of the operator.
+func lifeOf(pod *corev1.Pod, ours string, now time.Time) remote.Life {
 	c := containerOf(pod, stack.PodContainer)
 	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
@@ -39,12 +41,12 @@ func lifeOf(pod *corev1.Pod, now time.Time) remote.Life {
 	case pod.Status.Phase == corev1.PodRunning:
 		return remote.Life{State: remote.Running, Since: pod.CreationTimestamp.Time, Message: silence(pod, now)}
 	}
-	l := remote.Life{State: remote.Pending, Since: pod.CreationTimestamp.Time}
-	if l.Reason, l.Message = waits(pod); l.Message == "" {
+	l := waits(pod, ours)
+	if l.Message == "" {
 		l.Message = silence(pod, now)
 	}
 	if c := unscheduled(pod); c != nil && c.Reason == corev1.PodReasonUnschedulable {
-		l.NoRoom = true
+		l.Lacks = remote.Room
 		if at := c.LastTransitionTime.Time; at.After(l.Since) {
 			l.Since = at
 		}
@@ -156,9 +158,11 @@ func neverBegan(pod *corev1.Pod) remote.Life {
 }
 
 // waits says what a pod waits for; nothing in the moment in which it is prepared.
-func waits(pod *corev1.Pod) (reason, message string) {
+func waits(pod *corev1.Pod, ours string) remote.Life {
+	l := remote.Life{State: remote.Pending, Since: pod.CreationTimestamp.Time}
 	if c := unscheduled(pod); c != nil {
-		return c.Reason, fmt.Sprintf("the pod %s waits for a node", pod.Name) + said(c.Message)
+		l.Reason, l.Message = c.Reason, fmt.Sprintf("the pod %s waits for a node", pod.Name)+said(c.Message)
+		return l
 	}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, c := range list {
@@ -166,18 +170,15 @@ func waits(pod *corev1.Pod) (reason, message string) {
 			if w == nil || w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing" {
 				continue
 			}
-			if image := imageOf(pod, c.Name); noImage[w.Reason] {
-				return w.Reason, fmt.Sprintf("the pod %s waits for its image %s (%s)", pod.Name, image, w.Reason) + said(w.Message) + fmt.Sprintf(
-					". The kubelet tries again by itself. Check that the registry answers, that it has the image, and that the pod may pull it: kubectl -n %s describe pod %s", pod.Namespace, pod.Name)
+			l.Reason, l.Message = w.Reason, fmt.Sprintf("the pod %s cannot start (%s)", pod.Name, w.Reason)+said(w.Message)
+			if noImage[w.Reason] {
+				l.Lacks, l.Message = imageWait(pod, imageOf(pod, c.Name), ours, w)
 			}
-			return w.Reason, fmt.Sprintf("the pod %s cannot start (%s)", pod.Name, w.Reason) + said(w.Message)
+			return l
 		}
 	}
-	return "", ""
+	return l
 }
-
-// noImage are the reasons of a kubelet that has not got an image and tries again.
-var noImage = map[string]bool{"ErrImagePull": true, "ImagePullBackOff": true, "RegistryUnavailable": true, "ImageInspectError": true, "SignatureValidationFailed": true}
 
 // imageOf is the image of a container by its name.
 func imageOf(pod *corev1.Pod, name string) string {

@@ -24,6 +24,7 @@ const whatMakesItCertain = ". Once the machine is certainly off, delete its Node
 // Kubernetes 1.37 write them.
 func TestLife(t *testing.T) {
 	now := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
+	lacks := map[string]remote.Lack{"no room": remote.Room, "no image": remote.Image, "no image of an init container": remote.Image}
 	for name, tt := range map[string]struct {
 		status  string
 		deleted bool // it had to end now
@@ -46,12 +47,12 @@ containerStatuses: [{name: terrier-runner, state: {waiting: {reason: ContainerCr
 		"no image": {`
 phase: Pending
 containerStatuses: [{name: terrier-runner, state: {waiting: {reason: ImagePullBackOff, message: "Back-off pulling image \"x\""}}}]`,
-			false, remote.Pending, "ImagePullBackOff", `the pod p waits for its image registry.example/x:1 (ImagePullBackOff): Back-off pulling image "x". The kubelet tries again by itself. Check that the registry answers, that it has the image, and that the pod may pull it: kubectl -n team describe pod p`},
+			false, remote.Pending, "ImagePullBackOff", `the pod p waits for its image registry.example/x:1 (ImagePullBackOff): Back-off pulling image "x". The operator of the platform chose the image with --run-image` + theAttempts},
 		"no image of an init container": {`
 phase: Pending
 initContainerStatuses: [{name: fetch, state: {waiting: {reason: ErrImagePull, message: "connection refused"}}}]
 containerStatuses: [{name: terrier-runner, state: {waiting: {reason: PodInitializing}}}]`,
-			false, remote.Pending, "ErrImagePull", `the pod p waits for its image registry.example/fetch:1 (ErrImagePull): connection refused. The kubelet tries again by itself. Check that the registry answers, that it has the image, and that the pod may pull it: kubectl -n team describe pod p`},
+			false, remote.Pending, "ErrImagePull", "the pod p waits for its image registry.example/fetch:1 (ErrImagePull): connection refused" + theAttempts},
 		"a setting is missing": {`
 phase: Pending
 containerStatuses: [{name: terrier-runner, state: {waiting: {reason: CreateContainerConfigError, message: "secret \"y\" not found"}}}]`,
@@ -127,12 +128,12 @@ containerStatuses: [{name: terrier-runner, state: {waiting: {reason: PodInitiali
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := lifeOf(seen.(*corev1.Pod), now)
+			got := lifeOf(seen.(*corev1.Pod), "registry.example/x:1", now)
 			if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
 				t.Errorf("lifeOf() = %s, %q, %q; want %s, %q, %q", got.State, got.Reason, got.Message, tt.state, tt.reason, tt.message)
 			}
-			if want := name == "no room"; got.NoRoom != want {
-				t.Errorf("that there is no room is %v, want %v", got.NoRoom, want)
+			if want := lacks[name]; got.Lacks != want {
+				t.Errorf("it lacks %q, want %q", got.Lacks, want)
 			}
 		})
 	}
@@ -149,7 +150,7 @@ func TestAPodThatDoesNotEnd(t *testing.T) {
 		0:               "",
 		2 * time.Minute: "the pod p had to end by 2026-01-01T00:00:00Z, and the node n did not report its end" + whatMakesItCertain,
 	} {
-		if got := lifeOf(pod, due.Add(after)); got.State != remote.Running || got.Message != want {
+		if got := lifeOf(pod, "", due.Add(after)); got.State != remote.Running || got.Message != want {
 			t.Errorf("after %s: lifeOf() = %s, %q; want it to run, and %q", after, got.State, got.Message, want)
 		}
 	}

@@ -138,7 +138,7 @@ func (p *Pods) Look(ctx context.Context, at remote.Place) (remote.Life, error) {
 	case err != nil:
 		return remote.Life{}, failed(err, key)
 	}
-	return lifeOf(pod, p.config.Now()), nil
+	return lifeOf(pod, p.config.Settings.Image, p.config.Now()), nil
 }
 
 // pod reads a pod from the cache if that has it, else from the API server.

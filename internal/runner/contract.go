@@ -96,9 +96,18 @@ const (
 	FileMissing      = "FileMissing"
 	ContentMissing   = "ContentMissing"
 	SupervisorTooOld = "SupervisorTooOld"
-	NoRoom           = "NoRoom" // also in the Report of a run that never began: it has ended, and may be started again under its ID once it was forgotten
+	NoRoom           = "NoRoom" // see NeverBegan, too
 	BesideWrites     = "BesideWrites"
 )
+
+// NoImage is the reason in the Report of a run whose place did not get its image, for a cause
+// outside of the stack.
+const NoImage = "NoImage"
+
+// NeverBegan reports whether a reason in the Report of a run says that the run never began,
+// for a cause outside of its stack. Such a run has ended, and may be started again under its
+// ID once it was forgotten.
+func NeverBegan(reason string) bool { return reason == NoRoom || reason == NoImage }
 
 // Job is everything that one run needs. It names content by digest and holds no
 // path of a machine: the runner finds the content. It travels once and is never

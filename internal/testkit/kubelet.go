@@ -45,6 +45,7 @@ type Kubelet struct {
 	mu       sync.Mutex
 	live     map[types.UID]*kubeletPod
 	full     string // why no pod finds a node; empty if it does
+	answer   string // of the registry about an image that is no program of the node
 	seen     int    // pods that were ever started
 	programs map[string]string
 }
@@ -102,6 +103,13 @@ func (k *Kubelet) Close() {
 	}
 	k.mu.Unlock()
 	k.work.Wait()
+}
+
+// Answer sets what the registry answers about an image that is no program of the node.
+func (k *Kubelet) Answer(text string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.answer = text
 }
 
 // Fill keeps new pods from finding a node, with the words of a scheduler; empty lets
@@ -229,6 +237,8 @@ func (k *Kubelet) sync(ctx context.Context, pod *corev1.Pod) {
 	case p != nil && !pod.DeletionTimestamp.IsZero():
 		grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
 		k.work.Go(func() { p.end(grace) })
+	case p == nil && !pod.DeletionTimestamp.IsZero() && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
+		k.remove(ctx, pod) // none of its containers was started
 	case p == nil && pod.DeletionTimestamp.IsZero() && !over && full != "":
 		k.update(ctx, pod, func(s *corev1.PodStatus) {
 			s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: full}}
@@ -252,11 +262,14 @@ func (k *Kubelet) start(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	c := pod.Spec.Containers[0]
+	k.mu.Lock()
+	answer := k.answer
+	k.mu.Unlock()
 	program, ok := k.programs[c.Image]
 	if !ok {
 		k.update(ctx, pod, func(s *corev1.PodStatus) {
 			s.ContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-				Reason: "ImagePullBackOff", Message: fmt.Sprintf("Back-off pulling image %q", c.Image),
+				Reason: "ImagePullBackOff", Message: fmt.Sprintf("Back-off pulling image %q: ErrImagePull: %s", c.Image, answer),
 			}}}}
 		})
 		return nil
@@ -392,8 +405,13 @@ func (k *Kubelet) reap(ctx context.Context, p *kubeletPod) {
 		s.ContainerStatuses = []corev1.ContainerStatus{{Name: p.pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: end}}}
 	})
 	if deleted {
-		_ = k.in(p.pod.Namespace).Delete(ctx, p.pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.pod.UID}})
+		k.remove(ctx, p.pod)
 	}
+}
+
+// remove says that nothing of a pod is left, which is being deleted.
+func (k *Kubelet) remove(ctx context.Context, pod *corev1.Pod) {
+	_ = k.in(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
 }
 
 // update changes the status of a pod, and reports whether the pod is being deleted.

@@ -309,6 +309,32 @@ func TestPodWithoutANodeGivesItsTurnBack(t *testing.T) {
 	}
 }
 
+// A registry of images that is out gives the turn of a pod to another stack, and is no
+// failure. An image that the registry does not have is one, if the stack chose it.
+func TestPodWithoutItsImage(t *testing.T) {
+	_, c, w, k := runsAsPods(t, "--max-runs", "1", "--run-node-timeout", "1s")
+	k.Answer("dial tcp 192.0.2.1:443: connect: connection refused")
+	const auto = "approvePlan: auto\ninterval: 1h\nretryInterval: 1h\nremediation: {retries: 1}"
+	c.Apply(t, inline("stack", auto+"\nrunnerPodTemplate: {spec: {image: \"registry.example/own:1\"}}", chain(w, "x", "a")))
+	saysInReady(t, c, "stack", "waits for its image registry.example/own:1 (ImagePullBackOff)")
+	c.Apply(t, inline("other", auto, chain(w, "y", "b")))
+	c.AwaitReady(t, "other")
+	saysInReady(t, c, "stack", "the pod may pull it. Other runs have its turn until it is tried again")
+	if s := c.Stack(t, "stack"); s.Status.ReconciliationFailures != 0 {
+		t.Errorf("%d failures are counted, want none", s.Status.ReconciliationFailures)
+	}
+	k.Answer("rpc error: code = NotFound desc = registry.example/own:2: not found")
+	c.Patch(t, "stack", `{"spec":{"runnerPodTemplate":{"spec":{"image":"registry.example/own:2"}}}}`)
+	saysInReady(t, c, "stack", "nothing ran: the pod")
+	saysInReady(t, c, "stack", "Correct the image in spec.runnerPodTemplate")
+	if s := c.Stack(t, "stack"); s.Status.ReconciliationFailures != 1 {
+		t.Errorf("%d failures are counted, want one", s.Status.ReconciliationFailures)
+	}
+	c.Patch(t, "stack", `{"spec":{"runnerPodTemplate":null}}`)
+	c.AwaitReady(t, "stack")
+	made(t, w, "a", "b")
+}
+
 // A pod that finds no node is no silent wait, and its run can be cancelled.
 func TestPodWithoutANodeSaysSo(t *testing.T) {
 	_, c, w, k := runsAsPods(t)

@@ -79,9 +79,20 @@ type Life struct {
 	Reason  string    // Pending: Unschedulable, ImagePullBackOff, …; Ended: OutOfMemory (runner.OutOfMemory), Evicted, DeadlineExceeded, …
 	Message string    // a sentence for people; empty while there is nothing to say. Running: why it is not known whether the agent runs
 	Exit    int       // Ended: the exit code of the agent, if it is known
-	NoRoom  bool      // Pending: no machine has room for the place, since Since
-	Since   time.Time // when it was made, began or ended
+	Lacks   Lack      // Pending: what keeps the place from starting
+	Since   time.Time // when it was made, began or ended; of a place that lacks room, since when
 }
+
+// Lack is what a pending place does not get.
+type Lack string
+
+// What a place may lack. Only UsableImage is a failure of the stack: the others pass without
+// a change of it.
+const (
+	Room        Lack = "Room"        // no machine has room for the place
+	Image       Lack = "Image"       // the registry of an image does not answer, or the operator chose an image that the registry does not give
+	UsableImage Lack = "UsableImage" // the stack names an image that its registry does not give
+)
 
 // Identify finds the place that a credential was given to. It is Denied when the
 // credential is no valid one for this purpose, and any other error says that the

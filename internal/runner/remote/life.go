@@ -214,6 +214,7 @@ func (r *Runner) judge(run *placedRun, life Life) error {
 	}
 	now := r.config.Now()
 	isLate := late(rec, r.opened, now, r.config.StartLimit)
+	life, noImage := run.noImage.add(life, now)
 	run.why, run.dead = "", life.State == Ended || life.State == Gone
 	if life.State == Pending || life.State == Running {
 		run.why = cmp.Or(life.Message, run.unheard(rec, r.opened, now))
@@ -229,8 +230,12 @@ func (r *Runner) judge(run *placedRun, life Life) error {
 		return r.end(run, rep, stack.Failed, cmp.Or(life.Reason, PlaceLost), fmt.Sprintf("the pod ended while the run was %s, and had changed nothing%s", rep.Phase, because(life)))
 	case dead:
 		return r.end(run, rep, stack.Killed, cmp.Or(life.Reason, PlaceLost), fmt.Sprintf("the pod ended while the run was %s%s", rep.Phase, because(life)))
-	case rec.idle() && life.NoRoom && r.config.RoomLimit > 0 && now.Sub(life.Since) > r.config.RoomLimit:
+	case rec.idle() && life.Lacks == Room && r.config.RoomLimit > 0 && now.Sub(life.Since) > r.config.RoomLimit:
 		return r.withdraw(run, rep, stack.Interrupted, runner.NoRoom, life.Message)
+	case rec.idle() && life.Lacks == Image && r.config.RoomLimit > 0 && noImage > min(imageLimit, r.config.RoomLimit):
+		return r.withdraw(run, rep, stack.Interrupted, runner.NoImage, life.Message)
+	case rec.idle() && life.Lacks == UsableImage && noImage > min(imageLimit, cmp.Or(r.config.RoomLimit, imageLimit)):
+		return r.withdraw(run, rep, stack.Failed, life.Reason, "nothing ran: "+life.Message)
 	case rec.idle() && isLate:
 		did := "start"
 		if rec.Ordered {
@@ -242,6 +247,33 @@ func (r *Runner) judge(run *placedRun, life Life) error {
 		return r.removals.tell(run.place, run.key, rep.Kind) // the run is over once the place is
 	}
 	return nil
+}
+
+// imageLimit is how long a place may lack an image. It is long enough for a second attempt
+// of a kubelet, and short for a slot in which another run could go on.
+const imageLimit = 20 * time.Second
+
+// noImage is what this process has seen of a place that lacks an image.
+type noImage struct {
+	since   time.Time // zero if it lacks none
+	refused Life      // with UsableImage, once the registry has answered; a kubelet that tries again may not repeat it
+}
+
+// add is a life with what was seen before, and for how long the place has lacked an image.
+func (n *noImage) add(life Life, now time.Time) (Life, time.Duration) {
+	switch {
+	case life.Lacks != Image && life.Lacks != UsableImage:
+		*n = noImage{}
+		return life, 0
+	case n.since.IsZero():
+		n.since = now
+	}
+	if life.Lacks == UsableImage {
+		n.refused = life
+	} else if n.refused.Lacks != "" {
+		life = n.refused
+	}
+	return life, now.Sub(n.since)
 }
 
 // late reports whether a run should have begun by now. An agent can ask for as long as
@@ -309,7 +341,7 @@ func (r *Runner) end(run *placedRun, rep runner.Report, o stack.Outcome, reason,
 		rep.Lost = o == stack.Killed
 		if reason != "" {
 			rep.Fault, rep.Reason = fault.Broken, reason
-			if reason == runner.NoRoom {
+			if runner.NeverBegan(reason) {
 				rep.Fault = fault.Later
 			}
 		}

@@ -315,7 +315,7 @@ func (rec *record) identify(raw json.RawMessage) (report json.RawMessage, phase 
 		return nil, "", errors.New("it has no phase")
 	}
 	rec.name(&rep)
-	if rep.Reason == runner.NoRoom {
+	if runner.NeverBegan(rep.Reason) {
 		rep.Reason = "" // only this side says of a run that it never began
 	}
 	known, err := json.Marshal(rep)

@@ -72,7 +72,7 @@ type Config struct {
 	IdleLimit    time.Duration // how long a place waits for its next run; a few seconds if zero
 
 	StartLimit time.Duration    // how long a place may take until its agent begins the run; 10 minutes if zero
-	RoomLimit  time.Duration    // how long a place may wait for room until its run ends as runner.NoRoom and may be started again; for StartLimit if zero
+	RoomLimit  time.Duration    // how long a place may wait for room until its run ends as runner.NoRoom and may be started again, and for its image, of which it waits imageLimit at most; for StartLimit if zero
 	Now        func() time.Time // nil is the machine's
 	Log        *slog.Logger     // nil discards
 }

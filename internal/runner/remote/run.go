@@ -56,6 +56,7 @@ type placedRun struct {
 	place   Place
 	order   *runner.Order     // until the first report; nil in a process that did not start the run
 	why     string            // why the place is pending
+	noImage noImage           // what was seen of a place without its image
 	dead    bool              // its place was found to have ended before the run was over
 	doubted bool              // this process found it with a place that has ended: what is known of it may be older than the run, as from a backup
 	taken   string            // digest of the last report that this process took

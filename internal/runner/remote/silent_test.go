@@ -160,7 +160,7 @@ func TestCancelReachesAnAgentThatPrepares(t *testing.T) {
 type full struct{ remote.Launcher }
 
 func (full) Look(context.Context, remote.Place) (remote.Life, error) {
-	return remote.Life{State: remote.Pending, NoRoom: true, Message: "the pod waits for a node: Insufficient cpu", Since: time.Now().Add(-time.Minute)}, nil
+	return remote.Life{State: remote.Pending, Lacks: remote.Room, Message: "the pod waits for a node: Insufficient cpu", Since: time.Now().Add(-time.Minute)}, nil
 }
 
 // LQ-03: a run whose place finds no room has ended without having begun, and may be
@@ -199,6 +199,70 @@ func TestPlaceWithoutRoom(t *testing.T) {
 				left, err := os.ReadDir(s.launcher.Dir)
 				return err == nil && len(left) == 0
 			})
+		})
+	}
+}
+
+// withoutImage is a launcher whose places get no image. The second answer says less, as that
+// of a kubelet may.
+type withoutImage struct {
+	remote.Launcher
+	lacks remote.Lack
+	seen  *atomic.Int64
+}
+
+func (w withoutImage) Look(context.Context, remote.Place) (remote.Life, error) {
+	life := remote.Life{State: remote.Pending, Reason: "ErrImagePull", Lacks: w.lacks, Message: "the image is not there"}
+	if w.seen.Add(1) > 1 {
+		life = remote.Life{State: remote.Pending, Reason: "ImagePullBackOff", Lacks: remote.Image, Message: "the image is not there"}
+	}
+	return life, nil
+}
+
+// A run whose place does not get its image gives its slot back before long. It has failed
+// only if the registry of an image that the stack chose has said no.
+func TestPlaceWithoutImage(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lacks   remote.Lack
+		limit   time.Duration
+		after   time.Duration
+		outcome stack.Outcome // empty if it goes on
+		reason  string
+	}{
+		"the registry is out":              {remote.Image, time.Minute, time.Minute, stack.Interrupted, runner.NoImage},
+		"… and may be for long":            {remote.Image, 0, time.Minute, "", ""},
+		"… and was not for long":           {remote.Image, time.Minute, time.Second, "", ""},
+		"the registry refuses":             {remote.UsableImage, time.Minute, time.Minute, stack.Failed, "ErrImagePull"},
+		"… whatever the limit is":          {remote.UsableImage, 0, time.Minute, stack.Failed, "ErrImagePull"},
+		"… and may have the image at once": {remote.UsableImage, time.Minute, time.Second, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, seen := newSite(t), &atomic.Int64{}
+			var later atomic.Int64
+			c, token := s.held(t.TempDir(), func(c *remote.Config) {
+				c.Launcher, c.RoomLimit = withoutImage{s.launcher, tt.lacks, seen}, tt.limit
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+			})
+			s.launcher.Tell(c.PlaceOf("a", "run"))
+			await(t, "the report says what the place waits for", func() bool {
+				r, err := c.Current("a")
+				return err == nil && r.Phase == runner.Starting && r.Message == "the image is not there"
+			})
+			later.Store(int64(tt.after))
+			before := seen.Load()
+			s.launcher.Tell(c.PlaceOf("a", "run"))
+			if tt.outcome == "" {
+				await(t, "the place was looked at again", func() bool { return seen.Load() > before })
+				order(t, c, token, true)
+				return
+			}
+			r := awaitDone(t, c, "a")
+			if r.Outcome != tt.outcome || r.Reason != tt.reason || runner.NeverBegan(r.Reason) != (tt.outcome == stack.Interrupted) || !strings.Contains(r.Message, "the image is not there") {
+				t.Errorf("ended %s for %q: %s; want %s for %q", r.Outcome, r.Reason, r.Message, tt.outcome, tt.reason)
+			}
+			if got := asked(c.Handler(), http.MethodPost, wire.Order, token, "", nil); got.Code == http.StatusOK {
+				t.Error("the agent gets the order of a run that was withdrawn")
+			}
 		})
 	}
 }
