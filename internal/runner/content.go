@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -183,3 +184,23 @@ const (
 )
 
 func digest(data []byte) string { return stack.Sum(data) }
+
+// secrets are the passwords in the environment that the operator sets: those of
+// proxies are part of their addresses, which may lack a scheme. Other values are
+// not hidden.
+func (p Platform) secrets() []string {
+	var found []string
+	for _, value := range p.Env {
+		u, err := url.Parse(value)
+		if err != nil || u.Host == "" {
+			u, err = url.Parse("http://" + value)
+		}
+		if err != nil || u.User == nil {
+			continue
+		}
+		if password, ok := u.User.Password(); ok && password != "" {
+			found = append(found, password, u.User.String())
+		}
+	}
+	return found
+}
