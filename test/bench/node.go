@@ -74,7 +74,7 @@ func onNode(ctx context.Context, b *bench, out io.Writer) (err error) {
 
 // podsOfNode are the flags of a controller beside the cluster whose runs are pods of the node.
 func podsOfNode() []string {
-	return []string{"--runs-as", "pods", "--run-image", *image, "--run-resources", "requests.cpu=10m", "--min-isolation", "1",
+	return []string{"--runs-as", "pods", "--run-image", *image, "--run-resources", "requests.cpu=10m", "--run-resources", "requests.memory=64Mi", "--min-isolation", "1",
 		"--http-address", *host + ":0", "--http-host", *host}
 }
 

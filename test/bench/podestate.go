@@ -20,6 +20,7 @@ import (
 	kuberest "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -163,7 +164,11 @@ func (s *podsSeen) tell(what kubewatch.EventType, pod *corev1.Pod) {
 		s.made = append(s.made, madePod{pod.Namespace, pod.Name, time.Now()})
 	}
 	s.objects[pod.UID], s.alive[pod.UID] = true, true
-	if what == kubewatch.Deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	for _, c := range pod.Status.ContainerStatuses { // a kubelet tells of the container first
+		over = over || c.Name == stack.PodContainer && c.State.Terminated != nil
+	}
+	if what == kubewatch.Deleted || over {
 		delete(s.alive, pod.UID)
 	}
 	if what == kubewatch.Deleted {
