@@ -314,7 +314,7 @@ func TestPodWithoutANodeGivesItsTurnBack(t *testing.T) {
 func TestPodWithoutItsImage(t *testing.T) {
 	_, c, w, k := runsAsPods(t, "--max-runs", "1", "--run-node-timeout", "1s")
 	k.Answer("dial tcp 192.0.2.1:443: connect: connection refused")
-	const auto = "approvePlan: auto\ninterval: 1h\nretryInterval: 1h\nremediation: {retries: 1}"
+	const auto = "approvePlan: auto\ninterval: 1h\nretryInterval: 1s"
 	c.Apply(t, inline("stack", auto+"\nrunnerPodTemplate: {spec: {image: \"registry.example/own:1\"}}", chain(w, "x", "a")))
 	saysInReady(t, c, "stack", "waits for its image registry.example/own:1 (ImagePullBackOff)")
 	c.Apply(t, inline("other", auto, chain(w, "y", "b")))
@@ -327,8 +327,8 @@ func TestPodWithoutItsImage(t *testing.T) {
 	c.Patch(t, "stack", `{"spec":{"runnerPodTemplate":{"spec":{"image":"registry.example/own:2"}}}}`)
 	saysInReady(t, c, "stack", "nothing ran: the pod")
 	saysInReady(t, c, "stack", "Correct the image in spec.runnerPodTemplate")
-	if s := c.Stack(t, "stack"); s.Status.ReconciliationFailures != 1 {
-		t.Errorf("%d failures are counted, want one", s.Status.ReconciliationFailures)
+	if s := c.Stack(t, "stack"); s.Status.ReconciliationFailures == 0 {
+		t.Errorf("%d failures are counted, want at least one", s.Status.ReconciliationFailures)
 	}
 	c.Patch(t, "stack", `{"spec":{"runnerPodTemplate":null}}`)
 	c.AwaitReady(t, "stack")
