@@ -117,8 +117,8 @@ type keeper struct {
 	made  func() []string // what was written beside states and locks since the last call; nil if nothing is
 }
 
-// Every backend plug-in keeps the states of whole stacks, in modules without a backend
-// block: the first run makes the place, later ones make nothing, and a destroy leaves it.
+// Backend plug-ins keep the states of whole stacks, in modules without a backend block:
+// the first run makes the place, later ones make nothing, and a destroy leaves it.
 func TestBackendPlugins(t *testing.T) {
 	s, google, db := newAWS(t), storage.GCS(t, testkit.Tool(t, "fake-gcs-server")), database.StartPostgreSQL(t)
 	c := cluster(t)
