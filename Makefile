@@ -146,6 +146,12 @@ bin/bao: tools/openbao/go.mod tools/openbao/go.sum ## a key management service f
 	cd tools/openbao && go build -ldflags '$(small)' -o ../../$@ github.com/openbao/openbao
 	@touch $@
 
+# What needs npm is tested where npm is.
+.PHONY: azure-if-npm
+azure-if-npm:
+	@command -v npm >/dev/null && timeout 300 $(MAKE) --no-print-directory bin/azurite || \
+		{ rm -rf bin/azurite; echo 'make: the tests of Azure are skipped: npm, or a registry for it, is not there'; }
+
 bin/azurite: tools/azurite/package.json tools/azurite/package-lock.json ## a server of Azure Blob Storage for tests, if npm is there
 	@mkdir -p $@ && cp $^ $@/
 	cd $@ && npm ci --silent --ignore-scripts --no-fund --no-audit
@@ -253,7 +259,7 @@ chart-push: chart ## push it to oci://REGISTRY/charts
 ##@ Prove it
 
 .PHONY: test
-test: deps build providers providers-guide bin/kubectl bin/helm bin/source-controller bin/fake-gcs-server ## every test, on a machine that has only Go, git and make
+test: deps build providers providers-guide bin/kubectl bin/helm bin/source-controller bin/fake-gcs-server azure-if-npm ## every test, on a machine that has only Go, git and make
 	@tools/test.sh $(tested)
 
 .PHONY: e2e
