@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -156,22 +157,21 @@ func (d Dialect) spec(obj *v1alpha1.Terraform) (stack.Spec, error) {
 		}
 	}
 	if v := obj.Annotations[Retries]; v != "" {
-		if _, err := fmt.Sscanf(v, "%d", &retries); err != nil || retries < 0 {
-			retries = defaultRetries
+		if n, err := strconv.Atoi(v); err == nil && n >= 0 {
+			retries = n
+		} else {
 			complain(Retries, v, "a number such as 10")
 		}
 	}
 	return s, errors.Join(wrong...)
 }
 
-// adopted keeps of the status of another controller that resources may exist.
+// adopted keeps of the status of another controller that resources may exist. They may as
+// soon as that controller began: its states do not follow the exit code of the script, and
+// metacontroller replaced its whole status by the generation that it had observed.
 func adopted(s *v1alpha1.TerraformStatus) stack.Status {
-	switch s.State {
-	case "Success", "Completed":
-		return stack.Status{Resources: stack.Resources{Created: true}}
-	default:
-		return stack.Status{}
-	}
+	begun := s.State != Pending && (s.State != "" || s.ObservedGeneration > 0)
+	return stack.Status{Resources: stack.Resources{Created: begun}}
 }
 
 // invalid is an error that the user fixes by editing the named field.

@@ -308,15 +308,22 @@ func TestAnnotations(t *testing.T) {
 		check             func(stack.Spec) bool
 		wrong             bool
 	}{
-		"manual":                 {Approval, "manual", func(s stack.Spec) bool { return s.Mode == stack.Manual }, false},
-		"a typing error":         {Approval, "manaul", func(s stack.Spec) bool { return s.Mode == stack.Manual }, true},
-		"drift is reported":      {Drift, "report", func(s stack.Spec) bool { return s.ReportDrift }, false},
-		"another interval":       {Interval, "90s", func(s stack.Spec) bool { return s.Interval == 90*time.Second }, false},
-		"no interval":            {Interval, "0", func(s stack.Spec) bool { return s.Interval == dialect.Never }, false},
-		"a bad interval":         {Interval, "soon", func(s stack.Spec) bool { return s.Interval == 6*time.Hour }, true},
-		"more retries":           {Retries, "20", func(s stack.Spec) bool { return *s.MaxRetries == 20 }, false},
-		"resources are retained": {dialect.Deletion, "retain", func(s stack.Spec) bool { return !s.DestroyLast && s.Retain }, false},
-		"a suspended stack":      {Suspended, "true", func(s stack.Spec) bool { return s.Suspended }, false},
+		"manual":                  {Approval, "manual", func(s stack.Spec) bool { return s.Mode == stack.Manual }, false},
+		"a typing error":          {Approval, "manaul", func(s stack.Spec) bool { return s.Mode == stack.Manual }, true},
+		"drift is reported":       {Drift, "report", func(s stack.Spec) bool { return s.ReportDrift }, false},
+		"another interval":        {Interval, "90s", func(s stack.Spec) bool { return s.Interval == 90*time.Second }, false},
+		"no interval":             {Interval, "0", func(s stack.Spec) bool { return s.Interval == dialect.Never }, false},
+		"a bad interval":          {Interval, "soon", func(s stack.Spec) bool { return s.Interval == 6*time.Hour }, true},
+		"more retries":            {Retries, "20", func(s stack.Spec) bool { return *s.MaxRetries == 20 }, false},
+		"no retries":              {Retries, "0", func(s stack.Spec) bool { return *s.MaxRetries == 0 }, false},
+		"retries with a unit":     {Retries, "3x", func(s stack.Spec) bool { return *s.MaxRetries == 10 }, true},
+		"a number and more":       {Retries, "3 4", func(s stack.Spec) bool { return *s.MaxRetries == 10 }, true},
+		"retries with a point":    {Retries, "3.5", func(s stack.Spec) bool { return *s.MaxRetries == 10 }, true},
+		"too many retries":        {Retries, "99999999999999999999", func(s stack.Spec) bool { return *s.MaxRetries == 10 }, true},
+		"less than no retries":    {Retries, "-1", func(s stack.Spec) bool { return *s.MaxRetries == 10 }, true},
+		"a typing error of drift": {Drift, "repot", func(s stack.Spec) bool { return s.ReportDrift }, true},
+		"resources are retained":  {dialect.Deletion, "retain", func(s stack.Spec) bool { return !s.DestroyLast && s.Retain }, false},
+		"a suspended stack":       {Suspended, "true", func(s stack.Spec) bool { return s.Suspended }, false},
 	} {
 		obj := object(t, valid)
 		obj.Annotations = map[string]string{tt.annotation: tt.value}
@@ -327,6 +334,40 @@ func TestAnnotations(t *testing.T) {
 	}
 	if st, _ := (Dialect{Interval: time.Minute}).Decode(object(t, valid)); st.Spec.Interval != time.Minute {
 		t.Errorf("the interval of the platform is %v", st.Spec.Interval)
+	}
+}
+
+// What another controller left counts as created, unless that controller had not begun: a
+// deletion then runs the destroy script, whatever that controller said last.
+func TestWhatAnotherControllerLeftIsCreated(t *testing.T) {
+	for status, want := range map[string]bool{
+		`{}`:                 false,
+		`{message: waiting}`: false,
+		`{state: Pending}`:   false,
+		`{state: Pending, observedGeneration: 1}`: false,
+		`{observedGeneration: 1}`:                 true, // as metacontroller left it in the first versions
+		`{state: Success}`:                        true,
+		`{state: Completed}`:                      true,
+		`{state: Progressing}`:                    true,
+		`{state: Failed}`:                         true,
+		`{state: Error}`:                          true,
+		`{state: error}`:                          true,
+		`{state: Blocked}`:                        true,
+		`{state: of another release}`:             true,
+
+		// Terrier's own status counts, once there is one.
+		`{state: Failed, observedGeneration: 1, terrier: {memory: {}}}`:             false,
+		`{state: Pending, observedGeneration: 1, terrier: {memory: {built: true}}}`: true,
+	} {
+		t.Run(status, func(t *testing.T) {
+			st, err := Dialect{}.Decode(object(t, "metadata: {name: net, namespace: apps}\nkind: Terraform\nspec: "+valid+"\nstatus: "+status))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st.Status.Created != want {
+				t.Errorf("created = %v, want %v", st.Status.Created, want)
+			}
+		})
 	}
 }
 
