@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -107,15 +109,22 @@ func (jb *jobs) plugIn(p *pass) (*runner.Backend, error) {
 		return nil, fault.New(fault.Denied, "", errors.New("the backend local keeps the state in a file of one machine, and runs are pods: the state would be lost with the pod. Use another backend"))
 	}
 	r := backend.For(b, p.obj.GetNamespace(), c.Workspace)
-	r.Stack.Cluster = jb.config.ClusterUID
-	formerly := slices.Clone(jb.config.Formerly)
-	if uid := p.obj.GetAnnotations()[backend.AdoptStateOf]; uid != "" {
-		formerly = append(formerly, uid)
-	}
-	return &runner.Backend{
-		Name: b.Plugin, Settings: b.Settings, Stack: r.Stack, Formerly: formerly,
+	plugged := &runner.Backend{
+		Name: b.Plugin, Settings: b.Settings, Stack: r.Stack,
 		Expected: (p.o.Status.Applied != nil || p.o.Status.Created) && !p.o.Status.Destroyed,
-	}, nil
+	}
+	jb.config.own(plugged, p.obj)
+	return plugged, nil
+}
+
+// own says to a plug-in which cluster a stack is of, and whose place that cluster takes.
+// A recorded job does not know it: its record may be of another cluster, or of an
+// earlier release that named none.
+func (c Config) own(b *runner.Backend, o client.Object) {
+	b.Stack.Cluster, b.Formerly = c.ClusterUID, slices.Clone(c.Formerly)
+	if uid := o.GetAnnotations()[backend.AdoptStateOf]; uid != "" {
+		b.Formerly = append(b.Formerly, uid)
+	}
 }
 
 // options are those that the configuration decides. Outputs and inventory are read at

@@ -92,6 +92,9 @@ func (sn *snapshots) recall(ctx context.Context, p *pass) error {
 	}
 	p.note = s.Note
 	sn.jobs.refresh(ctx, p, &s.Job)
+	if b := s.Job.Backend; b != nil {
+		sn.jobs.config.own(b, p.obj)
+	}
 	p.job, p.o.PlanInputs = &s.Job, s.PlanInputs
 	return nil
 }
