@@ -87,13 +87,16 @@ func refuse(name, format string, args ...any) error {
 	return fault.New(fault.Invalid, Reason, fmt.Errorf("%q: %w", name, fmt.Errorf(format, args...)))
 }
 
+// mostName is how many bytes a name has at most. An archive can have larger ones.
+const mostName = 4096
+
 // local returns name as a clean, slash-separated path below a root, or an
 // Invalid fault that says why it is none. The root itself is ".".
 func local(name string) (string, error) {
 	switch {
 	case name == "":
 		return "", refuse(name, "the name is empty")
-	case len(name) > 4096:
+	case len(name) > mostName:
 		return "", refuse(name, "the name is too long")
 	case strings.IndexFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) >= 0:
 		return "", refuse(name, "the name holds control characters")

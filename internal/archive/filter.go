@@ -9,7 +9,8 @@ import (
 
 // Filter copies a tar stream, not compressed, to its end. Rename returns the name that an
 // entry gets, and an empty one for an entry that is left out. What is copied has at most
-// the given bytes of content. Nothing is extracted, so names are checked by Extract alone.
+// the given bytes, of content, names and targets of links. Nothing is extracted, so Extract
+// alone checks where names lead. Owners and other attributes are left out.
 func Filter(r io.Reader, w io.Writer, most int64, rename func(name string) (string, error)) error {
 	in, out := tar.NewReader(r), tar.NewWriter(w)
 	for left := most; ; {
@@ -27,13 +28,20 @@ func Filter(r io.Reader, w io.Writer, most int64, rename func(name string) (stri
 		if name == "" {
 			continue
 		}
-		if left -= header.Size; left < 0 {
+		if len(header.Name) > mostName || len(header.Linkname) > mostName {
+			return refuse(header.Name, "its name or the target of its link is longer than %d bytes", mostName)
+		}
+		if left -= int64(len(name) + len(header.Linkname)); left < header.Size {
 			return refuse(header.Name, "everything together is larger than %d bytes", most)
 		}
+		left -= header.Size
 		if header.Typeflag == tar.TypeDir && !strings.HasSuffix(name, "/") {
 			name += "/"
 		}
-		header.Name, header.Format = name, tar.FormatPAX
+		header = &tar.Header{
+			Format: tar.FormatPAX, Typeflag: header.Typeflag, Name: name, Linkname: header.Linkname,
+			Size: header.Size, Mode: header.Mode, ModTime: header.ModTime,
+		}
 		if err := out.WriteHeader(header); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/source"
 )
 
 // built is an image that can be pushed: one of one platform, or an index of several.
@@ -36,6 +37,9 @@ func (b *Builder) make(under base, w Wanted, there v1.Hash, tag name.Tag, to con
 			return fmt.Errorf("packing the code for the image: %w", err)
 		}
 		made, err := on(under, func(image v1.Image) (v1.Image, error) {
+			if err := source.CheckConfig(image); err != nil {
+				return nil, err
+			}
 			if more != nil {
 				if image, err = more(dir, image); err != nil {
 					return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/source"
 )
 
 // kit builds Dockerfiles when the test says so.
@@ -202,6 +203,7 @@ func TestADockerfileThatCannotBeBuiltSaysWhy(t *testing.T) {
 	if arm, err = mutate.ConfigFile(arm, file); err != nil {
 		t.Fatal(err)
 	}
+	large := filesImage(t, v1.Config{Labels: map[string]string{"a": strings.Repeat("a", 5<<20)}}, nil)
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: filesImage(t, v1.Config{}, nil), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
 	only, err := name.NewTag(s.host + "/terrier/only")
 	if err == nil {
@@ -217,9 +219,10 @@ func TestADockerfileThatCannotBeBuiltSaysWhy(t *testing.T) {
 		reason string
 		want   string
 	}{
-		"a step failed":       {kit{err: fault.New(fault.Invalid, "", errors.New("RUN said open-sesame-4711"))}, base, fault.Invalid, ReasonDockerfile, "building the Dockerfile: RUN said "},
-		"no programs":         {kit{image: filesImage(t, v1.Config{}, nil)}, s.put(t, "terrier/none", filesImage(t, v1.Config{}, nil)), fault.Broken, ReasonBase, "has no program in /usr/local/bin"},
-		"of another platform": {kit{image: arm}, only.String(), fault.Broken, ReasonBase, "is not for linux/arm64"},
+		"a step failed":         {kit{err: fault.New(fault.Invalid, "", errors.New("RUN said open-sesame-4711"))}, base, fault.Invalid, ReasonDockerfile, "building the Dockerfile: RUN said "},
+		"no programs":           {kit{image: filesImage(t, v1.Config{}, nil)}, s.put(t, "terrier/none", filesImage(t, v1.Config{}, nil)), fault.Broken, ReasonBase, "has no program in /usr/local/bin"},
+		"a large configuration": {kit{image: large}, base, fault.Invalid, source.ReasonLayer, "the configuration of the image has"},
+		"of another platform":   {kit{image: arm}, only.String(), fault.Broken, ReasonBase, "is not for linux/arm64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := builder(t, tt.base)

@@ -28,8 +28,23 @@ const (
 	imageBytes   = 4 << 30  // of all layers, as they are in the registry
 	layersBytes  = 16 << 30 // of all layers, uncompressed
 	imageEntries = 200_000  // of all layers, at or below the working directory
-	codeBytes    = 1 << 30
+	imageNames   = 64 << 20 // bytes of the names of these entries, which are in memory together
+	imageConfig  = 4 << 20  // bytes of the configuration, which is read into memory
+	codeBytes    = 1 << 30  // with the names of the files
 )
+
+// CheckConfig refuses an image whose configuration is too large to be read into memory. Call
+// it before its ConfigFile.
+func CheckConfig(image v1.Image) error {
+	manifest, err := image.Manifest()
+	if err != nil {
+		return ociFault("reading the manifest", err)
+	}
+	if size := manifest.Config.Size; size < 0 || size > imageConfig {
+		return invalid(ReasonLayer, "the configuration of the image has %d bytes, and may have %d: build it with fewer labels and variables", size, imageConfig)
+	}
+	return nil
+}
 
 // platform is the one whose image is taken of several: its files may be programs, which
 // run beside the controller or in pods of its image.
@@ -44,6 +59,9 @@ func (o *OCI) fetchImage(ctx context.Context, r *ociRemote, digest ociDigest, w 
 	manifest, err := image.Manifest()
 	if err != nil {
 		return nil, ociFault("reading the manifest", err)
+	}
+	if err := CheckConfig(image); err != nil {
+		return nil, err
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -63,7 +81,7 @@ func (o *OCI) fetchImage(ctx context.Context, r *ociRemote, digest ociDigest, w 
 	if err != nil {
 		return nil, ociFault("reading the layers", err)
 	}
-	budget := &layerBudget{ctx: ctx, bytes: layersBytes, entries: imageEntries}
+	budget := &layerBudget{ctx: ctx, bytes: layersBytes, entries: imageEntries, names: imageNames}
 	for i, l := range layers {
 		layers[i] = codeLayer{Layer: l, dir: dir, budget: budget}
 	}
@@ -114,6 +132,7 @@ type layerBudget struct {
 	ctx     context.Context
 	bytes   int64
 	entries int
+	names   int
 }
 
 // codeLayer is a layer without the entries that say nothing about a directory: those that
@@ -146,6 +165,9 @@ func (l codeLayer) keep(name string) (string, error) {
 	}
 	if l.budget.entries--; l.budget.entries < 0 {
 		return "", invalid(ReasonLayer, "the layers of the image have more than %d files below its working directory", imageEntries)
+	}
+	if l.budget.names -= len(name); l.budget.names < 0 {
+		return "", invalid(ReasonLayer, "the names of the files below the working directory of the image have more than %d bytes together", imageNames)
 	}
 	return name, nil
 }

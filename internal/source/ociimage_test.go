@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -126,6 +127,67 @@ func TestCodeOfImage(t *testing.T) {
 		})
 	}
 }
+
+// A tenant's image does not fill the memory of the controller.
+func TestCodeOfImageHasBounds(t *testing.T) {
+	host := serveOCI(t, nil)
+	code := func(repo string) error {
+		_, _, err := fetch(t, &OCI{URL: "oci://" + host + "/" + repo, Ref: OCIRef{Tag: "1.0.0"}, Layer: OCILayer{Code: true}, Out: loopback(t), Scratch: scratchDir(t)})
+		return err
+	}
+	image := imageOf(t, "/app", layerOf(t, file("app/main.tf", "one")))
+
+	large, err := mutate.Config(image, v1.Config{WorkingDir: "/app", Labels: map[string]string{"a": strings.Repeat("a", imageConfig)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushImage(t, host+"/large:1.0.0", large)
+	pushImage(t, host+"/unknown:1.0.0", image)
+	manifest, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest = manifest.DeepCopy()
+	manifest.Config.Size = -1 // a client reads all there is
+	raw, err := json.Marshal(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag(host + "/unknown:1.0.0")
+	if err == nil {
+		err = remote.Put(tag, rawManifest(raw))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, repo := range []string{"large", "unknown"} {
+		if err := code(repo); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "the configuration of the image has") {
+			t.Errorf("%s: %v, want that the configuration is too large", repo, err)
+		}
+	}
+
+	few := codeLayer{dir: "app", budget: &layerBudget{entries: 9, names: len("app/a") + len("app/b")}}
+	for _, tt := range []struct {
+		name string
+		kind fault.Kind
+	}{{"app/a", ""}, {"elsewhere/" + strings.Repeat("a", imageNames), ""}, {"app/b", ""}, {"app/c", fault.Invalid}} {
+		if kept, err := few.keep(tt.name); fault.Of(err) != tt.kind {
+			t.Errorf("keep() = %.20q, %v, want %q", kept, err, tt.kind)
+		}
+	}
+	pushImage(t, host+"/name:1.0.0", imageOf(t, "/app", layerOf(t, file("app/"+strings.Repeat("d/", 1<<17)+"d", ""))))
+	if err := code("name"); fault.Of(err) != fault.Invalid {
+		t.Errorf("fetch() of a name of 256 KiB = %v, want Invalid", err)
+	}
+}
+
+// rawManifest is a manifest as it is sent.
+type rawManifest []byte
+
+func (m rawManifest) RawManifest() ([]byte, error) { return m, nil }
+
+// MediaType is what the registry is told that it is.
+func (m rawManifest) MediaType() (types.MediaType, error) { return types.DockerManifestSchema2, nil }
 
 // Of an image for several platforms the one of this machine is taken.
 func TestCodeOfImageOfSeveralPlatforms(t *testing.T) {
