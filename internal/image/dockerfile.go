@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -153,8 +152,8 @@ func withPrograms(dir string, base *remote.Descriptor, onto v1.Image) (v1.Image,
 	if err != nil {
 		return nil, err
 	}
-	packed := filepath.Join(dir, "programs-"+of.Architecture+of.Variant+".tar.gz")
-	if err := packPrograms(from, packed); err != nil {
+	packed, err := packPrograms(from, dir)
+	if err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromFile(packed)
@@ -198,11 +197,12 @@ func forPlatform(base *remote.Descriptor, of v1.Platform) (v1.Image, error) {
 // programLimits bound the programs, and all of the base that is read for them.
 var programLimits = archive.Limits{Bytes: 2 << 30, File: 1 << 30, Entries: 1 << 20}
 
-// packPrograms packs the programs of an image, in the order that its layers have them.
-func packPrograms(of v1.Image, into string) (err error) {
-	out, err := os.OpenFile(into, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+// packPrograms packs the programs of an image, in the order that its layers have them, into a
+// file in dir.
+func packPrograms(of v1.Image, dir string) (packed string, err error) {
+	out, err := os.CreateTemp(dir, "programs-*.tar.gz")
 	if err != nil {
-		return fmt.Errorf("making a scratch file: %w", err)
+		return "", fmt.Errorf("making a scratch file: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	content := mutate.Extract(of)
@@ -211,5 +211,5 @@ func packPrograms(of v1.Image, into string) (err error) {
 	if err == nil && n == 0 {
 		err = fmt.Errorf("the base image of --stack-image-base has no program in /%s", programs)
 	}
-	return err
+	return out.Name(), err
 }

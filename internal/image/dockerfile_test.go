@@ -187,22 +187,39 @@ func TestTheBaseIsBuiltFromADockerfile(t *testing.T) {
 	}
 }
 
+// platformImage is an image whose configuration names a platform.
+func platformImage(t *testing.T, of v1.Platform) v1.Image {
+	t.Helper()
+	image := filesImage(t, v1.Config{}, nil)
+	file, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Variant = of.OS, of.Architecture, of.Variant
+	if image, err = mutate.ConfigFile(image, file); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// What a Dockerfile says of its platform names no file: the builder looks whether one is left.
+func TestAPlatformNamesNoFile(t *testing.T) {
+	s := newStore(t)
+	b := builder(t, s.put(t, "terrier/runner", filesImage(t, v1.Config{}, map[string]string{"usr/local/bin/terrier-runner": "the runner"})))
+	b.Dockerfiles = &kit{image: platformImage(t, v1.Platform{OS: "linux", Architecture: "amd64", Variant: "/../../escaped"})}
+	if _, err := b.Ensure(t.Context(), Wanted{Name: s.host + "/team/net", Source: "sha256:1", Archive: code(t, map[string]string{"Dockerfile": "FROM scratch\n"})}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A build that fails says why, without the login.
 func TestADockerfileThatCannotBeBuiltSaysWhy(t *testing.T) {
 	s := newStore(t)
 	base := s.put(t, "terrier/runner", filesImage(t, v1.Config{}, map[string]string{"usr/local/bin/terrier-runner": "the runner"}))
 	w := Wanted{Name: s.host + "/team/net", Namespace: "team-a", Source: "sha256:1", Archive: code(t, map[string]string{"Dockerfile": "FROM scratch\n"})}
 	w.Keys = s.keys(t, "open-sesame-4711")
-	arm := filesImage(t, v1.Config{}, nil)
-	file, err := arm.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file = file.DeepCopy()
-	file.Architecture = "arm64"
-	if arm, err = mutate.ConfigFile(arm, file); err != nil {
-		t.Fatal(err)
-	}
+	arm := platformImage(t, v1.Platform{OS: "linux", Architecture: "arm64"})
 	large := filesImage(t, v1.Config{Labels: map[string]string{"a": strings.Repeat("a", 5<<20)}}, nil)
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: filesImage(t, v1.Config{}, nil), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
 	only, err := name.NewTag(s.host + "/terrier/only")
