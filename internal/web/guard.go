@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -21,6 +22,14 @@ const (
 	keyUser    = "user"
 	keyRequest = "request"
 	keyBrowser = "browser" // the request is of a browser, for a page
+	keyLater   = "later"   // the status that has the caller come again
+)
+
+// Time beyond that of a request: the context ends before the body, so that a late request
+// differs from one whose caller has gone, and the answer that says so can still be sent.
+const (
+	bodyAfter   = 50 * time.Millisecond
+	answerAfter = 5 * time.Second
 )
 
 // guard stands before every row: it refuses requests that the row is not for.
@@ -100,6 +109,7 @@ func (g *guard) sameOrigin(c *gin.Context) {
 func (g *guard) bounded(r route) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Set(keyBrowser, r.browser)
+		c.Set(keyLater, cmp.Or(r.later, http.StatusServiceUnavailable))
 		within := r.within(g.limits)
 		ctx, cancel := context.WithTimeout(c.Request.Context(), within)
 		defer cancel()
@@ -107,7 +117,7 @@ func (g *guard) bounded(r route) gin.HandlerFunc {
 		c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, r.body)
 		control := http.NewResponseController(c.Writer)
 		deadline := g.now().Add(within)
-		if err := errors.Join(control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err := errors.Join(control.SetReadDeadline(deadline.Add(bodyAfter)), control.SetWriteDeadline(deadline.Add(answerAfter))); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			g.replies.refuse(c, err)
 			return
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -73,6 +74,9 @@ func (r *replies) refuse(c *gin.Context, err error) {
 		r.log.Error("request failed", "request", c.GetString(keyRequest), "path", c.FullPath(), "err", err)
 		answer.Error = "internal error of the server"
 		answer.Hint = "The log of the server has details under the request ID " + c.GetString(keyRequest) + "."
+	}
+	if status == http.StatusServiceUnavailable {
+		status = cmp.Or(c.GetInt(keyLater), status)
 	}
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		c.Header("Retry-After", strconv.Itoa(retryAfter(err)))

@@ -29,6 +29,7 @@ type route struct {
 	door         door
 	access       requirement
 	within       func(Limits) time.Duration
+	later        int   // the status that has the caller come again; zero means 503
 	body         int64 // bytes
 	handle       gin.HandlerFunc
 	operation         // its entry in the document of the API
@@ -59,8 +60,8 @@ func mounted(o Options) []route {
 			return access.Request{Verb: "create", Resource: access.ResourceHook}, nil
 		}
 		for _, path := range []string{metacontroller.SyncPath, metacontroller.FinalizePath, metacontroller.CustomizePath} {
-			table = append(table, route{method: http.MethodPost, path: path, door: guarded, access: may, within: func(l Limits) time.Duration { return l.Request },
-				body: metacontroller.MaxBody, handle: gin.WrapH(o.Hooks)})
+			table = append(table, route{method: http.MethodPost, path: path, door: guarded, access: may, within: func(Limits) time.Duration { return metacontroller.Within },
+				later: http.StatusTooManyRequests, body: metacontroller.MaxBody, handle: gin.WrapH(o.Hooks)}) // metacontroller takes any other status for an error
 		}
 	}
 	return table

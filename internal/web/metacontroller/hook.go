@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -26,9 +27,9 @@ const (
 
 // Bounds of one request, and of all.
 const (
-	MaxBody  = 8 << 20 // metacontroller sends the object with all of its children
-	inFlight = 32      // each may hold MaxBody
-	within   = time.Second
+	MaxBody  = 8 << 20                // metacontroller sends the object with all of its children
+	Within   = 900 * time.Millisecond // the answer is there in a second, from the first check of the request on
+	inFlight = 32                     // each may hold MaxBody
 )
 
 const (
@@ -52,7 +53,8 @@ type Observed struct {
 // no stack is Invalid.
 type Objects func(context.Context, Key) (Observed, error)
 
-// Handler answers the hooks. Authentication and permission are the server's to check.
+// Handler answers the hooks. The server checks authentication and permission, and ends the
+// request after Within.
 type Handler struct {
 	objects Objects
 	log     *slog.Logger
@@ -75,7 +77,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if err != nil {
-		refuse(w, http.StatusRequestEntityTooLarge, fmt.Errorf("reading the request: %w", err))
+		unread(w, err)
 		return
 	}
 	if r.URL.Path == CustomizePath {
@@ -88,14 +90,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req.finalizing = req.finalizing || r.URL.Path == FinalizePath
-	ctx, cancel := context.WithTimeout(r.Context(), within)
-	defer cancel()
-	h.answer(ctx, w, r, req)
+	h.answer(w, r, req)
 }
 
 // answer says what there is of one object.
-func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, req request) {
-	o, err := h.objects(ctx, req.Key)
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, req request) {
+	o, err := h.objects(r.Context(), req.Key)
 	kind := fault.Of(err)
 	gone := kind == fault.Missing || kind == fault.None && o.UID != req.UID
 	switch {
@@ -151,6 +151,19 @@ func send(w http.ResponseWriter, r *http.Request, reply any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(text) // the caller has gone
+}
+
+// unread answers a request whose body could not be read.
+func unread(w http.ResponseWriter, err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		later(w, overloaded, "the request did not arrive within a second")
+		return
+	}
+	status := http.StatusBadRequest
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		status = http.StatusRequestEntityTooLarge
+	}
+	refuse(w, status, fmt.Errorf("reading the request: %w", err))
 }
 
 // later has the caller come again.
