@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/backend/backendtest"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
@@ -121,7 +123,7 @@ func TestBackendRefuses(t *testing.T) {
 		"an unknown name": {func(j *runner.Job) { j.Backend.Name = "attic" }, fault.Invalid,
 			`backend attic: unsupported backend: "attic"; there are shelf, aws, azurerm, gcs, http, kubernetes, local, pg`},
 		"a state in the directory of the run": {func(j *runner.Job) { j.Backend.Settings = map[string]string{"dir": "/tmp"} }, fault.Denied,
-			"the state would be lost with the directory of the run, for \"/tmp/states/a.tfstate\" is below no directory that outlives it"},
+			"the state would be lost with the directory of the run, for \"/tmp/states/test.a.tfstate\" is below no directory that outlives it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _, _ := shelved(t)
@@ -193,5 +195,65 @@ func TestBackendIsAskedBeforeAnApply(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"ensure"}, asked(t, dir)); diff != "" {
 		t.Errorf("the apply asked (-want +got):\n%s", diff)
+	}
+}
+
+// The example passes the suite that Terrier's own backends pass, as the program that it is.
+func TestBackendOfAnotherProgramConforms(t *testing.T) {
+	program, err := filepath.Abs("testdata/shelf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var before map[string]string
+	backendtest.Run(t, backendtest.Plugin{
+		Ask: backendtest.Program(program, "SHELF_KEY=of the stack"), Backend: "shelf", Type: "local", Settings: map[string]string{"dir": dir},
+		Writes: func() int {
+			now := map[string]string{}
+			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if err != nil || path == filepath.Join(dir, "asked") {
+					return err
+				}
+				var content []byte
+				if !d.IsDir() {
+					content, err = os.ReadFile(path)
+				}
+				now[path] = string(content)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for path, is := range now {
+				if was, there := before[path]; !there || was != is {
+					n++
+				}
+				delete(before, path)
+			}
+			n += len(before) // what is gone
+			before = now
+			return n
+		},
+		Store: func(t *testing.T, b backend.Block) {
+			if err := os.WriteFile(b.Text("path"), []byte("{}"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
+	// States of other stacks stay when one is removed, and the shelf with them.
+	ask := backendtest.Program(program, "SHELF_KEY=of the stack")
+	of := func(o backend.Operation, namespace string) {
+		t.Helper()
+		r := backend.Request{Version: backend.Version, Operation: o, Backend: "shelf", Settings: map[string]string{"dir": dir}, Stack: backend.Stack{Namespace: namespace, Name: "network", Cluster: "cluster-" + namespace}, Force: true}
+		if reply := ask(t, r); reply.Error != nil {
+			t.Errorf("%s of %s = %v", o, namespace, reply.Error)
+		}
+	}
+	of(backend.Ensure, "one")
+	of(backend.Ensure, "two")
+	of(backend.Destroy, "one")
+	if _, err := os.Stat(filepath.Join(dir, "states", "two.network.tfstate.terrier")); err != nil {
+		t.Errorf("the state of another stack of this name went with it: %v", err)
 	}
 }

@@ -152,7 +152,7 @@ func TestBackendPlugins(t *testing.T) {
 			return gunzip(t, secret.Data["tfstate"])
 		}, nil},
 		{plugged{name: "shelf", backend: "shelf", settings: map[string]string{"dir": shared}, env: map[string]string{"SHELF_KEY": "of the stack"}}, func() string {
-			data, err := os.ReadFile(filepath.Join(shared, "states", "shelf.tfstate"))
+			data, err := os.ReadFile(filepath.Join(shared, "states", c.Namespace+".shelf.tfstate"))
 			if err != nil {
 				t.Error(err)
 			}

@@ -3,7 +3,10 @@
 package backendtest
 
 import (
+	"bytes"
+	"encoding/json"
 	"maps"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -23,6 +26,29 @@ type Plugin struct {
 	// nothing. Store puts a state where the block says.
 	Writes func() int
 	Store  func(t *testing.T, b backend.Block)
+}
+
+// Program asks a program, as a run does: one process for each request, with this
+// environment alone. It is for Plugin.Ask.
+func Program(path string, environ ...string) func(*testing.T, backend.Request) backend.Reply {
+	return func(t *testing.T, r backend.Request) backend.Reply {
+		t.Helper()
+		question, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer, log bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), path)
+		cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append([]string{"PATH=/usr/bin:/bin"}, environ...), bytes.NewReader(question), &answer, &log
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%s: %v\n%s", r.Operation, err, log.String())
+		}
+		reply, err := backend.ReadReply(answer.Bytes(), r.Operation)
+		if err != nil && reply.Error == nil {
+			t.Fatalf("%s: %v\n%s%s", r.Operation, err, answer.String(), log.String())
+		}
+		return reply
+	}
 }
 
 func (p Plugin) request(o backend.Operation, change ...func(*backend.Request)) backend.Request {
