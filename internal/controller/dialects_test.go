@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -18,9 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	alustanv1 "github.com/terrier-iac/terrier/api/alustan/v1alpha1"
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/alustan"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -90,6 +93,7 @@ type estate struct {
 	client.Client
 	maps       []corev1.ConfigMap
 	terraforms []v1alpha2.Terraform
+	scripts    []alustanv1.Terraform
 	keys       map[string]func(client.Object) []string
 }
 
@@ -120,6 +124,12 @@ func (e *estate) List(_ context.Context, list client.ObjectList, opts ...client.
 				list.Items = append(list.Items, tf)
 			}
 		}
+	case *alustanv1.TerraformList:
+		for _, s := range e.scripts {
+			if has(&s) {
+				list.Items = append(list.Items, s)
+			}
+		}
 	}
 	return nil
 }
@@ -145,8 +155,12 @@ func (e *estate) Get(_ context.Context, key client.ObjectKey, obj client.Object,
 }
 
 func newEstate(maps []corev1.ConfigMap, terraforms []v1alpha2.Terraform) *apart {
-	e := &estate{maps: maps, terraforms: terraforms}
-	c := takeApart(&Stacks{Client: e, Dialects: dialect.NewRegistry(infra.Dialect{}, mapped{}), Log: slog.New(slog.DiscardHandler)})
+	return (&estate{maps: maps, terraforms: terraforms}).of(mapped{})
+}
+
+// of is a controller of these stacks, and a second dialect.
+func (e *estate) of(second dialect.Dialect) *apart {
+	c := takeApart(&Stacks{Client: e, Dialects: dialect.NewRegistry(infra.Dialect{}, second), Log: slog.New(slog.DiscardHandler)})
 	e.keys = map[string]func(client.Object) []string{indexDependsOn: c.dependsOnKeys, states.Index: c.stateKeys, indexRefers: c.refersKeys}
 	return c
 }
@@ -198,6 +212,55 @@ func TestAStateIsSharedAcrossDialects(t *testing.T) {
 	_, err = c.states.Start(t.Context(), p.subject(), &kube.StateRef{}, "plan-1", stack.PlanRun, stack.Cause{})
 	if fault.Reason(err, "") != string(stack.StateShared) {
 		t.Errorf("Start() = %v, want the state to be another stack's", err)
+	}
+}
+
+// A key of a bucket has one owner among the stacks of both kinds, the older one, however
+// each of them names the bucket.
+func TestAKeyOfABucketIsSharedAcrossKinds(t *testing.T) {
+	const key = "team/network.tfstate"
+	plan := func(name string, age time.Duration, key string) v1alpha2.Terraform {
+		return asTerraform(name, age, func(o *v1alpha2.Terraform) {
+			o.Annotations = map[string]string{infra.Backend: "aws", infra.BackendSettings: `{"bucket": "store", "dynamodb_table": "locks", "region": "us-east-1", "key": "` + key + `"}`}
+		})
+	}
+	script := func(name string, age time.Duration, key string) alustanv1.Terraform {
+		o := alustanv1.Terraform{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "other", Name: name, UID: types.UID("script-" + name), CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age)),
+		}}
+		spec := `{"scripts": {"apply": {"inline": "a"}, "destroy": {"inline": "d"}}, "gitRepo": {"url": "https://git.example/org/repo"},
+			"backend": {"provider": "aws", "s3": "store", "dynamoDB": "locks", "region": "us-east-1", "key": "` + key + `"}}`
+		if err := json.Unmarshal([]byte(spec), &o.Spec); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for name, tt := range map[string]struct {
+		plan   v1alpha2.Terraform
+		script alustanv1.Terraform
+		owner  string // of the refusal; empty if each has a state of its own
+		young  dialect.Dialect
+	}{
+		"scripts come second":       {plan("a", time.Hour, key), script("b", 0, key), "apps/a", alustan.Dialect{}},
+		"scripts come first":        {plan("a", 0, key), script("b", time.Hour, key), "other/b", infra.Dialect{}},
+		"another key, scripts last": {plan("a", time.Hour, key), script("b", 0, "team/other.tfstate"), "", alustan.Dialect{}},
+		"another key, plans last":   {plan("a", 0, key), script("b", time.Hour, "team/other.tfstate"), "", infra.Dialect{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := (&estate{terraforms: []v1alpha2.Terraform{tt.plan}, scripts: []alustanv1.Terraform{tt.script}}).of(alustan.Dialect{})
+			for d, obj := range map[dialect.Dialect]client.Object{infra.Dialect{}: &tt.plan, alustan.Dialect{}: &tt.script} {
+				st, err := d.Decode(obj)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := &pass{dialect: d, obj: obj, id: string(obj.GetUID()), st: st}
+				_, err = c.states.Start(t.Context(), p.subject(), nil, "plan-1", stack.PlanRun, stack.Cause{})
+				refused := fault.Reason(err, "") == string(stack.StateShared)
+				if want := tt.owner != "" && d == tt.young; refused != want || refused && !strings.Contains(err.Error(), tt.owner) {
+					t.Errorf("Start() of %s = %v, refused %v; want %v, for %q", obj.GetName(), err, refused, want, tt.owner)
+				}
+			}
+		})
 	}
 }
 
