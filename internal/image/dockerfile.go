@@ -44,7 +44,7 @@ type Dockerfiles interface {
 
 // Dockerfile is one image that is to be built.
 type Dockerfile struct {
-	Key       string // equal for equal inputs, and of no other namespace; lower-case letters and digits
+	Key       string // equal for equal inputs and one repository, and of no other namespace; lower-case letters and digits
 	Namespace string // of the stack
 	Code      string // the image with the code below Directory, by its digest
 	To        string // repository:tag
@@ -64,7 +64,7 @@ func (b *Builder) fromDockerfile(ctx context.Context, to connection, under base,
 		if err != nil {
 			return v1.Hash{}, err
 		}
-		digest, err := b.buildDockerfile(ctx, w, Dockerfile{Key: address, Namespace: w.Namespace, Code: code.Ref, To: repo.Tag("terrier-dockerfile-" + address).String(), Login: login})
+		digest, err := b.buildDockerfile(ctx, w, Dockerfile{Key: addressOf(repo.String()+" "+under.address(), w), Namespace: w.Namespace, Code: code.Ref, To: repo.Tag("terrier-dockerfile-" + address).String(), Login: login})
 		if err != nil {
 			return v1.Hash{}, err
 		}

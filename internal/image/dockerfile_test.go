@@ -130,10 +130,15 @@ func TestTheBaseIsBuiltFromADockerfile(t *testing.T) {
 	if _, err := b.Ensure(t.Context(), other); !errors.Is(err, ErrBuilding) || k.asked[1].Key == first.Key || k.asked[1].To == first.To {
 		t.Errorf("two namespaces share the build %+v, %v", k.asked[1], err)
 	}
+	other = w
+	other.Name = s.host + "/team/other"
+	if _, err := b.Ensure(t.Context(), other); !errors.Is(err, ErrBuilding) || k.asked[2].Key == first.Key || !strings.HasPrefix(k.asked[2].To, other.Name+":") {
+		t.Errorf("two repositories share the build %+v, %v", k.asked[2], err)
+	}
 
 	s.sent()
 	s.down.Store(true) // while it is built, no registry is asked
-	if _, err := b.Ensure(t.Context(), w); !errors.Is(err, ErrBuilding) || k.asked[2].Key != first.Key {
+	if _, err := b.Ensure(t.Context(), w); !errors.Is(err, ErrBuilding) || k.asked[3].Key != first.Key {
 		t.Errorf("while it is built: %v after %+v", err, k.asked)
 	}
 	s.down.Store(false)
