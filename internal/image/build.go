@@ -95,15 +95,22 @@ func (b base) image() (v1.Image, error) {
 	})
 }
 
+// mostPlatforms is how many images an index may have. Each is read and pushed.
+const mostPlatforms = 16
+
 func onIndex(base v1.ImageIndex, put func(v1.Image) (v1.Image, error)) (built, error) {
 	manifest, err := base.IndexManifest()
 	if err != nil {
 		return built{}, err
 	}
 	index := mutate.IndexMediaType(empty.Index, manifest.MediaType)
+	made := 0
 	for _, m := range manifest.Manifests {
 		if !m.MediaType.IsImage() || m.Platform == nil || m.Platform.OS == "unknown" {
 			continue // an attestation of the base, which is none of this image
+		}
+		if made++; made > mostPlatforms {
+			return built{}, fault.New(fault.Invalid, ReasonBuild, fmt.Errorf("the image is for more than %d platforms: build it for fewer", mostPlatforms))
 		}
 		image, err := base.Image(m.Digest)
 		if err != nil {

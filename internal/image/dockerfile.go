@@ -77,8 +77,9 @@ func (b *Builder) fromDockerfile(ctx context.Context, to connection, under base,
 		if err != nil {
 			return v1.Hash{}, failed(ReasonDockerfile, "reading the image that was built from the Dockerfile", err)
 		}
+		packed := map[v1.Hash]v1.Layer{}
 		return b.make(base{Descriptor: built}, w, there, tag, to, func(dir string, image v1.Image) (v1.Image, error) {
-			return withPrograms(dir, under.Descriptor, image)
+			return withPrograms(dir, under.Descriptor, image, packed)
 		})
 	})
 }
@@ -137,8 +138,8 @@ func onlyLogins(config []byte) ([]byte, error) {
 }
 
 // withPrograms puts the programs of a base onto an image, and has it start as the base starts.
-// The programs are static.
-func withPrograms(dir string, base *remote.Descriptor, onto v1.Image) (v1.Image, error) {
+// The programs are static. Packed has those of each image of the base that were packed before.
+func withPrograms(dir string, base *remote.Descriptor, onto v1.Image, packed map[v1.Hash]v1.Layer) (v1.Image, error) {
 	file, err := onto.ConfigFile()
 	if err != nil {
 		return nil, err
@@ -152,13 +153,20 @@ func withPrograms(dir string, base *remote.Descriptor, onto v1.Image) (v1.Image,
 	if err != nil {
 		return nil, err
 	}
-	packed, err := packPrograms(from, dir)
+	digest, err := from.Digest()
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromFile(packed)
-	if err != nil {
-		return nil, err
+	layer, known := packed[digest]
+	if !known {
+		file, err := packPrograms(from, dir)
+		if err != nil {
+			return nil, err
+		}
+		if layer, err = tarball.LayerFromFile(file); err != nil {
+			return nil, err
+		}
+		packed[digest] = layer
 	}
 	image, err := mutate.Append(onto, mutate.Addendum{Layer: layer, History: v1.History{Created: epoch, CreatedBy: "terrier", Comment: "the programs of a run, in /" + programs}})
 	if err != nil {
@@ -191,7 +199,7 @@ func forPlatform(base *remote.Descriptor, of v1.Platform) (v1.Image, error) {
 			return index.Image(m.Digest)
 		}
 	}
-	return nil, fmt.Errorf("the base image of --stack-image-base is not for %s/%s, for which the Dockerfile was built", of.OS, of.Architecture)
+	return nil, fmt.Errorf("the base image of --stack-image-base is not for %.80s/%.80s, for which the Dockerfile was built", of.OS, of.Architecture)
 }
 
 // programLimits bound the programs, and all of the base that is read for them.
@@ -199,7 +207,7 @@ var programLimits = archive.Limits{Bytes: 2 << 30, File: 1 << 30, Entries: 1 << 
 
 // packPrograms packs the programs of an image, in the order that its layers have them, into a
 // file in dir.
-func packPrograms(of v1.Image, dir string) (packed string, err error) {
+func packPrograms(of v1.Image, dir string) (file string, err error) {
 	out, err := os.CreateTemp(dir, "programs-*.tar.gz")
 	if err != nil {
 		return "", fmt.Errorf("making a scratch file: %w", err)

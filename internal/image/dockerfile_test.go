@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -25,24 +26,23 @@ import (
 // kit builds Dockerfiles when the test says so.
 type kit struct {
 	asked []Dockerfile
-	image v1.Image // that was built; nil before
+	image v1.Image      // that was built; nil before
+	index v1.ImageIndex // that was built in place of an image
 	err   error
 }
 
 func (k *kit) Build(ctx context.Context, d Dockerfile) (string, error) {
 	k.asked = append(k.asked, d)
-	if k.err != nil || k.image == nil {
-		return "", errors.Join(k.err)
-	}
 	tag, err := name.NewTag(d.To)
-	if err == nil {
-		err = remote.Write(tag, k.image, remote.WithContext(ctx))
-	}
-	if err != nil {
+	if err = errors.Join(err, k.err); err != nil {
 		return "", err
 	}
+	if k.index != nil {
+		digest, err := k.index.Digest()
+		return digest.String(), errors.Join(err, remote.WriteIndex(tag, k.index, remote.WithContext(ctx)))
+	}
 	digest, err := k.image.Digest()
-	return digest.String(), err
+	return digest.String(), errors.Join(err, remote.Write(tag, k.image, remote.WithContext(ctx)))
 }
 
 // filesImage is an image of one layer with files.
@@ -206,6 +206,45 @@ func platformImage(t *testing.T, of v1.Platform) v1.Image {
 		t.Fatal(err)
 	}
 	return image
+}
+
+// An index of a tenant costs as much as its platforms: they have a bound, and the programs of a
+// base are packed once.
+func TestAnIndexHasABound(t *testing.T) {
+	s := newStore(t)
+	base := s.put(t, "terrier/runner", filesImage(t, v1.Config{}, map[string]string{"usr/local/bin/terrier-runner": "the runner"}))
+	amd := v1.Platform{OS: "linux", Architecture: "amd64"}
+	for n, kind := range map[int]fault.Kind{mostPlatforms: "", mostPlatforms + 1: fault.Invalid} {
+		b := builder(t, base)
+		index := v1.ImageIndex(empty.Index)
+		for range n {
+			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: platformImage(t, amd), Descriptor: v1.Descriptor{Platform: &amd}})
+		}
+		b.Dockerfiles = &kit{index: index}
+		w := Wanted{Name: fmt.Sprintf("%s/team/net%d", s.host, n), Source: "sha256:1", Archive: code(t, map[string]string{"Dockerfile": "FROM scratch\n"})}
+		if _, err := b.Ensure(t.Context(), w); fault.Of(err) != kind {
+			t.Errorf("Ensure() of %d platforms = %v, want of kind %q", n, err, kind)
+		}
+	}
+
+	ref, err := name.ParseReference(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	under, err := remote.Get(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, packed := t.TempDir(), map[v1.Hash]v1.Layer{}
+	for _, arch := range []string{"amd64", "arm64", "amd64"} {
+		image, err := withPrograms(dir, under, platformImage(t, v1.Platform{OS: "linux", Architecture: arch}), packed)
+		if err != nil || filesOf(t, image)["usr/local/bin/terrier-runner"] != "the runner" {
+			t.Errorf("the image for %s has %v, %v", arch, image, err)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+		t.Errorf("the programs of one image are in %v, %v", files, err)
+	}
 }
 
 // What a Dockerfile says of its platform names no file: the builder looks whether one is left.
