@@ -22,9 +22,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/image"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -42,6 +44,7 @@ type Config struct {
 type Builds struct {
 	config Config
 	live   client.Client
+	logins cache.Map[types.UID, struct{}] // Jobs that have needed their login, or have it
 }
 
 var _ image.Dockerfiles = (*Builds)(nil)
@@ -56,7 +59,7 @@ func New(api *rest.Config, c Config) (*Builds, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server for builds: %w", err)
 	}
-	return &Builds{c, live}, nil
+	return &Builds{config: c, live: live}, nil
 }
 
 // Build implements image.Dockerfiles. A Job that has succeeded stays for a while, so that a
@@ -84,12 +87,38 @@ func (b *Builds) Build(ctx context.Context, d image.Dockerfile) (string, error) 
 		why := b.why(ctx, job)
 		return "", errors.Join(why, b.remove(ctx, job))
 	}
-	// The pod waits for the login until it is there.
-	err = b.live.Create(ctx, login(job, d), client.FieldOwner(kube.FieldManager))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return "", b.denied(err, "the login of the Job "+key.Name)
+	return "", cmp.Or(b.logIn(ctx, job, d), image.ErrBuilding)
+}
+
+// logIn makes the login of a Job, for which its pod waits. A controller may ask late, when
+// another one has deleted the login after the build: it is made only while no container of
+// the pod has started.
+func (b *Builds) logIn(ctx context.Context, job *batchv1.Job, d image.Dockerfile) error {
+	if _, done := b.logins.Get(job.UID); done {
+		return nil
 	}
-	return "", image.ErrBuilding
+	pod, err := b.pod(ctx, job)
+	if err != nil {
+		return err
+	}
+	if pod == nil || !started(pod) {
+		err := b.live.Create(ctx, login(job, d), client.FieldOwner(kube.FieldManager))
+		if apierrors.IsAlreadyExists(err) {
+			return nil // another controller made it, or it is that of a Job before, which goes with that
+		}
+		if err != nil {
+			return b.denied(err, "the login of the Job "+job.Name)
+		}
+	}
+	b.logins.Put(job.UID, struct{}{})
+	return nil
+}
+
+// started reports whether a container of a pod runs or ran. All volumes are mounted then.
+func started(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil
+	})
 }
 
 // denied says what the controller needs for builds.

@@ -60,20 +60,26 @@ func (s scene) job(t *testing.T) *batchv1.Job {
 	return &job
 }
 
+// runs makes the pod of a Job.
+func (s scene) runs(t *testing.T, job *batchv1.Job, status *corev1.PodStatus) {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name + "-x", Labels: job.Spec.Template.Labels}, Spec: job.Spec.Template.Spec}
+	p.Labels[batchv1.JobNameLabel] = job.Name
+	if err := s.Client.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	p.Status = *status
+	if err := s.Client.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ends makes the pod of the Job, if there is to be one, and ends the Job.
 func (s scene) ends(t *testing.T, condition batchv1.JobConditionType, reason string, pod *corev1.PodStatus) {
 	t.Helper()
 	job := s.job(t)
 	if pod != nil {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name + "-x", Labels: job.Spec.Template.Labels}, Spec: job.Spec.Template.Spec}
-		p.Labels[batchv1.JobNameLabel] = job.Name
-		if err := s.Client.Create(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		p.Status = *pod
-		if err := s.Client.Status().Update(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		s.runs(t, job, pod)
 	}
 	now := metav1.Now()
 	job.Status.StartTime = &now
@@ -163,6 +169,68 @@ func TestABuildIsOneJob(t *testing.T) {
 	s.built(t, image.ErrBuilding)
 	if again := s.job(t); again.UID == job.UID {
 		t.Error("a Job whose pod is gone stays")
+	}
+}
+
+// Two controllers may look after one build. None makes the login again once a container of it
+// has started: another one may have deleted it after the build.
+func TestALoginIsNotMadeAgain(t *testing.T) {
+	s := newScene(t)
+	s.built(t, image.ErrBuilding)
+	job := s.job(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name}}
+	other := func() scene {
+		b, err := New(s.Config, s.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return scene{s.Cluster, b, s.wanted}
+	}
+	for _, tt := range []struct {
+		name  string
+		by    scene
+		made  bool
+		after *corev1.PodStatus
+	}{
+		{"by the controller that made it", s, false, nil},
+		{"by another one, before there is a pod", other(), true, nil},
+		{"by another one, while the pod waits", other(), true, &corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{
+			{Name: containerContext, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}},
+		}}},
+		{"by another one, after a container started", other(), false, &corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{
+			{Name: containerContext, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		}}},
+	} {
+		if err := client.IgnoreNotFound(s.Client.Delete(t.Context(), secret.DeepCopy())); err != nil {
+			t.Fatal(err)
+		}
+		if tt.after != nil {
+			s.forget(t)
+			s.runs(t, job.DeepCopy(), tt.after)
+		}
+		tt.by.built(t, image.ErrBuilding)
+		if made := s.Exists(t, job.Name, &corev1.Secret{}); made != tt.made {
+			t.Errorf("%s: the login is made again: %v, want %v", tt.name, made, tt.made)
+		}
+	}
+}
+
+// The login of a Job before may be there for a while: that of this Job is made after it.
+func TestALoginOfAJobBeforeIsWaitedFor(t *testing.T) {
+	s := newScene(t)
+	before := login(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: nameOf(s.wanted)}}, s.wanted)
+	before.OwnerReferences = nil
+	if err := s.Client.Create(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	s.built(t, image.ErrBuilding)
+	if err := s.Client.Delete(t.Context(), before, client.Preconditions{UID: &before.UID}); err != nil {
+		t.Fatal(err)
+	}
+	s.built(t, image.ErrBuilding)
+	var own corev1.Secret
+	if s.Get(t, nameOf(s.wanted), &own); !metav1.IsControlledBy(&own, s.job(t)) {
+		t.Errorf("the login is of %+v", own.OwnerReferences)
 	}
 }
 
