@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -276,6 +278,51 @@ func notesOf(t *testing.T, args ...string) string {
 	}
 	t.Fatalf("there are no notes:\n%s", out)
 	return ""
+}
+
+// Builds reach what the operator lets them reach, or else what runs reach.
+func TestEgressOfBuilds(t *testing.T) {
+	base := []string{"--set", "imageBuilds.namespace=builds", "--set", "imageBuilds.image=moby/buildkit@sha256:" + strings.Repeat("0", 64)}
+	rule := func(value, cidr string) []string {
+		return []string{"--set", value + "[0].to[0].ipBlock.cidr=" + cidr}
+	}
+	runs, builds := rule("networkPolicy.runsEgress", "10.0.0.0/8"), rule("imageBuilds.egress", "10.1.0.0/16")
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"neither":        {nil, "0.0.0.0/0 ::/0"},
+		"that of runs":   {runs, "10.0.0.0/8"},
+		"that of theirs": {builds, "10.1.0.0/16"},
+		"both":           {slices.Concat(runs, builds), "10.1.0.0/16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := template(t, slices.Concat(base, tt.args)...)
+			if err != nil {
+				t.Fatal(text)
+			}
+			for _, o := range objects(t, text) {
+				if o.GetKind() != "NetworkPolicy" || o.GetNamespace() != "builds" {
+					continue
+				}
+				var policy networkingv1.NetworkPolicy
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &policy); err != nil {
+					t.Fatal(err)
+				}
+				var reached []string
+				for _, e := range policy.Spec.Egress {
+					for _, to := range e.To {
+						reached = append(reached, to.IPBlock.CIDR)
+					}
+				}
+				if got := strings.Join(reached, " "); got != tt.want || len(policy.Spec.Egress) != 2 {
+					t.Errorf("builds reach %s by %+v, want %s", got, policy.Spec.Egress, tt.want)
+				}
+				return
+			}
+			t.Error("the builds have no policy")
+		})
+	}
 }
 
 // The policy that the notes print is the one of the namespaces that the chart knows.

@@ -142,6 +142,7 @@ var shapes = map[string]map[string]any{
 	"runs.providerCache.fill.resources": free(), "runs.providerCache.fill.podSecurityContext": free(),
 	"runs.providerCache.fill.nodeSelector": texts(), "runs.providerCache.fill.tolerations": list(free()),
 	"imageBuilds.namespace": {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}, "imageBuilds.image": {"type": "string", "pattern": "^(.+@sha256:[0-9a-f]{64})?$"},
+	"imageBuilds.egress":    list(free()),
 	"runs.quota.namespaces": names(), "runs.quota.pods": least(1),
 }
 
