@@ -19,8 +19,8 @@ const (
 	containerResult  = "result"  // says which image was pushed
 )
 
-// NameOfBuilds is the value of app.kubernetes.io/name of the pods of builds, which the network
-// policy of the chart selects.
+// NameOfBuilds is the value of app.kubernetes.io/name of the pods of builds, by which users find
+// them. The network policy of the chart selects all pods of their namespace.
 const NameOfBuilds = "terrier-image-build"
 
 // kept is how long a Job stays after its end.
