@@ -192,7 +192,7 @@ func TestTheBoardLearnsFromRunsThatEnd(t *testing.T) {
 type absent struct{ dialecttest.Second }
 
 func (absent) Kind() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: "absent.example.com", Version: "v1", Kind: "Terraform"}
+	return schema.GroupVersionKind{Group: "later.example.com", Version: "v1", Kind: "Terraform"}
 }
 
 func (a absent) New() client.Object {
@@ -237,9 +237,9 @@ spec: {sourceRef: {kind: GitRepository, name: modules}}
 		}
 	}
 	asks() // it is still missing
-	testkit.Define(t, c, strings.ReplaceAll(dialecttest.Definition, "second.example.com", "absent.example.com"), absent{}.NewList())
+	testkit.Define(t, c, strings.ReplaceAll(dialecttest.Definition, "second.example.com", "later.example.com"), absent{}.NewList())
 	c.Apply(t, `
-apiVersion: absent.example.com/v1
+apiVersion: later.example.com/v1
 kind: Terraform
 metadata: {name: late}
 spec: {code: x}

@@ -157,8 +157,9 @@ type Object struct {
 	UID       string `json:"uid,omitempty"`
 }
 
-// IsStack reports whether the object is a stack. Only stacks have a group.
-func (o Object) IsStack() bool { return o.Group != "" || o.Kind == "Terraform" }
+// IsStack reports whether the object is a stack. Only stacks have a group, and what has no
+// kind counts as one of the first kind.
+func (o Object) IsStack() bool { return o.Group != "" || o.Kind == "Terraform" || o.Kind == "" }
 
 // Word is what users call the kind of a stack: kind.group. It is empty for the first
 // kind, and so for all entries that were made while there was no other.
