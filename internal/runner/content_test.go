@@ -12,12 +12,15 @@ import (
 // F46: a supervisor does not begin a run of which it only understands a part.
 func TestJobOfTheFutureIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
-		"of a later release":       fmt.Sprintf(`{"version":%d,"job":{"ID":"x","Stack":"s"}}`, JobVersion+1),
-		"of before jobs by digest": `{"Version":1,"ID":"x","Stack":"s","Tree":{"Archive":"/a"}}`,
-		"of before versions":       `{"ID":"x","Stack":"s"}`,
+		"of a later release":             fmt.Sprintf(`{"version":%d,"job":{"ID":"x","Stack":"s"}}`, JobVersion+1),
+		"of before states had a cluster": `{"version":4,"job":{"ID":"x","Stack":"s","Backend":{"Name":"aws"}}}`,
+		"of before jobs by digest":       `{"Version":1,"ID":"x","Stack":"s","Tree":{"Archive":"/a"}}`,
+		"of before versions":             `{"ID":"x","Stack":"s"}`,
 	} {
 		if _, err := ReadOrder(strings.NewReader(text + "\n")); fault.Of(err) != fault.Later || fault.Reason(err, "") != SupervisorTooOld {
 			t.Errorf("a job %s: %v, want Later", name, err)
+		} else if !strings.Contains(err.Error(), "has to be of the release of the controller") {
+			t.Errorf("a job %s: %v, want the way out", name, err)
 		}
 	}
 }
