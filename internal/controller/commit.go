@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -118,7 +119,7 @@ func (cm *committer) writeStatus(ctx context.Context, p *pass) error {
 	if err := cm.saveCheckpoint(ctx, p); err != nil {
 		return err
 	}
-	if t := p.dialect.Terrier(p.obj); t != nil {
+	if t := p.dialect.Terrier(p.obj); t != nil && t.Writes < math.MaxInt64 { // as a wrong client may have made it
 		t.Writes++ // from now on the API server refuses each earlier status
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"math"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,5 +34,14 @@ func TestWritesOfTheStatusAreCounted(t *testing.T) {
 	}
 	if second, _ := write("Planning more"); second != 2 {
 		t.Errorf("after the second write the count is %d, want 2", second)
+	}
+	// The count that a wrong client wrote cannot grow, and must not become smaller.
+	wrong := m.object()
+	wrong.Status.Terrier.Writes = math.MaxInt64
+	if err := m.kube.Client.Status().Update(t.Context(), wrong); err != nil {
+		t.Fatal(err)
+	}
+	if last, _ := write("Planning most"); last != math.MaxInt64 {
+		t.Errorf("after a write at the maximum the count is %d", last)
 	}
 }
