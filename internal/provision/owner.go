@@ -48,7 +48,8 @@ type objects interface {
 // claim makes sure that the state belongs to the cluster of the request.
 func (p plugin) claim(ctx context.Context, at place, r backend.Request, say func(string)) error {
 	if r.Stack.Cluster == "" {
-		return nil // a controller that may not know its cluster
+		say(fmt.Sprintf("%s: the controller does not know its cluster, so another cluster with a stack of this name is not noticed: allow the controller to get the namespace kube-system", at.what()))
+		return nil
 	}
 	err := p.own(ctx, at, r, say)
 	if errors.Is(err, errDenied) {

@@ -209,6 +209,9 @@ func TestOwnerOfAState(t *testing.T) {
 	}
 	ask := asker(provision.Plugins{}, awsIdentity)
 	const mark = "store/team/network/terraform.tfstate.terrier"
+	if reply := ask(t, of("")); reply.Error != nil || !strings.Contains(strings.Join(reply.Messages, "\n"), "the controller does not know its cluster, so another cluster with a stack of this name is not noticed") {
+		t.Errorf("without a cluster = %+v", reply)
+	}
 	held := s.Hold("PUT /" + mark)
 	slow := make(chan backend.Reply, 1)
 	go func() { slow <- ask(t, of("cluster-a")) }()

@@ -28,7 +28,7 @@ func (r *Records) join(ctx context.Context, o Options) error {
 	}
 	uid, err := clusterUID(ctx, r.cluster, true)
 	if o.Records == "" && fault.Of(err) == fault.Denied {
-		o.Progress("%v; until then the records of deleted stacks stay", err)
+		o.Progress("%v; until then the records of deleted stacks stay, and a state in a bucket is not protected from stacks of other clusters", err)
 		r.marked = true // Ours fails, and nothing is collected
 		return nil
 	}
