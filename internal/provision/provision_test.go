@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -232,5 +233,39 @@ func TestOwnerOfAState(t *testing.T) {
 	s.Deny("/" + mark)
 	if reply := ask(t, of("cluster-c")); reply.Error != nil || !strings.Contains(strings.Join(reply.Messages, "\n"), "access is denied, so another cluster with a stack of this name is not noticed") {
 		t.Errorf("without the right = %+v", reply)
+	}
+}
+
+// A server that refuses conditional writes lets a stack work on, and its owner is written.
+func TestOwnerWithoutConditionalWrites(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusNotImplemented} {
+		s := storage.NewS3(t)
+		meanwhile := false // another cluster writes before the answer
+		at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("If-None-Match") == "" {
+				s.ServeHTTP(w, r)
+				return
+			}
+			if meanwhile {
+				s.Put(t, strings.TrimPrefix(r.URL.Path, "/"), []byte(`{"cluster":"cluster-b"}`))
+			}
+			w.WriteHeader(status)
+		}))
+		t.Cleanup(at.Close)
+		ask := asker(provision.Plugins{}, awsIdentity)
+		r := backend.Request{
+			Version: backend.Version, Operation: backend.Ensure, Backend: "aws", Stack: backend.Stack{Namespace: "team", Name: "network", Cluster: "cluster-a"},
+			Settings: map[string]string{"s3": "store", "region": "us-east-1", "endpoint": at.URL},
+		}
+		if reply := ask(t, r); reply.Error != nil {
+			t.Errorf("ensure at a server that answers %d = %v", status, reply.Error)
+		}
+		if got := s.Object(t, "store/team/network/terraform.tfstate.terrier"); !strings.Contains(string(got), `"cluster":"cluster-a"`) {
+			t.Errorf("the owner at a server that answers %d is %q", status, got)
+		}
+		meanwhile, r.Stack.Name = true, "other"
+		if reply := ask(t, r); reply.Error == nil || !strings.Contains(reply.Error.Message, "of another cluster") {
+			t.Errorf("ensure after another cluster, at a server that answers %d = %+v", status, reply)
+		}
 	}
 }

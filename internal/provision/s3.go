@@ -323,7 +323,10 @@ func (s *s3) put(ctx context.Context, object string, data []byte, absent bool) (
 	switch {
 	case err == nil && absent && (a.status == http.StatusPreconditionFailed || a.status == http.StatusConflict):
 		return false, nil
-	case err == nil && absent && a.status == http.StatusNotImplemented: // a server without conditions
+	case err == nil && absent && (a.status == http.StatusNotImplemented || a.status == http.StatusBadRequest): // a server without conditions
+		if is, err := s.get(ctx, object); err != nil || is != nil {
+			return false, err
+		}
 		a, err = s.do(ctx, http.MethodPut, object, "", data)
 	}
 	err = s.judged(a, err)
