@@ -9,8 +9,9 @@
 #   from-alustan.sh clean      delete what only the Alustan controller needed
 #
 # hold, stop, release and clean print what they would do, and do it only with --yes.
-# Every step checks before it acts and can be repeated. It needs kubectl, and the
-# cluster that kubectl uses.
+# Every step checks before it acts and can be repeated. It needs kubectl, awk, and the
+# cluster that kubectl uses. A value such as a script or a key may have several lines: Go
+# templates of kubectl ask whether it is there, so that no line of it counts as a stack.
 #
 # Settings, from the environment:
 #   CONTROLLER_NAMESPACE  where the Alustan controller runs (alustan)
@@ -40,10 +41,19 @@ act() {
 	fi
 }
 
-# each prints a line NAMESPACE NAME VALUE for each stack with a value at a JSONPath.
-each() {
-	kubectl get "$terraforms" -A -o "jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {$1}{\"\n\"}{end}" |
-		awk 'NF > 2'
+# has writes the value at a path of an object for a Go template; false without it.
+has() {
+	path=
+	for key; do path="$path \"$key\""; done
+	printf '(and (exists .%s) (index .%s))' "$path" "$path"
+}
+
+# list prints a line NAMESPACE NAME for each stack for which a Go template is true, and
+# behind it, quoted, the value of another one if it is given.
+list() {
+	value=
+	[ $# = 1 ] || value=" {{printf \"%q\" (print $2)}}"
+	kubectl get "$terraforms" -A -o "go-template={{range .items}}{{if $1}}{{.metadata.namespace}} {{.metadata.name}}$value{{\"\\n\"}}{{end}}{{end}}"
 }
 
 # number prints how many lines it reads.
@@ -71,24 +81,24 @@ hooked() {
 check() {
 	say "stacks: $(kubectl get "$terraforms" -A -o name | number)"
 	hooked | awk '{ print "metacontroller has the " $1 " " $2 }'
-	each .metadata.deletionTimestamp | told "in deletion; decide about these before anything else:"
-	each '.metadata.finalizers[*]' | grep -F "$finalizer" | told "with a finalizer of metacontroller:" || true
-	each .spec.backend.provider | told "with a backend that the controller makes; set spec.backend.key to the key in the repository:"
-	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.backend.provider}{"\n"}{end}' |
-		awk 'NF == 2' | told "without such a backend; find their state:"
-	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.variables}{"\n"}{end}' |
-		awk 'NF == 2 || $3 == "{}"' | told "without variables; the definition of Alustan may have removed them:"
-	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.gitRepo.url}{"\n"}{end}' |
-		awk 'NF == 2' | told "without spec.gitRepo.url:"
-	each .spec.gitRepo.sshKey | awk '{ print $1, $2 }' | told "with a private key in the object; move it to a Secret:"
-	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.scripts.destroy}{"\n"}{end}' |
-		awk 'NF == 2' | told "without a destroy script; their objects stay when they are deleted:"
+	list "$(has metadata deletionTimestamp)" .metadata.deletionTimestamp | told "in deletion; decide about these before anything else:"
+	list "$(has metadata finalizers)" .metadata.finalizers | grep -F "$finalizer" | told "with a finalizer of metacontroller:" || true
+	list "$(has spec backend provider)" .spec.backend.provider | told "with a backend that the controller makes; set spec.backend.key to the key in the repository:"
+	list "not $(has spec backend provider)" | told "without such a backend; find their state:"
+	list "not $(has spec variables)" | told "without variables; the definition of Alustan may have removed them:"
+	list "not (or $(has spec gitRepo url) $(has spec containerRegistry semanticVersion))" | told "without spec.gitRepo.url or spec.containerRegistry.semanticVersion:"
+	list "and $(has spec gitRepo url) $(has spec containerRegistry semanticVersion)" | told "with both of them; remove one:"
+	list "$(has spec gitRepo sshKey)" | told "with a private key in the object; move it to a Secret:"
+	list "and $(has spec gitRepo url) (not $(has spec gitRepo sshKeySecret name))" .spec.gitRepo.url |
+		awk '$3 ~ /^"ssh:\/\// || $3 ~ /^"[^\/]*@[^\/]*:/' | told "with a URL of ssh; add spec.gitRepo.sshKeySecret:"
+	list "and $(has spec containerRegistry imageName) (not $(has spec containerRegistry secretRef name))" |
+		told "with an image; add spec.containerRegistry.secretRef if the registry wants a login:"
+	list "not $(has spec scripts destroy)" | told "without a destroy script; their objects stay when they are deleted:"
 	working | awk 'NR == 1 { print "pods that have not ended:" } { print "  " $0 }'
 }
 
 hold() {
-	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.metadata.annotations.terrier\.dev/approval}{"\n"}{end}' |
-		awk 'NF == 2' | while read -r namespace name; do
+	list "not $(has metadata annotations terrier.dev/approval)" | while read -r namespace name; do
 		act kubectl -n "$namespace" annotate "$terraforms" "$name" terrier.dev/approval=manual
 	done
 }
@@ -133,7 +143,7 @@ $left"
 }
 
 watch() {
-	left=$(kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.status.state}: {.status.message}{"\n"}{end}' | awk '$2 != "Success:"')
+	left=$(kubectl get "$terraforms" -A -o "go-template={{range .items}}{{if ne (print $(has status state)) \"Success\"}}{{.metadata.namespace}}/{{.metadata.name}} {{with $(has status state)}}{{.}}{{end}}: {{with $(has status message)}}{{.}}{{end}}{{\"\\n\"}}{{end}}{{end}}")
 	[ -z "$left" ] && say "all stacks are Success" && return
 	say "$left"
 	exit 1

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -65,6 +66,7 @@ func TestFromAlustan(t *testing.T) {
 	write(t, work, "old.tfstate", state)
 	e.w.Things() // the user's engine wrote it as another user than runs do
 
+	e.checked(t)
 	s := newScripted(t, e.Cluster, "inline.yaml", g.URL+"/terraform")
 	s.patch(t, `{"metadata":{"finalizers":["example.com/other","metacontroller.io/compositecontroller-terraform"]},"spec":{"variables":null}}`)
 	e.Kubectl(t, "patch", "terraforms.alustan.io", name, "--subresource=status", "--type=merge", "-p", `{"status":{"state":"Success","message":"Successfully applied"}}`)
@@ -106,7 +108,7 @@ spec:
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.await(t, "", "approv", "")
+	s.await(t, "", "plan-main-", "")
 	says("plan", "1 to add")
 	if all := e.w.Named("a"); len(all) != 1 {
 		t.Fatalf("before any approval the world holds %+v", all)
@@ -129,5 +131,77 @@ spec:
 	e.Kubectl(t, "delete", "terraforms.alustan.io", name)
 	if all := e.w.Things(); len(all) != 0 {
 		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}
+
+// checked compares what the check of the migration says about stacks with texts of several
+// lines, and about each of the ways in which the lives of the kind name their code.
+func (e *estate) checked(t *testing.T) {
+	t.Helper()
+	c := e.Cluster
+	kinds := c.Apply(t, `
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: lines}
+spec:
+  variables: {a: b}
+  backend: {provider: "aws\nsecond line"}
+  scripts:
+    apply: "one\ntwo three four\n"
+    destroy: "set -e\nexit 0\nterraform destroy -auto-approve\n"
+  gitRepo: {url: "git@github.com:team/network.git", sshKey: "-----BEGIN KEY-----\nAAAA BBBB CCCC\n-----END OPENSSH PRIVATE KEY-----\n"}
+---
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: imaged}
+spec:
+  variables: {a: b}
+  scripts: {deploy: deploy, destroy: destroy -c}
+  containerRegistry: {imageName: team/network, semanticVersion: "~1.0.0"}
+---
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: named}
+spec:
+  variables: {a: b}
+  scripts: {apply: {inline: "a\nb\n"}}
+  gitRepo: {url: "ssh://git@git.example/network", sshKeySecret: {name: key, key: id}}
+---
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: bare}
+spec:
+  scripts: {apply: {inline: "a\nb\n"}, destroy: {inline: "c\nd\n"}}
+`)
+	said := c.Shell(t, "sh docs/migrate/from-alustan.sh check")
+	got := map[string][]string{}
+	heading := ""
+	for line := range strings.Lines(said) {
+		line = strings.TrimSuffix(line, "\n")
+		entry, listed := strings.CutPrefix(line, "  ")
+		if !listed {
+			heading, _, _ = strings.Cut(line, ";")
+			heading = strings.TrimSuffix(heading, ":")
+			continue
+		}
+		if entry, mine := strings.CutPrefix(entry, c.Namespace+"/"); mine {
+			got[heading] = append(got[heading], strings.TrimSpace(entry))
+		}
+	}
+	want := map[string][]string{
+		"with a backend that the controller makes": {`lines "aws\nsecond line"`},
+		"without such a backend":                   {"bare", "imaged", "named"},
+		"without variables":                        {"bare"},
+		"without spec.gitRepo.url or spec.containerRegistry.semanticVersion": {"bare"},
+		"with a private key in the object":                                   {"lines"},
+		"with a URL of ssh":                                                  {`lines "git@github.com:team/network.git"`},
+		"with an image":                                                      {"imaged"},
+		"without a destroy script":                                           {"named"},
+	}
+	if diff := cmp.Diff(got, want); diff != "" || strings.Contains(said, "exit") || strings.Contains(said, "KEY") {
+		t.Errorf("check says\n%s\n%s", said, diff)
+	}
+	for _, o := range kinds {
+		c.Kubectl(t, "delete", "terraforms.alustan.io", o.GetName())
 	}
 }
