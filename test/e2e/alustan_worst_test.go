@@ -1,0 +1,262 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/sshgit"
+)
+
+// thingOf is a module with one thing, whose name is a variable.
+func thingOf(w *testkit.World, value string) map[string]string {
+	return map[string]string{"main.tf": w.HCL() + `
+variable "thing" {}
+resource "world_thing" "a" {
+  name  = var.thing
+  value = "` + value + `"
+}
+`}
+}
+
+// stackOfThing is a stack of scripts with such a module.
+func stackOfThing(name, annotations, url string) string {
+	return `
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: ` + name + `, annotations: {` + annotations + `}}
+spec:
+  variables: {thing: ` + name + `}
+  scripts:
+    apply: {inline: "terraform apply -auto-approve"}
+    destroy: {inline: "terraform destroy -auto-approve"}
+  gitRepo: {url: "` + url + `", branch: main}
+`
+}
+
+// linesIn counts the lines that scripts have appended to a file.
+func linesIn(t *testing.T, path string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), "\n")
+}
+
+// A resource that was changed outside of Terrier is what the module says after the next
+// run of the script. With terrier.dev/drift: report the drift is shown, and stays.
+func TestScriptsRepairDrift(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(thingOf(w, "right"))
+	repaired := scriptedFrom(t, c, stackOfThing("repaired", "terrier.dev/interval: 2s", g.URL))
+	reported := scriptedFrom(t, c, stackOfThing("reported", "terrier.dev/interval: 2s, terrier.dev/drift: report", g.URL))
+	repaired.await(t, "Success", hash, hash)
+	reported.await(t, "Success", hash, hash)
+	w.Edit(func(thing *testkit.WorldThing) bool {
+		wrong := "wrong"
+		thing.Value = &wrong
+		return true
+	})
+	testkit.Eventually(t, testkit.Patience, "the next run repairs the resource", func(context.Context) error {
+		if all := w.Named("repaired"); len(all) != 1 || *all[0].Value != "right" {
+			return fmt.Errorf("the world holds %+v", all)
+		}
+		return nil
+	})
+	repaired.await(t, "Success", hash, hash)
+	reported.await(t, "", "Drift detected", "")
+	// Two more checks change nothing either.
+	reads := func() int {
+		n := 0
+		for _, call := range w.Calls() {
+			if call.Name == "reported" && call.Call == "read" && call.Phase == "done" {
+				n++
+			}
+		}
+		return n
+	}
+	before := reads()
+	testkit.Eventually(t, testkit.Patience, "the reported stack is checked twice more", func(context.Context) error {
+		if n := reads() - before; n < 2 {
+			return fmt.Errorf("it was read %d times", n)
+		}
+		return nil
+	})
+	reported.await(t, "", "Drift detected", "")
+	if all := w.Named("reported"); len(all) != 1 || *all[0].Value != "wrong" {
+		t.Errorf("with terrier.dev/drift: report the world holds %+v, want what was changed outside", all)
+	}
+	for _, s := range []scripted{repaired, reported} {
+		s.delete(t)
+		s.awaitGone(t)
+	}
+}
+
+// Retries are counted over restarts of the controller: with terrier.dev/retries: 2 a
+// script that fails is run three times, though the controller is killed after each of them.
+func TestRetriesOutliveTheController(t *testing.T) {
+	t.Parallel() // most of it is the pauses between retries
+	p := testkit.Up(t)
+	c := p.Cluster(t)
+	ran := filepath.Join(p.Shared(t), "ran")
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(map[string]string{"README": "nothing to plan\n"})
+	manifest := func(name, annotations, script string) string {
+		return `
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: ` + name + `, annotations: {` + annotations + `}}
+spec:
+  scripts: {apply: {inline: "` + script + `"}, destroy: {inline: "exit 0"}}
+  gitRepo: {url: "` + g.URL + `", branch: main}
+`
+	}
+	s := scriptedFrom(t, c, manifest("failing", `terrier.dev/retries: "2"`, "echo run >> "+ran+"; echo 'the cloud is down' >&2; exit 1"))
+	for n := 1; n <= 3; n++ {
+		testkit.Eventually(t, testkit.Patience, fmt.Sprintf("failure %d is counted", n), func(ctx context.Context) error {
+			o, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
+			if err != nil {
+				return err
+			}
+			if status, _ := o.Object["status"].(map[string]any); fmt.Sprint(status["failures"]) != fmt.Sprint(n) || status["state"] != "Failed" {
+				return fmt.Errorf("the status is %v", status)
+			}
+			return nil
+		})
+		if got := linesIn(t, ran); got != n {
+			t.Fatalf("after failure %d the script ran %d times", n, got)
+		}
+		kill(t, p)
+		start(t, p)
+	}
+	// A stack that came later is applied: the controller has come to both.
+	later := scriptedFrom(t, c, manifest("later", "", "exit 0"))
+	later.await(t, "Success", hash, hash)
+	s.await(t, "Failed", "the cloud is down", "")
+	if got := s.condition(t, "Stalled"); got == "" {
+		t.Error("the stack is not Stalled, want the limit of its retries")
+	}
+	if got := linesIn(t, ran); got != 3 {
+		t.Errorf("the script ran %d times, want once and two retries", got)
+	}
+	for _, s := range []scripted{s, later} {
+		s.delete(t)
+		s.awaitGone(t)
+	}
+}
+
+// The destroy script of the last run destroys the resources, though the ConfigMap that had
+// both scripts was deleted before the stack.
+func TestDestroyWithoutTheConfigMap(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(thingOf(w, "right"))
+	s := scriptedFrom(t, c, `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: scripts}
+data: {apply: "terraform apply -auto-approve\n", destroy: "terraform destroy -auto-approve\n"}
+---
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: orphan}
+spec:
+  variables: {thing: orphan}
+  scripts:
+    apply: {configMapRef: {name: scripts, key: apply}}
+    destroy: {configMapRef: {name: scripts, key: destroy}}
+  gitRepo: {url: "`+g.URL+`", branch: main}
+`)
+	s.await(t, "Success", hash, hash)
+	if all := w.Named("orphan"); len(all) != 1 {
+		t.Fatalf("the world holds %+v", all)
+	}
+	if err := c.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "scripts"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.delete(t)
+	s.awaitGone(t)
+	if all := w.Things(); len(all) != 0 {
+		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}
+
+// The key of a git server is in its Secret, and nowhere else that a user can read: in no
+// object or event of the namespace, in no log of a run, and in no log of the controller.
+// The script cannot read it either.
+func TestGitKeyIsNowhereElse(t *testing.T) {
+	c := cluster(t)
+	p := platform(t)
+	g := testkit.NewGit(t)
+	hash := g.Commit(map[string]string{"terraform/README": "nothing to plan\n"})
+	identity, public := sshgit.NewIdentity(t, "")
+	host, _ := sshgit.NewSigner(t, "ed25519")
+	server := sshgit.Serve(t, g.Root, public, host)
+	c.PutSecret(t, "git", map[string]string{"id": identity, "known_hosts": string(server.Known(host))})
+	at, err := url.Parse(g.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := scriptedFrom(t, c, `
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: keyed}
+spec:
+  scripts: {apply: {inline: "env; grep -rs 'PRIVATE KEY' .. $HOME $TMPDIR; echo searched"}, destroy: {inline: "exit 0"}}
+  gitRepo: {url: "ssh://git@`+server.Address+at.Path+`/terraform", branch: main, sshKeySecret: {name: git, key: id}}
+`)
+	s.await(t, "Success", hash, hash)
+	if server.Sessions.Load() == 0 {
+		t.Error("the code did not come over ssh")
+	}
+	s.patch(t, `{"spec":{"scripts":{"apply":{"inline":"echo failing >&2; exit 1"}}}}`)
+	s.await(t, "Failed", "failing", "")
+
+	kinds := []string{"terraforms.alustan.io", "gitrepositories", "ocirepositories", "events", "configmaps", "leases", "pods", "jobs"}
+	seen := map[string]string{
+		"the objects":               c.Kubectl(t, "get", strings.Join(kinds, ","), "-o", "yaml"),
+		"the Secrets":               c.Kubectl(t, "get", "secrets", "--field-selector", "metadata.name!=git", "-o", "yaml"),
+		"the log of the controller": p.Log(),
+	}
+	var runs struct{ Items []struct{ ID string } }
+	if err := json.Unmarshal([]byte(c.Terrier(t, "runs", "terraform.alustan.io/keyed", "-o", "json")), &runs); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range runs.Items {
+		seen["the log of "+run.ID] = c.Terrier(t, "logs", "terraform.alustan.io/keyed", "--run", run.ID)
+	}
+	if len(seen) < 5 || !strings.Contains(fmt.Sprint(seen), "searched") || !strings.Contains(seen["the objects"], "keyed") {
+		t.Errorf("seen are %v, want the logs of both runs", seen)
+	}
+	secrets := []string{base64.StdEncoding.EncodeToString([]byte(identity))[:60]}
+	for line := range strings.Lines(identity) {
+		secrets = append(secrets, strings.TrimSpace(line))
+	}
+	for where, text := range seen {
+		for _, line := range secrets {
+			if strings.Contains(text, line) {
+				t.Errorf("%s has a line of the key", where)
+			}
+		}
+	}
+	s.delete(t)
+	s.awaitGone(t)
+}
