@@ -214,13 +214,13 @@ func (ac *actor) take(ctx context.Context, p *pass, plan stack.Plan) error {
 // other programs of the script: they do what their credentials allow.
 func (ac *actor) script(ctx context.Context, p *pass, a stack.RunScript) error {
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Plan: a.Plan, Why: a.Why}
+	if err := ac.snapshots.keepFor(ctx, p, &cause); err != nil {
+		return err
+	}
 	if a.Plan != nil {
 		if err := ac.take(ctx, p, *a.Plan); err != nil {
 			return err
 		}
-	}
-	if err := ac.snapshots.keepFor(ctx, p, &cause); err != nil {
-		return err
 	}
 	return ac.launcher.launch(ctx, p, stack.ScriptRun, cause, a.Unlock)
 }

@@ -80,6 +80,8 @@ func (sn *snapshots) recall(ctx context.Context, p *pass) error {
 			return fmt.Errorf("restoring the source that was applied: %w", err)
 		}
 	}
+	// Records of approved scripts name a plan, which they do not contain and no destroy needs.
+	s.Job.Plan, s.Job.LockFile, s.Job.Lineage, s.Job.Serial = runner.Content{}, runner.Content{}, "", 0
 	s.Job.Sandbox = sn.jobs.sandbox(s.Job.Sandbox.Network)
 	s.Job.Limits = sn.jobs.limits(p.st.Configuration)
 	if b := p.o.Blocked; s.Job.Pod == nil || b == nil || b.Reason != stack.SpecInvalid {

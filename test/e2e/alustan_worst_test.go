@@ -107,6 +107,45 @@ func TestScriptsRepairDrift(t *testing.T) {
 	}
 }
 
+// With terrier.dev/approval: manual a plan comes first, and no script is run before a user
+// approves it; neither for the first plan nor for that of another commit. What was approved
+// can be destroyed.
+func TestScriptWaitsForApproval(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	ran := filepath.Join(platform(t).Shared(t), "ran")
+	g := testkit.NewGit(t)
+	g.Username = ""
+	first := g.Commit(thingOf(w, "one"))
+	s := scriptedFrom(t, c, strings.Replace(stackOfThing("reviewed", "terrier.dev/approval: manual", g.URL),
+		`"terraform apply`, `"echo run >> `+ran+`; terraform apply`, 1))
+	s.await(t, "", "plan-main-"+first[:10], "")
+	if n := linesIn(t, ran); n != 0 || len(w.Things()) != 0 {
+		t.Errorf("before an approval the script ran %d times, and the world holds %+v", n, w.Things())
+	}
+	c.Terrier(t, "approve", "terraform.alustan.io/reviewed", "--yes")
+	s.await(t, "Success", first, first)
+	if n, all := linesIn(t, ran), w.Named("reviewed"); n != 1 || len(all) != 1 || *all[0].Value != "one" {
+		t.Errorf("after the approval the script ran %d times, and the world holds %+v", n, all)
+	}
+	second := g.Commit(thingOf(w, "two"))
+	s.lookNow(t)
+	s.await(t, "", "plan-main-"+second[:10], "")
+	if n, all := linesIn(t, ran), w.Named("reviewed"); n != 1 || len(all) != 1 || *all[0].Value != "one" {
+		t.Errorf("before the second approval the script ran %d times, and the world holds %+v", n, all)
+	}
+	c.Terrier(t, "approve", "terraform.alustan.io/reviewed", "--yes")
+	s.await(t, "Success", second, second)
+	if n, all := linesIn(t, ran), w.Named("reviewed"); n != 2 || len(all) != 1 || *all[0].Value != "two" {
+		t.Errorf("after the second approval the script ran %d times, and the world holds %+v", n, all)
+	}
+	s.delete(t)
+	s.awaitGone(t)
+	if all := w.Things(); len(all) != 0 {
+		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}
+
 // Retries are counted over restarts of the controller: with terrier.dev/retries: 2 a
 // script that fails is run three times, though the controller is killed after each of them.
 func TestRetriesOutliveTheController(t *testing.T) {
