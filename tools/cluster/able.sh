@@ -12,6 +12,5 @@ no() {
 [ "$(id -u)" = 0 ] || no "it needs root"
 [ -d /sys/fs/cgroup/memory ] || no "it needs control groups of version 1"
 unshare --mount --pid --net --uts --ipc --fork true 2>/dev/null || no "it needs namespaces of its own"
-for tool in containerd runc iptables ipset; do
-	command -v "$tool" >/dev/null || command -v apt-get >/dev/null || no "it needs $tool"
-done
+command -v apt-get >/dev/null || no "it needs apt-get, for the images and the programs of the node"
+timeout 120 apt-get update -qq -o APT::Update::Error-Mode=any >/dev/null 2>&1 || no "it needs a mirror of Debian, which does not answer"
