@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -15,7 +12,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	oci "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -77,20 +73,8 @@ func TestImageOfAProcess(t *testing.T) {
 	if all := w.Named("a"); len(all) != 1 || *all[0].Value != "one" {
 		t.Errorf("without an image of commit %s the world holds %+v, want the first one", second, all)
 	}
-	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
-	if err == nil {
-		err = c.Client.Delete(t.Context(), o)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, testkit.Patience, "the stack is gone", func(ctx context.Context) error {
-		left, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, fmt.Errorf("it is there: %v", left.Object["status"]))
-	})
+	s.delete(t)
+	s.awaitGone(t)
 	if all := w.Things(); len(all) != 0 {
 		t.Errorf("after the deletion the world holds %+v", all)
 	}

@@ -175,13 +175,7 @@ resource "world_thing" "a" {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
-	if err == nil {
-		err = c.Client.Delete(t.Context(), o)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.delete(t)
 	testkit.Eventually(t, testkit.Patience, "the stack and its source are gone", func(ctx context.Context) error {
 		for kind, version := range map[string]string{"Terraform": "alustan.io/v1alpha1", "GitRepository": "source.toolkit.fluxcd.io/v1"} {
 			name := s.name
@@ -207,20 +201,8 @@ func TestScriptsWithoutModule(t *testing.T) {
 	hash := g.Commit(map[string]string{"terraform/README": "nothing to plan\n"})
 	s := newScripted(t, c, "configmap.yaml", g.URL+"/terraform")
 	s.await(t, "Success", hash, hash)
-	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
-	if err == nil {
-		err = c.Client.Delete(t.Context(), o)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, testkit.Patience, "the stack is gone", func(ctx context.Context) error {
-		left, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, fmt.Errorf("it is there: %v", left.Object["status"]))
-	})
+	s.delete(t)
+	s.awaitGone(t)
 }
 
 // scriptedFrom makes a stack of scripts from a manifest.
@@ -287,20 +269,8 @@ spec:
 	if got := *w.Named("a")[0].Value; got != "bad" {
 		t.Errorf("the resource has %q: the script before was to apply it", got)
 	}
-	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
-	if err == nil {
-		err = c.Client.Delete(t.Context(), o)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, testkit.Patience, "the stack is gone", func(ctx context.Context) error {
-		left, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, fmt.Errorf("it is there: %v", left.Object["status"]))
-	})
+	s.delete(t)
+	s.awaitGone(t)
 	if all := w.Things(); len(all) != 0 {
 		t.Errorf("after the deletion the world holds %+v", all)
 	}
@@ -390,20 +360,8 @@ spec:
 		t.Errorf("the fields without effect are said to be %q", got)
 	}
 	server.Close()
-	o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
-	if err == nil {
-		err = c.Client.Delete(t.Context(), o)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, testkit.Patience, "the stack is gone", func(ctx context.Context) error {
-		left, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, fmt.Errorf("it is there: %v", left.Object["status"]))
-	})
+	s.delete(t)
+	s.awaitGone(t)
 	if all := w.Things(); len(all) != 0 {
 		t.Errorf("after the deletion the world holds %+v", all)
 	}
