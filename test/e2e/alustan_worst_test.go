@@ -146,6 +146,28 @@ func TestScriptWaitsForApproval(t *testing.T) {
 	}
 }
 
+// With terrier.dev/deletion: approve the destroy script of a stack that applies without an
+// approval waits for one all the same, and runs once it has it.
+func TestDestroyScriptWaitsForApproval(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(thingOf(w, "one"))
+	s := scriptedFrom(t, c, stackOfThing("kept", "terrier.dev/deletion: approve", g.URL))
+	s.await(t, "Success", hash, hash)
+	s.delete(t)
+	s.await(t, "", "plan-main-"+hash[:10], "")
+	if all := w.Named("kept"); len(all) != 1 {
+		t.Errorf("before the approval of the destroy the world holds %+v", all)
+	}
+	c.Terrier(t, "approve", "terraform.alustan.io/kept", "--yes")
+	s.awaitGone(t)
+	if all := w.Things(); len(all) != 0 {
+		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}
+
 // Retries are counted over restarts of the controller: with terrier.dev/retries: 2 a
 // script that fails is run three times, though the controller is killed after each of them.
 func TestRetriesOutliveTheController(t *testing.T) {

@@ -100,14 +100,17 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	a, wrong := asked(obj)
 	a.Into(&s)
 	s.Suspended, s.Unlock = a.Suspended, stack.Unlock{ID: a.Unlock}
-	if s.Mode == stack.Manual {
-		s.Approved = a.Approved
-	}
 	legible, why := configuration(obj)
 	if s.NoDestroyScript = legible.Script.Destroy.IsZero(); why != nil && obj.Spec.Scripts.Destroy != nil {
 		s.NoDestroyScript = false // it may be there, and cannot be read: the error says so
 	}
 	err = cmp.Or(why, err, dialect.Annotated(obj, &s), wrong)
+	if s.ApproveDestroy && !obj.DeletionTimestamp.IsZero() {
+		s.Mode = stack.Manual // the destroy waits for a user, whatever an apply does
+	}
+	if s.Mode == stack.Manual {
+		s.Approved = a.Approved
+	}
 	st := dialect.Stack{Spec: s, Status: m, Legible: legible, Replan: a.Replan, Ignored: ignored(&obj.Spec)}
 	if err == nil {
 		st.Configuration, st.Owned = legible, sourceFor(obj, s.Interval)

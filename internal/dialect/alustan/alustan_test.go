@@ -337,6 +337,21 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
+// A destroy that a user has to approve is approved as an apply is, whatever the mode.
+func TestApprovalOfADestroy(t *testing.T) {
+	for name, deleting := range map[string]bool{"a deleted stack": true, "a stack": false} {
+		obj := object(t, valid)
+		obj.Annotations = map[string]string{dialect.Deletion: dialect.DeletionApprove, Approved: "plan-main-1"}
+		if deleting {
+			obj.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		}
+		st, err := Dialect{}.Decode(obj)
+		if got := st.Spec.Approved == "plan-main-1" && st.Spec.Mode == stack.Manual; err != nil || got != deleting || !st.Spec.ApproveDestroy {
+			t.Errorf("%s: mode %v, approved %q, error %v", name, st.Spec.Mode, st.Spec.Approved, err)
+		}
+	}
+}
+
 // What another controller left counts as created, unless that controller had not begun: a
 // deletion then runs the destroy script, whatever that controller said last.
 func TestWhatAnotherControllerLeftIsCreated(t *testing.T) {
