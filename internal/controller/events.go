@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -49,7 +50,7 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 	case stack.AttemptFailed:
 		tl.tellFailure(p, t)
 	case stack.StackDestroyed:
-		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Everything in the state was destroyed"+forgottenNote(p, t.Run.Changes), runFacts(*t.Run))
+		tl.tellDestroyed(p, t)
 	case stack.ScriptRan:
 		tl.say(p, normal, p.dialect.EventReason(*t.Run), "The script succeeded"+doneBy(t.Run.Changes), runFacts(*t.Run))
 	case stack.PlanApplied:
@@ -94,6 +95,20 @@ func forgottenNote(p *pass, c stack.Changes) string {
 		return ""
 	}
 	return fmt.Sprintf(". Resources that were forgotten and stay where they are: %d. To list them with their IDs: terrier retained show %s -n %s", c.Forget, p.obj.GetName(), p.obj.GetNamespace())
+}
+
+// tellDestroyed tells that a stack was destroyed. A script that ends well has done so by its
+// own account, and may have left resources in the state.
+func (tl *teller) tellDestroyed(p *pass, t stack.Transition) {
+	kind, said := normal, "Everything in the state was destroyed"+forgottenNote(p, t.Run.Changes)
+	if p.o.Spec.Script {
+		said = "The destroy script succeeded"
+		if left := p.report.Resources; left > 0 {
+			kind = warning
+			said += fmt.Sprintf(". Resources that it left in the state, which is kept: %d. To continue with them, create a stack of this name with the annotation %s=true", left, dialect.AdoptState)
+		}
+	}
+	tl.say(p, kind, p.dialect.EventReason(*t.Run), said, runFacts(*t.Run))
 }
 
 // resolutions say how drift was resolved.

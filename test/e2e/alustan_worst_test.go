@@ -168,6 +168,36 @@ func TestDestroyScriptWaitsForApproval(t *testing.T) {
 	}
 }
 
+// A destroy script that succeeds without destroying is believed, and the events say what it
+// has left. A stack of the same name continues with that.
+func TestDestroyScriptLeavesResources(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(thingOf(w, "one"))
+	s := scriptedFrom(t, c, strings.Replace(stackOfThing("left", "", g.URL), `"terraform destroy -auto-approve"`, `"exit 0"`, 1))
+	s.await(t, "Success", hash, hash)
+	s.delete(t)
+	s.awaitGone(t)
+	if all := w.Named("left"); len(all) != 1 {
+		t.Errorf("after a destroy script that does nothing the world holds %+v", all)
+	}
+	testkit.Eventually(t, testkit.Patience, "an event says what is left", func(context.Context) error {
+		if events := c.Kubectl(t, "get", "events", "-o", "jsonpath={range .items[*]}{.type} {.message}{\"\\n\"}{end}"); !strings.Contains(events, "Warning The destroy script succeeded. Resources that it left in the state, which is kept: 1") {
+			return fmt.Errorf("the events are %q", events)
+		}
+		return nil
+	})
+	s = scriptedFrom(t, c, stackOfThing("left", `terrier.dev/adopt-state: "true"`, g.URL))
+	s.await(t, "Success", hash, hash)
+	s.delete(t)
+	s.awaitGone(t)
+	if all := w.Things(); len(all) != 0 {
+		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}
+
 // Retries are counted over restarts of the controller: with terrier.dev/retries: 2 a
 // script that fails is run three times, though the controller is killed after each of them.
 func TestRetriesOutliveTheController(t *testing.T) {
