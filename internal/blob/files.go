@@ -199,7 +199,13 @@ func (f *Files) Close() error {
 }
 
 // Put writes beside, syncs, renames, and syncs the directory.
-func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
+func (f *Files) Put(ctx context.Context, key string, r io.Reader) error {
+	return f.keep(ctx, key, r, func(root *os.Root, temp *os.File, name string) error { return f.rename(root, name, key) })
+}
+
+// keep writes a value to a file beside, whose name is name, and syncs it. publish gives
+// the file the name of the value.
+func (f *Files) keep(ctx context.Context, key string, r io.Reader, publish func(root *os.Root, temp *os.File, name string) error) (err error) {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
@@ -212,21 +218,21 @@ func (f *Files) Put(ctx context.Context, key string, r io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	file, temp, err := createPartial(ctx, root)
+	temp, name, err := createPartial(ctx, root)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(file, Bounded(ctx, r, f.limit))
+	_, err = io.Copy(temp, Bounded(ctx, r, f.limit))
 	if err == nil {
-		err = file.Sync()
+		err = temp.Sync()
 	}
 	if err == nil {
-		err = f.rename(root, temp, key)
+		err = publish(root, temp, name)
 	}
 	if err != nil {
-		err = errors.Join(err, ignoreAbsent(root.Remove(temp)))
+		err = errors.Join(err, ignoreAbsent(root.Remove(name)))
 	}
-	return errors.Join(err, file.Close()) // last: it holds the lock
+	return errors.Join(err, temp.Close()) // last: it holds the lock
 }
 
 func (f *Files) rename(root *os.Root, temp, key string) error {
@@ -287,6 +293,15 @@ func (f *Files) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening blob %s: %w", key, err)
 	}
+	file, err := f.file(root, key)
+	if err != nil {
+		return nil, err // and no file in an interface
+	}
+	return file, nil
+}
+
+// file opens the file of a value.
+func (f *Files) file(root *os.Root, key string) (*os.File, error) {
 	file, err := root.Open(key + suffix)
 	if isAbsent(err) {
 		if err := f.still(root); err != nil {
@@ -350,7 +365,7 @@ func (f *Files) List(ctx context.Context, prefix string) ([]string, error) {
 			return nil // never there, or removed under our eyes
 		case err != nil:
 			return err
-		case p == partial:
+		case p == partial, p == lockDir:
 			return fs.SkipDir
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) blob.Store) {
 		"a cancelled put changes nothing":       cancelledPut,
 		"an open value stays what it is":        openValue,
 		"keys are listed by prefix":             listed,
+		"siblings are in no list":               siblings,
 		"one key may go on where another ends":  nested,
 		"what is not a key is refused":          refused,
 		"concurrent puts do not mix":            concurrent,
@@ -220,6 +221,34 @@ func listed(t *testing.T, s blob.Store) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("List(%q) = %v, %v; want %v", prefix, got, err, want)
 		}
+	}
+}
+
+// Prefixes of registries: one is the beginning of another, and still not above it.
+func siblings(t *testing.T, s blob.Store) {
+	for _, key := range []string{
+		"hashicorp/aws/1.0.1/a", "hashicorp/aws/1.0.10/b", "hashicorp/awscc/1.0.1/c", "hashicorp/aws", "hashicorp/aws.d/d", "hashicorp/aws-x/e",
+	} {
+		Put(t, s, key, nil)
+	}
+	for prefix, want := range map[string][]string{
+		"hashicorp/aws/":        {"hashicorp/aws/1.0.1/a", "hashicorp/aws/1.0.10/b"},
+		"hashicorp/awscc/":      {"hashicorp/awscc/1.0.1/c"},
+		"hashicorp/aws/1.0.1/":  {"hashicorp/aws/1.0.1/a"},
+		"hashicorp/aws/1.0.10/": {"hashicorp/aws/1.0.10/b"},
+		"hashicorp/aws/1.0.1":   {"hashicorp/aws/1.0.1/a", "hashicorp/aws/1.0.10/b"},
+		"hashicorp/aw/":         nil,
+	} {
+		got, err := s.List(t.Context(), prefix)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("List(%q) = %v, %v; want %v", prefix, got, err, want)
+		}
+	}
+	if err := s.Delete(t.Context(), "hashicorp/aws/1.0.1/a"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.List(t.Context(), "hashicorp/aws/"); err != nil || !slices.Equal(got, []string{"hashicorp/aws/1.0.10/b"}) {
+		t.Errorf("List() after Delete() = %v, %v, want the other version", got, err)
 	}
 }
 
