@@ -24,11 +24,12 @@ func (e exceptions) has(t tree, key string) bool {
 var (
 	// coreLibraries are written "package → library".
 	coreLibraries = exceptions{"the core does no I/O", map[string]string{
-		"internal/secret → log/slog":                    "a secret decides how it is logged: as dots",
-		"internal/workdir → github.com/hashicorp/hcl":   "reading a module's variables and backend is the job",
-		"internal/workdir → github.com/zclconf/go-cty":  "the values of that language",
-		"internal/tenant → github.com/google/cel-go":    "conditions of templates are written in the language that Kubernetes has for them; it has no way out",
-		"internal/meter → github.com/Masterminds/sprig": "the functions that templates of modules and of tenants are written with; only those without effects are taken",
+		"internal/secret → log/slog":                       "a secret decides how it is logged: as dots",
+		"internal/workdir → github.com/hashicorp/hcl":      "reading a module's variables and backend is the job",
+		"internal/workdir → github.com/zclconf/go-cty":     "the values of that language",
+		"internal/tenant → github.com/google/cel-go":       "conditions of templates are written in the language that Kubernetes has for them; it has no way out",
+		"internal/address → github.com/Masterminds/semver": "the order of versions is the one of semantic versions",
+		"internal/meter → github.com/Masterminds/sprig":    "the functions that templates of modules and of tenants are written with; only those without effects are taken",
 	}}
 	// archiveImports are written "package → import".
 	archiveImports = exceptions{"archives open in internal/archive", map[string]string{
