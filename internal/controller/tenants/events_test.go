@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/tenant"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
@@ -63,6 +66,35 @@ func TestWhatATenantIsGivenIsTold(t *testing.T) {
 	o.set("a000", "https://a000.example.com", "1", "bronze")
 	suspend(false)
 	o.told("with both", map[string]int{"DataUpdated": 1, "TemplateApplied": 3, "TenantUpdated": 1})
+}
+
+// While the cache shows a Tenant as it was before its last change, the same change is
+// made again. It gives nothing.
+func TestAChangeIsTakenForOneOnce(t *testing.T) {
+	m := &remembered{given: map[string]given{}}
+	stale := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{
+		Name: "acme", UID: "1", Annotations: map[string]string{tenantsv1.AnnotationTemplateGeneration: "1", tenantsv1.AnnotationRow: "old"},
+	}}
+	differ := func(when string, n tenant.Change, row any, want bool) {
+		t.Helper()
+		if before, after := m.give(stale, n, row); (before != after) != want {
+			t.Errorf("%s: before %+v, after %+v", when, before, after)
+		}
+	}
+	differ("another template", tenant.Change{Generation: 2}, nil, true)
+	differ("the same template, and the row is written again", tenant.Change{Generation: 2}, "old", false)
+	differ("another row", tenant.Change{}, "new", true)
+	differ("both once more", tenant.Change{Generation: 2}, "new", false)
+	differ("the template is back", tenant.Change{Generation: 1}, nil, true)
+	differ("its row asks for its deletion", tenant.Change{Leaving: &tenant.Leaving{}}, nil, true)
+	differ("its row asks again", tenant.Change{Leaving: &tenant.Leaving{}}, nil, false)
+	differ("it stays", tenant.Change{Stay: true}, nil, true)
+	stale.UID = "2"
+	differ("another Tenant of the name", tenant.Change{Generation: 2}, nil, true)
+	m.onlyOf(nil)
+	if len(m.given) != 0 {
+		t.Errorf("Tenants that are gone are remembered: %v", m.given)
+	}
 }
 
 // Making a tenant is told when it begins and when all of it is there, and nothing

@@ -58,9 +58,10 @@ type remembered struct {
 	fails int
 	asked string // the requests of users at the last read
 
-	mu   sync.Mutex
-	now  bool            // the database notified Terrier of a change
-	kept map[string]bool // Tenants whose rows this process has written
+	mu    sync.Mutex
+	now   bool             // the database notified Terrier of a change
+	kept  map[string]bool  // Tenants whose rows this process has written
+	given map[string]given // what this process has given each Tenant last
 
 	refused map[string]refusal // Tenants that the API server refused, by name
 }
@@ -95,7 +96,9 @@ func (c *Registries) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	l.before = l.obj.DeepCopy()
-	l.memory = c.memory.of(l.obj, func() *remembered { return &remembered{uid: l.obj.UID, kept: map[string]bool{}} })
+	l.memory = c.memory.of(l.obj, func() *remembered {
+		return &remembered{uid: l.obj.UID, kept: map[string]bool{}, given: map[string]given{}}
+	})
 	return c.pass(ctx, l)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,27 +181,71 @@ func (c *tenantWriter) change(ctx context.Context, l *registryPass, pinned *pins
 	target.Namespace, target.Name = t.Namespace, t.Name
 	err = c.Live.Patch(ctx, target, client.RawPatch(types.MergePatchType, data), client.FieldOwner(tenantsv1.FieldManager))
 	if err == nil {
-		c.changeEvent(t, n, annotations[tenantsv1.AnnotationRow])
+		before, after := l.memory.give(t, n, annotations[tenantsv1.AnnotationRow])
+		c.changeEvents(t, n, before, after)
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// changeEvent writes an event about a changed Tenant. A row that was only restored,
-// since its Secret was lost, is no change.
-func (c *tenantWriter) changeEvent(t *tenantsv1.Tenant, n tenant.Change, row any) {
-	fresh := n.Row != nil && row != t.Annotations[tenantsv1.AnnotationRow]
-	switch {
-	case n.Leaving != nil:
-		c.Events.Event(t, corev1.EventTypeWarning, "TenantLeaving", n.Leaving.Message(c.Now()))
-	case n.Stay:
-		c.Events.Event(t, corev1.EventTypeNormal, "TenantStays", "The tenant stays: its deletion is cancelled. Another deletion begins with a new grace period")
+// given is what a Tenant was given last: a row and a generation of its template, and
+// whether it leaves.
+type given struct {
+	uid             types.UID
+	generation, row string
+	leaving         string
+}
+
+// give notes what a change gives a Tenant. What it had before is known better than by
+// the cache, which may not show the last change yet: that one is then made again, and
+// changes nothing.
+func (m *remembered) give(t *tenantsv1.Tenant, n tenant.Change, row any) (before, after given) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before = m.given[t.Name]
+	if before.uid != t.UID {
+		before = given{t.UID, t.Annotations[tenantsv1.AnnotationTemplateGeneration], t.Annotations[tenantsv1.AnnotationRow], t.Annotations[tenantsv1.AnnotationLeaving]}
+	}
+	after = before
+	if n.Generation != 0 {
+		after.generation = strconv.FormatInt(n.Generation, 10)
+	}
+	if digest, ok := row.(string); ok {
+		after.row = digest
 	}
 	switch {
-	case fresh && n.Generation != 0:
+	case n.Stay:
+		after.leaving = ""
+	case n.Leaving != nil:
+		after.leaving = tenantapi.LeavingText(*n.Leaving)
+	}
+	m.given[t.Name] = after
+	return before, after
+}
+
+// onlyOf forgets Tenants that are gone.
+func (m *remembered) onlyOf(tenants map[string]*tenantsv1.Tenant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.given, func(name string, _ given) bool { return tenants[name] == nil })
+}
+
+// changeEvents writes the events about a changed Tenant. A row that was only restored,
+// since its Secret was lost, is no change.
+func (c *tenantWriter) changeEvents(t *tenantsv1.Tenant, n tenant.Change, before, after given) {
+	switch {
+	case before.leaving == after.leaving:
+	case n.Leaving != nil:
+		c.Events.Event(t, corev1.EventTypeWarning, "TenantLeaving", n.Leaving.Message(c.Now()))
+	default:
+		c.Events.Event(t, corev1.EventTypeNormal, "TenantStays", "The tenant stays: its deletion is cancelled. Another deletion begins with a new grace period")
+	}
+	row, generation := before.row != after.row, before.generation != after.generation
+	switch {
+	case row && generation:
 		c.Events.Event(t, corev1.EventTypeNormal, "TenantUpdated", fmt.Sprintf("The row has changed, and the tenant has generation %[2]d of the template %[1]s", n.Template, n.Generation))
-	case n.Generation != 0:
+	case generation:
 		c.Events.Event(t, corev1.EventTypeNormal, "TemplateApplied", fmt.Sprintf("The tenant has generation %[2]d of the template %[1]s", n.Template, n.Generation))
-	case fresh:
+	case row:
 		c.Events.Event(t, corev1.EventTypeNormal, "DataUpdated", "The row has changed")
 	}
 }

@@ -75,6 +75,7 @@ func (c *Registries) observeTenants(ctx context.Context, l *registryPass) error 
 		l.tenants[t.Name] = t
 		l.known.Tenants = append(l.known.Tenants, e)
 	}
+	l.memory.onlyOf(l.tenants)
 	return nil
 }
 
