@@ -25,6 +25,8 @@ const (
 type Caller struct {
 	Name   string // as lists of versions show who published one
 	Tenant string // whose traffic it is: in figures, and for the rules of the mirror
+
+	Grant any // what Rights knows of the caller besides, for itself alone
 }
 
 // Rights says who asks, and what a caller may do.
