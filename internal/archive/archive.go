@@ -6,8 +6,8 @@
 // same tree, always. Neither follows a link out of its directory: both work
 // through os.Root.
 //
-// Callers compare the archive's digest before they extract it; this package knows no
-// digests. Start reading at Tree.
+// Callers compare the archive's digest before they extract it. The one digest here,
+// HashPackage, is of the files in an archive. Start reading at Tree.
 package archive
 
 import (

@@ -1,16 +1,11 @@
 package engine
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -110,44 +105,4 @@ func Executable(pkg fs.FS, l Locked) (string, error) {
 		return "", fmt.Errorf("the package of %s has %d programs", l.Address, len(found))
 	}
 	return found[0], nil
-}
-
-// maxPackage bounds what is hashed of one package; the largest have one GiB.
-const maxPackage = 8 << 30
-
-// HashPackage is the h1 hash of a provider's unpacked package: of the list of
-// the hashes of its files.
-func HashPackage(pkg fs.FS) (string, error) {
-	var lines []string
-	left := int64(maxPackage)
-	err := fs.WalkDir(pkg, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if left -= info.Size(); !info.Mode().IsRegular() || left < 0 {
-			return fmt.Errorf("%s is not a regular file of an ordinary size", name)
-		}
-		f, err := pkg.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		h := sha256.New()
-		if _, err := io.Copy(h, f); err != nil {
-			return err
-		}
-		lines = append(lines, hex.EncodeToString(h.Sum(nil))+"  "+name+"\n")
-		return nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("hashing a provider's package: %w", err)
-	}
-	// By name, which stands behind the hash.
-	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
-	h := sha256.Sum256([]byte(strings.Join(lines, "")))
-	return "h1:" + base64.StdEncoding.EncodeToString(h[:]), nil
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,20 +64,6 @@ func TestExecutable(t *testing.T) {
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s: Executable() = %q, %v, want %q", name, got, err, c.want)
 		}
-	}
-}
-
-// The hash of a package is the one that init writes into the lock file; what it
-// is made of is the checksum database's definition of h1.
-func TestHashPackage(t *testing.T) {
-	pkg := fstest.MapFS{"b": {Data: []byte("two")}, "a/c": {Data: []byte("one")}}
-	got, err := HashPackage(pkg)
-	if want := "h1:sqhM8Zx93My7oOv/5LPfU2xD2rw6YeFWFE9lbtNLr4E="; err != nil || got != want {
-		t.Errorf("HashPackage() = %s, %v, want %s", got, err, want)
-	}
-	pkg["a/link"] = &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("c")}
-	if got, err := HashPackage(pkg); err == nil {
-		t.Errorf("HashPackage() with a link = %s, want an error", got)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -197,7 +197,7 @@ func TestALockFileWithoutProviders(t *testing.T) {
 // hashOf is the hash of a provider of a mirror, as lock files have it.
 func hashOf(t *testing.T, mirror string) string {
 	t.Helper()
-	hash, err := engine.HashPackage(os.DirFS(filepath.Join(mirror, "registry.opentofu.org/hashicorp/random/2.0.0", runtime.GOOS+"_"+runtime.GOARCH)))
+	hash, err := archive.HashPackage(os.DirFS(filepath.Join(mirror, "registry.opentofu.org/hashicorp/random/2.0.0", runtime.GOOS+"_"+runtime.GOARCH)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
@@ -170,7 +171,7 @@ func (p *provider) verify(known []provider) (seen bool, err error) {
 	if slices.ContainsFunc(known, p.same) {
 		return true, nil
 	}
-	hash, err := engine.HashPackage(p.pkg)
+	hash, err := archive.HashPackage(p.pkg)
 	if err != nil {
 		return false, err
 	}

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -397,7 +397,7 @@ func TestProvidersOfACacheOnAVolume(t *testing.T) {
 		}
 	}
 	const address = "registry.opentofu.org/terrier-iac/world"
-	hash, err := engine.HashPackage(os.DirFS(filepath.Join(bin, "mirror", address, "0.1.0", runtime.GOOS+"_"+runtime.GOARCH)))
+	hash, err := archive.HashPackage(os.DirFS(filepath.Join(bin, "mirror", address, "0.1.0", runtime.GOOS+"_"+runtime.GOARCH)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
@@ -150,7 +151,7 @@ func verify(dir string, l engine.Locked) error {
 	if _, err := os.Stat(dir); err != nil {
 		return err
 	}
-	hash, err := engine.HashPackage(os.DirFS(dir))
+	hash, err := archive.HashPackage(os.DirFS(dir))
 	if err == nil && !slices.Contains(l.Hashes, hash) {
 		err = fmt.Errorf("the package has the hash %s, which the lock file does not name", hash)
 	}

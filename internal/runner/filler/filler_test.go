@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/runner/filler"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/sandbox"
@@ -58,7 +58,7 @@ func TestFill(t *testing.T) {
 	place := filepath.Join(o.Dir, random, "3.6.1", runtime.GOOS+"_"+runtime.GOARCH)
 	has := func(want string) {
 		t.Helper()
-		hash, err := engine.HashPackage(os.DirFS(place))
+		hash, err := archive.HashPackage(os.DirFS(place))
 		if want == "" && err == nil || want != "" && (err != nil || !strings.Contains(good, hash)) {
 			t.Errorf("the cache has the package %s, %v; want %q", hash, err, want)
 		}

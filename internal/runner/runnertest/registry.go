@@ -21,7 +21,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/archive"
 )
 
 // RegistryHost is the name of a Registry. It can be reached only through its
@@ -121,7 +121,7 @@ func (r *Registry) Hash(provider, version string) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	hash, err := engine.HashPackage(unpacked)
+	hash, err := archive.HashPackage(unpacked)
 	if err != nil {
 		r.t.Fatal(err)
 	}
