@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	azblob "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/blob/cloud"
 )
 
@@ -50,21 +50,58 @@ func openAzure(p Place, c cloud.Clients, of cloud.Options) (service, error) {
 	return &azure{container: client}, err
 }
 
-func (a *azure) put(ctx context.Context, name string, c *content) error {
+func (a *azure) put(ctx context.Context, name string, c *content, old *blob.Version) (blob.Version, error) {
 	body, err := c.rewound()
 	if err != nil {
-		return err
+		return blob.None, err
 	}
-	_, err = a.container.NewBlockBlobClient(name).Upload(ctx, body, &blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentType: new(octets)}})
-	return terse(err)
+	o := &blockblob.UploadOptions{HTTPHeaders: &azblob.HTTPHeaders{BlobContentType: new(octets)}}
+	switch {
+	case old == nil:
+	case *old == blob.None:
+		o.AccessConditions = &azblob.AccessConditions{ModifiedAccessConditions: &azblob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)}}
+	default:
+		o.AccessConditions = only(*old)
+	}
+	resp, err := a.container.NewBlockBlobClient(name).Upload(ctx, body, o)
+	if err != nil {
+		return blob.None, terse(err)
+	}
+	return versionOf(resp.ETag), nil
 }
 
-func (a *azure) get(ctx context.Context, name string) (io.ReadCloser, error) {
-	resp, err := a.container.NewBlobClient(name).DownloadStream(ctx, nil)
-	if err != nil {
-		return nil, terse(err)
+// only is the condition that a blob has this version.
+func only(version blob.Version) *azblob.AccessConditions {
+	return &azblob.AccessConditions{ModifiedAccessConditions: &azblob.ModifiedAccessConditions{IfMatch: new(azcore.ETag(version))}}
+}
+
+func versionOf(tag *azcore.ETag) blob.Version {
+	if tag == nil {
+		return blob.None
 	}
-	return resp.Body, nil
+	return blob.Version(*tag)
+}
+
+func (a *azure) get(ctx context.Context, name string, from int64, version blob.Version) (object, error) {
+	o := &azblob.DownloadStreamOptions{Range: azblob.HTTPRange{Offset: from}}
+	if version != blob.None {
+		o.AccessConditions = only(version)
+	}
+	resp, err := a.container.NewBlobClient(name).DownloadStream(ctx, o)
+	if err != nil {
+		return object{}, terse(err)
+	}
+	found := object{body: resp.Body, version: versionOf(resp.ETag), size: -1}
+	if resp.ContentLength != nil {
+		found.size = *resp.ContentLength
+	}
+	if resp.LastModified != nil {
+		found.modified = *resp.LastModified
+	}
+	if resp.ContentRange != nil {
+		found.part = *resp.ContentRange
+	}
+	return found, nil
 }
 
 func (a *azure) remove(ctx context.Context, name string) error {
@@ -111,6 +148,8 @@ func (a *azure) diagnose(err error) diagnosis {
 		return diagnosis{trouble: cloud.BadIdentity}
 	case !errors.As(err, &answer):
 		return transport(err)
+	case bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.ConditionNotMet):
+		return diagnosis{trouble: cloud.Changed}
 	case bloberror.HasCode(err, bloberror.BlobNotFound):
 		return diagnosis{trouble: cloud.Absent}
 	case bloberror.HasCode(err, bloberror.ContainerNotFound, bloberror.ResourceNotFound):

@@ -29,22 +29,27 @@ import (
 	"github.com/terrier-iac/terrier/internal/failpoint"
 )
 
-// Store is a blob.Store in a bucket. Several processes may use one.
+// Store is a blob.Store in a bucket, with versions. Several processes may use one.
 type Store struct {
-	place   Place
-	service service
-	limit   int64
-	scratch string
-	close   func()
+	place    Place
+	service  service
+	limit    int64
+	scratch  string
+	versions bool // Check looks for what they need
+	close    func()
 }
 
-var _ blob.Store = (*Store)(nil)
+var _ blob.Versions = (*Store)(nil)
 
 // service is one object store. Each call is one attempt. An error is as the service
 // gave it, and diagnose says what it means.
 type service interface {
-	put(ctx context.Context, name string, content *content) error
-	get(ctx context.Context, name string) (io.ReadCloser, error)
+	// put writes an object and returns its version. If old is not nil, the object must
+	// have this version, or must not be there for blob.None.
+	put(ctx context.Context, name string, content *content, old *blob.Version) (blob.Version, error)
+	// get opens an object from an offset on. If version is not blob.None, the object
+	// must have this version.
+	get(ctx context.Context, name string, from int64, version blob.Version) (object, error)
 	remove(ctx context.Context, name string) error
 	list(ctx context.Context, prefix string, each func(name string)) error
 	diagnose(err error) diagnosis
@@ -62,7 +67,11 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) error {
 	}
 	defer c.close()
 	defer failpoint.Act("blob.put", key)()
-	if err := s.try(ctx, func(ctx context.Context) error { return s.service.put(ctx, s.name(key), c) }); err != nil {
+	err = s.try(ctx, func(ctx context.Context) error {
+		_, err := s.service.put(ctx, s.name(key), c, nil)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("keeping blob %s: %w", key, err)
 	}
 	return nil
@@ -71,34 +80,11 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) error {
 // Get implements blob.Store. A value that is replaced while it is read stays what it
 // was, or reading it fails.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	if err := errors.Join(blob.CheckKey(key), ctx.Err()); err != nil {
+	v, err := s.open(ctx, key)
+	if err != nil {
 		return nil, err
 	}
-	reading, cancel := context.WithTimeout(ctx, within) // of the whole value
-	var value io.ReadCloser
-	err := s.try(ctx, func(context.Context) (err error) {
-		value, err = s.service.get(reading, s.name(key))
-		return err
-	})
-	if err == nil {
-		return open{value, cancel}, nil
-	}
-	cancel()
-	if errors.Is(err, errAbsent) {
-		return nil, blob.Missing(key)
-	}
-	return nil, fmt.Errorf("opening blob %s: %w", key, err)
-}
-
-// open is a value that is being read.
-type open struct {
-	io.ReadCloser
-	end context.CancelFunc
-}
-
-func (o open) Close() error {
-	defer o.end()
-	return o.ReadCloser.Close()
+	return v, nil
 }
 
 // Delete implements blob.Store.
@@ -157,25 +143,32 @@ func (s *Store) Check(ctx context.Context) error {
 	defer cancel()
 	// No key begins with a dot: it is in no list.
 	name := s.name(".check-" + strings.ToLower(rand.Text()))
-	sum := sha256.Sum256(nil)
-	empty := &content{ReadSeeker: bytes.NewReader(nil), sha256: hex.EncodeToString(sum[:])}
+	empty := small(nil)
 	for _, step := range []struct {
 		doing string
 		do    func(context.Context) error
 	}{
-		{"writing an object", func(ctx context.Context) error { return s.service.put(ctx, name, empty) }},
+		{"writing an object", func(ctx context.Context) error {
+			_, err := s.service.put(ctx, name, empty, nil)
+			return err
+		}},
 		{"reading an object", func(ctx context.Context) error {
-			r, err := s.service.get(ctx, name)
+			o, err := s.service.get(ctx, name, 0, blob.None)
 			if err != nil {
 				return err
 			}
-			return r.Close()
+			return o.body.Close()
 		}},
 		{"listing objects", func(ctx context.Context) error { return s.service.list(ctx, name, func(string) {}) }},
 		{"deleting an object", func(ctx context.Context) error { return s.service.remove(ctx, name) }},
 	} {
 		if err := s.try(ctx, step.do); err != nil {
-			return fmt.Errorf("checking --records %s: %s: %w", s.place, step.doing, err)
+			return fmt.Errorf("checking %s %s: %s: %w", s.place.flag, s.place, step.doing, err)
+		}
+	}
+	if s.versions {
+		if err := s.checkVersions(ctx, name); err != nil {
+			return fmt.Errorf("checking %s %s: replacing an object: %w", s.place.flag, s.place, err)
 		}
 	}
 	return nil
@@ -188,17 +181,12 @@ const (
 	firstPause = 200 * time.Millisecond
 )
 
-// within is how long one attempt may take, with all bytes of a value.
-const within = 5 * time.Minute
-
 // try makes an attempt, and others if the failure may be over by then. Its error says
-// how to go on.
+// how to go on. An attempt ends by itself when the service is silent.
 func (s *Store) try(ctx context.Context, attempt func(context.Context) error) error {
 	pause := firstPause
 	for left := attempts - 1; ; left-- {
-		trying, cancel := context.WithTimeout(ctx, within)
-		err := attempt(trying)
-		cancel()
+		err := attempt(ctx)
 		if err == nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
@@ -206,12 +194,20 @@ func (s *Store) try(ctx context.Context, attempt func(context.Context) error) er
 		if left == 0 || !found.passing() {
 			return found.fault(err, s.place)
 		}
-		select {
-		case <-time.After(pause/2 + mathrand.N(pause)):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+		if err := wait(ctx, &pause, err); err != nil {
+			return err
 		}
-		pause *= 2
+	}
+}
+
+// wait waits before another attempt, and doubles the pause for the next one.
+func wait(ctx context.Context, pause *time.Duration, failed error) error {
+	select {
+	case <-time.After(*pause/2 + mathrand.N(*pause)):
+		*pause *= 2
+		return nil
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), failed)
 	}
 }
 
@@ -229,6 +225,12 @@ func (c *content) close() {
 	}
 }
 
+// small is a value in memory.
+func small(b []byte) *content {
+	sum := sha256.Sum256(b)
+	return &content{ReadSeeker: bytes.NewReader(b), size: int64(len(b)), sha256: hex.EncodeToString(sum[:])}
+}
+
 // inMemory is the size up to which a value waits in memory and not in a file.
 const inMemory = 1 << 20
 
@@ -237,10 +239,10 @@ const inMemory = 1 << 20
 func (s *Store) read(ctx context.Context, r io.Reader) (*content, error) {
 	sum := sha256.New()
 	r = io.TeeReader(blob.Bounded(ctx, r, s.limit), sum)
-	var small bytes.Buffer
-	size, err := io.CopyN(&small, r, inMemory)
+	var head bytes.Buffer
+	_, err := io.CopyN(&head, r, inMemory)
 	if errors.Is(err, io.EOF) {
-		return &content{ReadSeeker: bytes.NewReader(small.Bytes()), size: size, sha256: hex.EncodeToString(sum.Sum(nil))}, nil
+		return small(head.Bytes()), nil
 	}
 	if err != nil {
 		return nil, err
@@ -252,7 +254,7 @@ func (s *Store) read(ctx context.Context, r io.Reader) (*content, error) {
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	more, err := io.Copy(file, io.MultiReader(&small, r))
+	more, err := io.Copy(file, io.MultiReader(&head, r))
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}

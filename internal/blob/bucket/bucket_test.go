@@ -52,7 +52,7 @@ func (s server) open(t *testing.T, url string, more ...[2]string) (*bucket.Store
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := bucket.Open(place, bucket.Options{Limit: limit, Scratch: t.TempDir(), Environ: environ, Allow: s.allow})
+	store, err := bucket.Open(place, bucket.Options{Limit: limit, Scratch: t.TempDir(), Environ: environ, Allow: s.allow, Versions: true})
 	if err == nil {
 		t.Cleanup(func() { _ = store.Close() })
 	}
@@ -133,7 +133,7 @@ func each(t *testing.T, test func(*testing.T, server)) {
 
 func TestBuckets(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		blobtest.Run(t, func(t *testing.T) blob.Store { return s.must(t) })
+		blobtest.RunVersions(t, func(t *testing.T) blob.Versions { return s.must(t) })
 	})
 }
 
@@ -181,36 +181,6 @@ func TestCheck(t *testing.T) {
 		}
 		if fault.Reason(err, "") != bucket.ReasonCredentials {
 			t.Errorf("Check() with other credentials = %v, want %s", err, bucket.ReasonCredentials)
-		}
-	})
-}
-
-// A list has as many pages as it takes, and no key of another prefix.
-func TestManyKeys(t *testing.T) {
-	const keys = 1100 // a page has a thousand, of Azure five
-	each(t, func(t *testing.T, s server) {
-		store, other := s.must(t), s.must(t)
-		var want []string
-		var group sync.WaitGroup
-		slots := make(chan struct{}, 16)
-		for i := range keys {
-			key := fmt.Sprintf("many/%04d", i)
-			want = append(want, key)
-			group.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				if err := store.Put(t.Context(), key, strings.NewReader("x")); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		group.Wait()
-		got, err := store.List(t.Context(), "many/")
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("List() = %d keys, %v, want %d", len(got), err, keys)
-		}
-		if got, err := other.List(t.Context(), ""); err != nil || len(got) > 0 {
-			t.Errorf("List() with another prefix = %d keys, %v, want none", len(got), err)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/blob/cloud"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
@@ -20,6 +21,7 @@ const (
 	ReasonRegion      = "RecordsRegionWrong"
 	ReasonClock       = "RecordsClockSkewed"
 	ReasonUnreachable = "RecordsUnreachable"
+	ReasonVersions    = "RecordsConditionsIgnored"
 )
 
 // diagnosis is what an error of a service means.
@@ -38,9 +40,13 @@ func (d diagnosis) fault(err error, at Place) error {
 	switch d.trouble {
 	case cloud.Absent:
 		return errAbsent
+	case cloud.Changed:
+		return blob.Conflict()
+	case cloud.Unknowing:
+		return unconditional(at, fmt.Errorf("it refuses the request: %w", brief{err}))
 	case cloud.NotThere:
 		reason, what = ReasonBucket, fmt.Sprintf("%s has no bucket %s", at.service(), at.Bucket)
-		way = "create it, or correct the name in --records"
+		way = "create it, or correct the name in " + at.flag
 		if at.Scheme == Azure {
 			what = fmt.Sprintf("the storage account %s has no container %s", at.Account, at.Bucket)
 		}
@@ -49,29 +55,29 @@ func (d diagnosis) fault(err error, at Place) error {
 		way = "allow it " + rights[at.Scheme]
 	case cloud.BadIdentity:
 		reason, what = ReasonCredentials, fmt.Sprintf("%s does not accept the credentials of this program, or there are none", at.service())
-		way = identities[at.Scheme]
+		way = identity(at)
 	case cloud.WrongRegion:
 		reason, what = ReasonRegion, fmt.Sprintf("the bucket %s is not in the region %s", at.Bucket, at.Region)
 		if d.region != "" {
 			what += ", but in " + d.region
 		}
-		way = "set region= in --records, or AWS_REGION"
+		way = "set region= in " + at.flag + ", or AWS_REGION"
 	case cloud.ClockSkew:
 		reason, what = ReasonClock, "the clock of this machine differs from that of "+at.service()
 		way = "set the clock, and keep it right with NTP"
 	case cloud.Untrusted:
 		what = fmt.Sprintf("the certificate of %s is not trusted", at.Endpoint.Host)
-		way = "name its authority with ca-file= in --records"
+		way = "name its authority with ca-file= in " + at.flag
 	case cloud.Misnamed:
 		what = fmt.Sprintf("there is no host %s", at.Endpoint.Hostname())
-		way = "correct --records: " + strings.Join(parameters[at.Scheme], ", ") + " are its parameters"
+		way = "correct " + at.flag + ": " + strings.Join(parameters[at.Scheme], ", ") + " are its parameters"
 	case cloud.Refused:
 		what = fmt.Sprintf("%s is at an address that is not allowed", at.Endpoint.Host)
 		way = "allow it with --allow-host, or use another endpoint"
 	case cloud.Busy:
 		what, way = fmt.Sprintf("%s does not take the request", at.service()), "wait until it recovers"
 	default:
-		what, way = fmt.Sprintf("%s does not answer as it should", at.Endpoint.Host), "check the network, and endpoint= in --records"
+		what, way = fmt.Sprintf("%s does not answer as it should", at.Endpoint.Host), "check the network, and endpoint= in "+at.flag
 	}
 	return fault.New(fault.Later, reason, fmt.Errorf("%s: %w: %s", what, brief{err}, way))
 }
@@ -83,11 +89,16 @@ var rights = map[string]string{
 	Azure: "the role Storage Blob Data Contributor on the container",
 }
 
-// identities are how this program gets an identity.
-var identities = map[string]string{
-	S3:    fmt.Sprintf(cloud.ToAWS, flag),
-	GCS:   fmt.Sprintf(cloud.ToGoogle, flag),
-	Azure: "set AZURE_STORAGE_KEY, or " + fmt.Sprintf(cloud.ToAzure, flag),
+// identity is how this program gets an identity.
+func identity(at Place) string {
+	switch at.Scheme {
+	case S3:
+		return fmt.Sprintf(cloud.ToAWS, at.flag)
+	case GCS:
+		return fmt.Sprintf(cloud.ToGoogle, at.flag)
+	default:
+		return "set AZURE_STORAGE_KEY, or " + fmt.Sprintf(cloud.ToAzure, at.flag)
+	}
 }
 
 // brief shortens the message of an error, which may hold a whole page.

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/blob/cloud"
 )
 
@@ -39,6 +41,11 @@ const gcsScope = "https://www.googleapis.com/auth/devstorage.read_write"
 // do makes a request below the endpoint. Each part of the path is one element, whatever
 // it holds.
 func (g *gcs) do(ctx context.Context, method string, query url.Values, body io.Reader, size int64, path ...string) (*http.Response, error) {
+	return g.send(ctx, method, nil, query, body, size, path...)
+}
+
+// send is do with headers.
+func (g *gcs) send(ctx context.Context, method string, header http.Header, query url.Values, body io.Reader, size int64, path ...string) (*http.Response, error) {
 	u := *g.base.JoinPath()
 	for _, part := range path {
 		u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + "/" + url.PathEscape(part)
@@ -48,6 +55,9 @@ func (g *gcs) do(ctx context.Context, method string, query url.Values, body io.R
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, err
+	}
+	for name := range header {
+		req.Header.Set(name, header.Get(name))
 	}
 	if body != nil {
 		req.ContentLength = size
@@ -85,24 +95,42 @@ func (e gcsError) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.code, http.StatusText(e.code), e.text)
 }
 
-func (g *gcs) put(ctx context.Context, name string, c *content) error {
+func (g *gcs) put(ctx context.Context, name string, c *content, old *blob.Version) (blob.Version, error) {
 	body, err := c.rewound()
 	if err != nil {
-		return err
+		return blob.None, err
 	}
-	resp, err := g.do(ctx, http.MethodPost, url.Values{"uploadType": {"media"}, "name": {name}, "fields": {"name"}}, body, c.size, "upload", "storage", "v1", "b", g.bucket, "o")
+	query := url.Values{"uploadType": {"media"}, "name": {name}, "fields": {"name,generation"}}
+	if old != nil {
+		query.Set("ifGenerationMatch", cmp.Or(string(*old), "0"))
+	}
+	resp, err := g.do(ctx, http.MethodPost, query, body, c.size, "upload", "storage", "v1", "b", g.bucket, "o")
 	if err != nil {
-		return err
+		return blob.None, err
 	}
-	return resp.Body.Close()
+	defer resp.Body.Close()
+	var made struct{ Generation string }
+	err = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&made)
+	return blob.Version(made.Generation), err
 }
 
-func (g *gcs) get(ctx context.Context, name string) (io.ReadCloser, error) {
-	resp, err := g.do(ctx, http.MethodGet, url.Values{"alt": {"media"}}, nil, 0, g.object(name)...)
-	if err != nil {
-		return nil, g.absent(ctx, err)
+func (g *gcs) get(ctx context.Context, name string, from int64, version blob.Version) (object, error) {
+	query, header := url.Values{"alt": {"media"}}, http.Header{}
+	if from > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", from))
 	}
-	return resp.Body, nil
+	if version != blob.None {
+		query.Set("ifGenerationMatch", string(version))
+	}
+	resp, err := g.send(ctx, http.MethodGet, header, query, nil, 0, g.object(name)...)
+	if err != nil {
+		return object{}, g.absent(ctx, err)
+	}
+	o := object{body: resp.Body, version: blob.Version(resp.Header.Get("X-Goog-Generation")), size: resp.ContentLength, part: resp.Header.Get("Content-Range")}
+	if o.modified, err = http.ParseTime(resp.Header.Get("Last-Modified")); err != nil {
+		return object{}, errors.Join(fmt.Errorf("reading the time of an object: %w", err), resp.Body.Close())
+	}
+	return o, nil
 }
 
 func (g *gcs) remove(ctx context.Context, name string) error {

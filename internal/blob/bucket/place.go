@@ -29,6 +29,7 @@ type Place struct {
 	Account     string // of Azure
 	CAFile      string
 	Credentials string
+	flag        string // that names it, for messages
 }
 
 // parameters are those of each scheme.

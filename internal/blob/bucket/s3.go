@@ -11,6 +11,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/blob/cloud"
 )
 
@@ -79,23 +80,45 @@ func (o ownAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (b *s3) put(ctx context.Context, name string, c *content) error {
+func (b *s3) put(ctx context.Context, name string, c *content, old *blob.Version) (blob.Version, error) {
 	body, err := c.rewound()
 	if err != nil {
-		return err
+		return blob.None, err
 	}
-	_, err = b.core.PutObject(ctx, b.bucket, name, body, c.size, "", c.sha256, minio.PutObjectOptions{ContentType: octets})
-	return err
+	o := minio.PutObjectOptions{ContentType: octets}
+	switch {
+	case old == nil:
+	case *old == blob.None:
+		o.SetMatchETagExcept("*")
+	default:
+		o.SetMatchETag(string(*old))
+	}
+	info, err := b.core.PutObject(ctx, b.bucket, name, body, c.size, "", c.sha256, o)
+	if err != nil {
+		return blob.None, err
+	}
+	return blob.Version(info.ETag), nil
 }
 
 const octets = "application/octet-stream"
 
-func (b *s3) get(ctx context.Context, name string) (io.ReadCloser, error) {
-	r, _, _, err := b.core.GetObject(ctx, b.bucket, name, minio.GetObjectOptions{})
-	if err != nil {
-		return nil, err
+func (b *s3) get(ctx context.Context, name string, from int64, version blob.Version) (object, error) {
+	var o minio.GetObjectOptions
+	var err error
+	if from > 0 {
+		err = o.SetRange(from, 0)
 	}
-	return r, nil
+	if version != blob.None {
+		err = errors.Join(err, o.SetMatchETag(string(version)))
+	}
+	if err != nil {
+		return object{}, err
+	}
+	r, info, header, err := b.core.GetObject(ctx, b.bucket, name, o)
+	if err != nil {
+		return object{}, err
+	}
+	return object{body: r, version: blob.Version(info.ETag), size: info.Size, modified: info.LastModified, part: header.Get("Content-Range")}, nil
 }
 
 func (b *s3) remove(ctx context.Context, name string) error {
@@ -122,6 +145,10 @@ func (b *s3) diagnose(err error) diagnosis {
 	switch answer.Code {
 	case minio.NoSuchKey:
 		return diagnosis{trouble: cloud.Absent}
+	case minio.PreconditionFailed:
+		return diagnosis{trouble: cloud.Changed}
+	case "NotImplemented":
+		return diagnosis{trouble: cloud.Unknowing}
 	case minio.NoSuchBucket:
 		return diagnosis{trouble: cloud.NotThere}
 	case minio.AccessDenied, "AllAccessDisabled":
@@ -132,7 +159,7 @@ func (b *s3) diagnose(err error) diagnosis {
 		return diagnosis{trouble: cloud.WrongRegion, region: answer.Region}
 	case "RequestTimeTooSkewed":
 		return diagnosis{trouble: cloud.ClockSkew}
-	case "SlowDown", "InternalError", "RequestTimeout", "ServiceUnavailable", "Throttling":
+	case "ConditionalRequestConflict", "SlowDown", "InternalError", "RequestTimeout", "ServiceUnavailable", "Throttling":
 		return diagnosis{trouble: cloud.Busy}
 	}
 	if answer.StatusCode == http.StatusMovedPermanently {

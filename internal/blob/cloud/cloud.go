@@ -43,6 +43,7 @@ type Options struct {
 	Environ     func(string) string
 	Now         func() time.Time // of services that sign requests
 	Allow       []string         // addresses that the operator allows besides the endpoint
+	MaxBytes    int64            // of one answer; 1 GiB if zero
 }
 
 // Clients make the requests.
@@ -71,7 +72,7 @@ func NewClients(o Options) (c Clients, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.Data, err = outbound.New(outbound.Policy{Allow: allow, Proxy: true}).HTTP(outbound.Options{PlainHTTP: o.Endpoint.Scheme == "http", CA: ca})
+	c.Data, err = outbound.New(outbound.Policy{Allow: allow, Proxy: true, MaxBytes: o.MaxBytes}).HTTP(outbound.Options{PlainHTTP: o.Endpoint.Scheme == "http", CA: ca})
 	if err != nil {
 		return c, fmt.Errorf("reading ca-file of %s: %w", o.Flag, err)
 	}
@@ -134,6 +135,8 @@ const (
 	Misnamed            // no answer, because the address cannot be right
 	Untrusted           // the certificate of the service is not trusted
 	Refused             // this program may not dial the address
+	Changed             // the object is not the one that the request is about
+	Unknowing           // the service does not know such a request
 )
 
 // Passing reports whether another attempt may succeed.
@@ -166,6 +169,10 @@ func Status(code int) Trouble {
 		return Denied
 	case http.StatusNotFound:
 		return NotThere
+	case http.StatusPreconditionFailed:
+		return Changed
+	case http.StatusNotImplemented:
+		return Unknowing
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return Busy

@@ -1,0 +1,119 @@
+package bucket
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/cloud"
+	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// Replace implements blob.Versions.
+func (s *Store) Replace(ctx context.Context, key string, old blob.Version, r io.Reader) (blob.Version, error) {
+	if err := blob.CheckKey(key); err != nil {
+		return blob.None, err
+	}
+	c, err := s.read(ctx, r)
+	if err != nil {
+		return blob.None, fmt.Errorf("keeping blob %s: %w", key, err)
+	}
+	defer c.close()
+	defer failpoint.Act("blob.put", key)()
+	now, err := s.replace(ctx, s.name(key), old, c)
+	if errors.Is(err, errAbsent) {
+		err = blob.Conflict() // there is no value with the version old
+	}
+	if err == nil && now == blob.None {
+		err = unconditional(s.place, errors.New("it tells no version of an object"))
+	}
+	if err != nil {
+		return blob.None, fmt.Errorf("keeping blob %s: %w", key, err)
+	}
+	return now, nil
+}
+
+// replace writes an object in place of a version. If the answer to an attempt was lost,
+// the next attempt may find the object that the first one has written.
+func (s *Store) replace(ctx context.Context, name string, old blob.Version, c *content) (now blob.Version, err error) {
+	lost := false
+	err = s.try(ctx, func(ctx context.Context) (err error) {
+		now, err = s.service.put(ctx, name, c, &old)
+		if err == nil {
+			return nil
+		}
+		found := s.service.diagnose(err)
+		if lost && found.trouble == cloud.Changed {
+			var is error
+			if now, is = s.holds(ctx, name, c); is != nil {
+				return is
+			}
+			if now != blob.None {
+				return nil
+			}
+		}
+		lost = lost || found.passing()
+		return err
+	})
+	return now, err
+}
+
+// holds returns the version of an object if its content is c, and blob.None if it is not.
+func (s *Store) holds(ctx context.Context, name string, c *content) (blob.Version, error) {
+	o, err := s.service.get(ctx, name, 0, blob.None)
+	if err != nil {
+		if s.service.diagnose(err).trouble == cloud.Absent {
+			return blob.None, nil
+		}
+		return blob.None, err
+	}
+	defer o.body.Close()
+	if o.size != c.size {
+		return blob.None, nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, o.body); err != nil {
+		return blob.None, err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != c.sha256 {
+		return blob.None, nil
+	}
+	return o.version, nil
+}
+
+// unconditional is the error of a service that cannot keep versions.
+func unconditional(at Place, why error) error {
+	return fault.New(fault.Later, ReasonVersions, fmt.Errorf("%s does not replace an object only if it is still the one that was read, without which processes overwrite what others wrote: %w: update the server, or use another one", at.Endpoint.Host, why))
+}
+
+// checkVersions makes an object and checks that the service looks at versions: one that
+// is there is not made, and one of another version is not replaced.
+func (s *Store) checkVersions(ctx context.Context, name string) error {
+	first, err := s.replace(ctx, name, blob.None, small([]byte("1")))
+	if err != nil {
+		return err
+	}
+	second, err := s.replace(ctx, name, first, small([]byte("2")))
+	if err != nil {
+		return err
+	}
+	_, errMade := s.replace(ctx, name, blob.None, small([]byte("3")))
+	_, errAgain := s.replace(ctx, name, first, small([]byte("4")))
+	if err := s.try(ctx, func(ctx context.Context) error { return s.service.remove(ctx, name) }); err != nil {
+		return err
+	}
+	for _, err := range []error{errMade, errAgain} {
+		if err == nil || first == second {
+			return unconditional(s.place, errors.New("it ignores the condition of a write"))
+		}
+		if fault.Reason(err, "") != blob.Changed {
+			return err
+		}
+	}
+	return nil
+}
