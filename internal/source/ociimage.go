@@ -144,9 +144,13 @@ type codeLayer struct {
 }
 
 // Uncompressed implements v1.Layer. Reading it to its end compares the digest of the whole
-// layer.
+// layer. The library would let the layer choose how much memory its decompression takes.
 func (l codeLayer) Uncompressed() (io.ReadCloser, error) {
-	whole, err := l.Layer.Uncompressed()
+	compressed, err := l.Layer.Compressed()
+	if err != nil {
+		return nil, err
+	}
+	whole, err := archive.Layer(compressed)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -178,6 +181,54 @@ func TestCodeOfImageHasBounds(t *testing.T) {
 	pushImage(t, host+"/name:1.0.0", imageOf(t, "/app", layerOf(t, file("app/"+strings.Repeat("d/", 1<<17)+"d", ""))))
 	if err := code("name"); fault.Of(err) != fault.Invalid {
 		t.Errorf("fetch() of a name of 256 KiB = %v, want Invalid", err)
+	}
+}
+
+// A layer does not choose how much memory its decompression takes.
+func TestCodeOfImageHasABoundedWindow(t *testing.T) {
+	host := serveOCI(t, nil)
+	zeros := layerOf(t, file("app/main.tf", "one"), file("app/zeros", strings.Repeat("\x00", 40<<20)))
+	for name, tt := range map[string]struct {
+		options []zstd.EOption
+		refused bool
+	}{
+		"8 MiB":   {[]zstd.EOption{zstd.WithWindowSize(8 << 20)}, false},
+		"32 MiB":  {[]zstd.EOption{zstd.WithWindowSize(32 << 20)}, false},
+		"64 MiB":  {[]zstd.EOption{zstd.WithWindowSize(64 << 20)}, true},
+		"512 MiB": {[]zstd.EOption{zstd.WithWindowSize(512 << 20)}, true},
+		"whole":   {[]zstd.EOption{zstd.WithSingleSegment(true)}, true}, // the content is the window
+	} {
+		t.Run(name, func(t *testing.T) {
+			plain, err := zeros.Uncompressed()
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := io.ReadAll(plain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			w, err := zstd.NewWriter(&b, tt.options...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "whole" {
+				b.Write(w.EncodeAll(content, nil))
+			} else if _, err := w.Write(content); err != nil {
+				t.Fatal(err)
+			} else if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			repo := host + "/" + strings.ToLower(strings.ReplaceAll(name, " ", "-"))
+			pushImage(t, repo+":1.0.0", imageOf(t, "/app", static.NewLayer(b.Bytes(), types.OCILayerZStd)))
+			_, tree, err := fetch(t, &OCI{URL: "oci://" + repo, Ref: OCIRef{Tag: "1.0.0"}, Layer: OCILayer{Code: true}, Out: loopback(t), Scratch: scratchDir(t)})
+			switch {
+			case tt.refused && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "window of more than 32 MiB")):
+				t.Errorf("fetch() = %v, want that the window is refused", err)
+			case !tt.refused && (err != nil || tree["main.tf"] != "one"):
+				t.Errorf("fetch() = %v, %v, want the code", tree["main.tf"], err)
+			}
+		})
 	}
 }
 
