@@ -39,7 +39,7 @@ type launcher struct {
 
 // launch starts a run: admission, lock, state, supervisor.
 func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
-	cause.Unlock, cause.Replan = unlock, p.decision.Answers
+	cause.Unlock, cause.Replan, cause.Pod = unlock, p.decision.Answers, p.o.Pod
 	if left := p.entry.room.left(p.o.Now, roomFor{p.obj.GetGeneration(), cause.Replan}); left > 0 {
 		la.queue.Leave(p.id)
 		p.o.Queued = p.entry.room.why

@@ -42,6 +42,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		return err
 	}
 	p.o.CheckedAt = checks.At
+	if ob.jobs.config.Pods && p.o.Blocked == nil {
+		p.o.Pod = p.st.Configuration.PodShape()
+	}
 	switch {
 	case p.o.Unsettled != nil:
 		return nil

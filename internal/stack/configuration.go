@@ -268,6 +268,15 @@ func Digest(v any) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// PodShape hashes what the pods of runs are made of and no plan is: a change of it voids no
+// approval, and is a reason to try again what failed.
+func (p Configuration) PodShape() string {
+	return Digest(struct {
+		Pod   Pod
+		Image *Image
+	}{p.Pod, p.Image})
+}
+
 // Shape hashes those parts of p that shape a plan without being its source or
 // its inputs. Changing anything else does not void an approval.
 func (p Configuration) Shape() string {

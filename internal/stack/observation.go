@@ -16,6 +16,7 @@ type Observation struct {
 	Deleting   bool
 	Dependents []string   // stacks that depend on this one and still exist
 	PlanInputs PlanInputs // what a plan would be made from now; of a destroy of a deleted stack once one has failed, or is pending
+	Pod        string     // digest of what the pod of a run would be made of now; empty if runs have none, or it is not known
 	Corrected  bool       // a deleted stack is destroyed from PlanInputs as they are now, and not from the record of the last apply
 	Blocked    *Blocked   // why PlanInputs cannot be known; nil when it is
 	Waiting    *Blocked   // the first dependency that is not ready

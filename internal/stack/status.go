@@ -74,6 +74,7 @@ type Failure struct {
 	FailedAt   time.Time  `json:"failedAt,omitzero"`
 	FailsSince time.Time  `json:"failsSince,omitzero"` // the first failure after the last success, also of another revision
 	FailedFor  PlanInputs `json:"failedFor,omitzero"`
+	FailedPod  string     `json:"failedPod,omitempty"` // digest of what its pod was made of; empty if it had none, and of earlier releases
 	FailedKind RunKind    `json:"failedKind,omitempty"`
 	FailedStep string     `json:"failedStep,omitempty"`
 	FailedWith string     `json:"failedWith,omitempty"`
@@ -203,6 +204,7 @@ type Run struct {
 // Cause is why a run was started; it travels with the run.
 type Cause struct {
 	PlanInputs PlanInputs `json:"basis"`
+	Pod        string     `json:"pod,omitempty"`      // digest of what its pod is made of: see Configuration.PodShape
 	Replan     string     `json:"request,omitempty"`  // the request it answers
 	Plan       *Plan      `json:"plan,omitempty"`     // the plan it applies
 	Snapshot   string     `json:"snapshot,omitempty"` // key of the record of what it is made from
@@ -422,7 +424,7 @@ func (m Status) previewed(r Run) Status {
 }
 
 func (m Status) fail(r Run) Status {
-	if m.FailedFor != r.Cause.PlanInputs || m.FailedKind.Writes() != r.Kind.Writes() && r.Kind == DestroyRun {
+	if m.FailedFor != r.Cause.PlanInputs || m.otherPod(r.Cause.Pod) || m.FailedKind.Writes() != r.Kind.Writes() && r.Kind == DestroyRun {
 		m.Failures = 0
 	}
 	m.Failures++
@@ -432,7 +434,7 @@ func (m Status) fail(r Run) Status {
 			m.FailsSince = m.FailedAt // an earlier release wrote the status
 		}
 	}
-	m.FailedAt, m.FailedFor, m.FailedKind = r.At, r.Cause.PlanInputs, r.Kind
+	m.FailedAt, m.FailedFor, m.FailedPod, m.FailedKind = r.At, r.Cause.PlanInputs, r.Cause.Pod, r.Kind
 	m.FailedStep, m.FailedWith, m.FailedWhy, m.Permanent = r.Step, r.Message, r.Why, r.Permanent
 	m.Lock = r.Lock
 	if len(r.Untracked) > 0 {
@@ -450,6 +452,12 @@ func (m Status) fail(r Run) Status {
 		}
 	}
 	return m
+}
+
+// otherPod reports whether the pod of a run would be another one than that of the run that
+// failed last. A user who corrects the image or the memory of a pod changes no plan.
+func (f Failure) otherPod(pod string) bool {
+	return f.FailedPod != "" && pod != "" && f.FailedPod != pod
 }
 
 // attempted counts the stack as created, unless r ended before it could change anything.

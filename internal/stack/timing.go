@@ -80,6 +80,9 @@ func (o Observation) untilRetry() time.Duration {
 	if (!o.Deleting || o.Corrected) && !m.FailedFor.same(o.PlanInputs) {
 		return 0 // what failed is not what would be tried now
 	}
+	if m.otherPod(o.Pod) {
+		return 0
+	}
 	return o.clock().left(m.FailedAt, o.Spec.retryAfter(m.Failures))
 }
 
@@ -103,7 +106,7 @@ func (s Spec) retryAfter(n int) time.Duration {
 func (o Observation) exhausted() bool {
 	m := o.Status
 	return o.Spec.MaxRetries != nil && m.Failures > *o.Spec.MaxRetries &&
-		m.FailedFor.same(o.PlanInputs) && !o.requested()
+		m.FailedFor.same(o.PlanInputs) && !m.otherPod(o.Pod) && !o.requested()
 }
 
 // beyondRetry reports whether the last failure would only come again: the

@@ -185,6 +185,53 @@ func TestChecksAreSpread(t *testing.T) {
 	}
 }
 
+// A user who corrects the pod of a run does not wait for the next retry: the pod is no input
+// of a plan, so that nothing else shows the correction.
+func TestACorrectedPodIsTriedAtOnce(t *testing.T) {
+	retries := 1
+	for name, tt := range map[string]struct {
+		spec     Spec
+		status   Status
+		kind     RunKind
+		failures int
+		deleting bool
+		waits    Reason
+	}{
+		"after a failure":         {spec: Spec{Mode: Auto}, kind: PlanRun, failures: 1, waits: RetryLater},
+		"after the last retry":    {spec: Spec{Mode: Auto, MaxRetries: &retries}, kind: PlanRun, failures: 2, waits: RetryLimitReached},
+		"of a script":             {spec: Spec{Mode: Auto, Script: true}, kind: ScriptRun, failures: 1, waits: RetryLater},
+		"of a stack that is gone": {spec: Spec{Mode: Auto, DestroyLast: true}, status: Status{Resources: Resources{Created: true}}, kind: DestroyRun, failures: 1, deleting: true, waits: DestroyFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := calmly(tt.spec, tt.status)
+			o.Deleting, o.Pod = tt.deleting, "a wrong image"
+			for n := range tt.failures {
+				o.Status = o.Status.Record(Run{ID: fmt.Sprint(n), Kind: tt.kind, Done: true, Outcome: Failed, Message: "no such image", Cause: Cause{PlanInputs: o.PlanInputs, Pod: o.Pod}, Untouched: true, At: calm})
+			}
+			if d := Decide(o); d.Reason != tt.waits {
+				t.Fatalf("Decide() = %+v, want %s", d, tt.waits)
+			}
+			o.Pod = "" // as of a spec that cannot be read
+			if d := Decide(o); d.Reason != tt.waits {
+				t.Errorf("Decide() = %+v while the pod is not known, want %s", d, tt.waits)
+			}
+			o.Pod = "the right image"
+			if d := Decide(o); d.Reason == tt.waits {
+				t.Errorf("Decide() = %+v of another pod, want a run", d)
+			}
+			failed := o.Status.Record(Run{ID: "again", Kind: tt.kind, Done: true, Outcome: Failed, Cause: Cause{PlanInputs: o.PlanInputs, Pod: o.Pod}, Untouched: true, At: calm})
+			if failed.Failures != 1 || failed.FailedPod != o.Pod {
+				t.Errorf("the failure of another pod is number %d, want 1", failed.Failures)
+			}
+		})
+	}
+	former := Status{Failure: Failure{Failures: 1, FailedAt: calm, FailedFor: calmBasis, FailedKind: PlanRun}}
+	o := calmly(Spec{Mode: Auto}, former)
+	if o.Pod = "any"; Decide(o).Reason != RetryLater {
+		t.Errorf("Decide() = %+v of a failure of an earlier release, want %s", Decide(o), RetryLater)
+	}
+}
+
 // A preview changes nothing but itself.
 func TestPreviewStandsAlone(t *testing.T) {
 	m := Status{Plans: Plans{Planned: calmBasis, Pending: &Plan{Digest: "d"}}, Resources: Resources{Created: true}, Failure: Failure{Failures: 2, FailedFor: calmBasis}}
