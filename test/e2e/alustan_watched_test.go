@@ -250,3 +250,57 @@ func TestHooksOfAForgedCaller(t *testing.T) {
 	s.delete(t)
 	s.awaitGone(t)
 }
+
+// A hundred equal calls of a hook, as metacontroller sends them, start one run: while the stack
+// is new, while its script runs, and when it is applied.
+func TestAHundredEqualCallsStartOneRun(t *testing.T) {
+	c, p := cluster(t), platform(t)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	g.Commit(map[string]string{"README": "nothing to plan\n"})
+	s := newHookStack(t, c, p.Shared(t), g.URL, hookController{composite: true, version: "v2"}, "many", "while ! test -e AT.go; do sleep 0.1; done")
+	h := &http.Client{Transport: trusting(t, c)}
+	header := http.Header{"Authorization": {"Bearer " + c.Config.BearerToken}, "Content-Type": {"application/json"}}
+	calls := func(when string) map[int]int {
+		t.Helper()
+		o, err := s.get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(map[string]any{"controller": map[string]any{}, "parent": o.Object, "children": map[string]any{}, "related": map[string]any{}, "finalizing": false})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := callHundredTimes(h, p.HTTP+"/sync", header, body)
+		if answers[http.StatusOK]+answers[http.StatusTooManyRequests] != 100 {
+			t.Errorf("%s, the answers are %v, want 200 and 429", when, answers)
+		}
+		return answers
+	}
+	calls("while the stack is new")
+	testkit.Eventually(t, testkit.Patience, "the script runs", func(context.Context) error {
+		if s.ran(t) == "" {
+			return errors.New("it has not begun")
+		}
+		return nil
+	})
+	calls("while its script runs")
+	s.touch(t, ".go")
+	s.await(t, "Success", "", "")
+	if answers := calls("when it is applied"); answers[http.StatusOK] == 0 {
+		t.Errorf("when it is applied, the answers are %v, want some with its status", answers)
+	}
+	if got := s.ran(t); got != "apply one" {
+		t.Errorf("the scripts ran as %q, want one apply", got)
+	}
+	var runs struct{ Items []struct{ ID, Kind string } }
+	if err := json.Unmarshal([]byte(c.Terrier(t, "runs", "terraform.alustan.io/"+s.name, "-o", "json")), &runs); err != nil {
+		t.Fatal(err)
+	}
+	if len(runs.Items) != 1 || runs.Items[0].Kind != "script" {
+		t.Errorf("the runs are %+v, want one of the script", runs.Items)
+	}
+	s.touch(t, ".allow")
+	s.delete(t)
+	s.awaitGone(t)
+}

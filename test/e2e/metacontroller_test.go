@@ -235,38 +235,10 @@ func hundredCalls(t *testing.T, x *recorder, p *testkit.Platform, c *testkit.Clu
 		call = calls[len(calls)-1]
 		return nil
 	})
-	h := &http.Client{Transport: trusting(t, c)}
-	codes := make(chan int, 100)
-	for range cap(codes) {
-		go func() {
-			req, err := http.NewRequest(http.MethodPost, p.HTTP+call.at, bytes.NewReader(call.request))
-			if err != nil {
-				codes <- 0
-				return
-			}
-			req.Header = call.header.Clone()
-			req.Header.Del("If-None-Match")
-			resp, err := h.Do(req)
-			if err != nil {
-				codes <- 0
-				return
-			}
-			_, err = io.Copy(io.Discard, resp.Body)
-			if err := errors.Join(err, resp.Body.Close()); err != nil {
-				codes <- 0
-				return
-			}
-			codes <- resp.StatusCode
-		}()
-	}
-	answers := map[int]int{}
-	for range cap(codes) {
-		answers[<-codes]++
-	}
-	if answers[http.StatusOK]+answers[http.StatusTooManyRequests] != 100 || answers[http.StatusOK] == 0 {
+	call.header.Del("If-None-Match")
+	if answers := callHundredTimes(&http.Client{Transport: trusting(t, c)}, p.HTTP+call.at, call.header, call.request); answers[http.StatusOK] == 0 || answers[http.StatusOK]+answers[http.StatusTooManyRequests] != 100 {
 		t.Errorf("the answers are %v, want 200 and 429", answers)
 	}
-	t.Logf("a hundred equal calls were answered with %v", answers)
 	s.touch(t, ".go")
 	s.await(t, "Success", "", "")
 	s.touch(t, ".allow")
@@ -275,6 +247,39 @@ func hundredCalls(t *testing.T, x *recorder, p *testkit.Platform, c *testkit.Clu
 	}
 	s.delete(t)
 	s.awaitGone(t)
+}
+
+// callHundredTimes sends a hundred equal requests at once, and counts the answers by their
+// status; 0 is none.
+func callHundredTimes(h *http.Client, url string, header http.Header, body []byte) map[int]int {
+	call := func() (int, error) {
+		req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
+		if err != nil {
+			return 0, err
+		}
+		req.Header = header.Clone()
+		resp, err := h.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode, errors.Join(err, resp.Body.Close())
+	}
+	codes := make(chan int, 100)
+	for range cap(codes) {
+		go func() {
+			code, err := call()
+			if err != nil {
+				code = 0
+			}
+			codes <- code
+		}()
+	}
+	answers := map[int]int{}
+	for range cap(codes) {
+		answers[<-codes]++
+	}
+	return answers
 }
 
 // lateAnswer has metacontroller get an answer after the stack was applied again: it
