@@ -25,10 +25,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
-// admissionHandlers are the webhooks of tenants; webhookSecret is the end of the path at which
+// admissionHandlers are the webhooks of tenants and stacks; webhookSecret is the end of the path at which
 // we name registries to an API server, and empty if we do not.
 func admissionHandlers(c *rest.Config, webhookSecret string) (map[string]http.Handler, error) {
-	all, err := admission.Handlers(crd.Files)
+	all, err := admission.Handlers(crd.Files, kinds.All())
 	if err != nil || webhookSecret == "" {
 		return all, err
 	}

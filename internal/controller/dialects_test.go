@@ -52,6 +52,8 @@ func (mapped) Ask(client.Object, dialect.Asked) {}
 
 func (mapped) Finalizer() string { return "mapped.example/stack" }
 
+func (mapped) Annotations() []dialect.Annotation { return nil }
+
 func (mapped) DependencyFinalizer() string { return "mapped.example/dependency." }
 
 func (mapped) Decode(o client.Object) (dialect.Stack, error) {

@@ -1,8 +1,12 @@
 package dialect
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,7 +19,7 @@ const (
 	Engine     = "terrier.dev/engine"      // tofu, terraform, or a name that the operator gave
 	Network    = "terrier.dev/network"     // of the runs: none or host
 	Deletion   = "terrier.dev/deletion"    // approve, retain or destroy; what happens to what was created
-	AdoptState = "terrier.dev/adopt-state" // true
+	AdoptState = "terrier.dev/adopt-state" // true or false
 )
 
 // What the annotation terrier.dev/deletion may say.
@@ -25,27 +29,93 @@ const (
 	DeletionRetain  = "retain"  // what was created stays
 )
 
-// Annotated reads those of an object into s. What cannot be read is Invalid, and leaves s
-// as it was.
-func Annotated(o client.Object, s *stack.Spec) error {
+// Annotation is one of Terrier's own that users write.
+type Annotation struct {
+	Name    string
+	May     string            // what its value may be, for messages
+	Reads   func(string) bool // whether a value is one of these; never asked about an empty one
+	Instead string            // what takes its place, if the kind does not read it
+}
+
+// Common are the annotations with values of their own that every kind reads.
+func Common() []Annotation {
+	return []Annotation{
+		{Name: AdoptState, May: TrueOrFalse, Reads: IsBool},
+		{Name: Deletion, May: "destroy, approve or retain", Reads: OneOf(DeletionDestroy, DeletionApprove, DeletionRetain)},
+		{Name: Network, May: "none or host", Reads: OneOf("none", "host")},
+		{Name: Repair, May: "JSON that terrier repair writes", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &stack.Repair{}) == nil }},
+	}
+}
+
+// OneOf reads these values.
+func OneOf(values ...string) func(string) bool {
+	return func(v string) bool { return slices.Contains(values, v) }
+}
+
+// TrueOrFalse is what an annotation may say that IsBool reads.
+const TrueOrFalse = "true or false"
+
+// IsTrue reports whether the value of an annotation is true, in any of the words that YAML
+// has for it: kubectl and templates write annotations as texts, so that no parser of YAML
+// turns them into one.
+func IsTrue(v string) bool { return slices.Contains([]string{"true", "yes", "y", "on", "1"}, plain(v)) }
+
+// IsBool reports whether a value is true or false, in any of these words.
+func IsBool(v string) bool {
+	return IsTrue(v) || slices.Contains([]string{"", "false", "no", "n", "off", "0"}, plain(v))
+}
+
+func plain(v string) string { return strings.ToLower(strings.TrimSpace(v)) }
+
+// Misread names the annotations of an object whose values mean nothing, and what each of
+// them may be.
+func Misread(says map[string]string, known []Annotation) []string {
+	var wrong []string
+	for _, a := range known {
+		if v := says[a.Name]; v != "" && a.Reads != nil && !a.Reads(v) {
+			wrong = append(wrong, fmt.Sprintf("the annotation %s is %.40q; it may be %s", a.Name, v, a.May))
+		}
+	}
+	return wrong
+}
+
+// Unread names the annotations of an object that its kind does not read, and what takes
+// the place of each.
+func Unread(says map[string]string, known []Annotation) []string {
+	var none []string
+	for _, a := range known {
+		if _, set := says[a.Name]; set && a.Instead != "" {
+			none = append(none, fmt.Sprintf("metadata.annotations[%s] (%s takes its place)", a.Name, a.Instead))
+		}
+	}
+	return none
+}
+
+// CheckAnnotations is the error of all annotations of an object whose values mean nothing.
+func CheckAnnotations(o client.Object, known []Annotation) error {
+	if wrong := Misread(o.GetAnnotations(), known); len(wrong) > 0 {
+		return fault.New(fault.Invalid, string(stack.SpecInvalid), errors.New(strings.Join(wrong, ", and ")))
+	}
+	return nil
+}
+
+// Annotated reads those of every kind into s. A value that means nothing is
+// CheckAnnotations' to refuse, and counts as the more careful one.
+func Annotated(o client.Object, s *stack.Spec) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(o.GetUID())) // never fails
 	s.Spread = h.Sum64()
 	says := o.GetAnnotations()
-	s.AdoptState = says[AdoptState] == "true"
-	switch v := says[Deletion]; v {
+	s.AdoptState = IsTrue(says[AdoptState])
+	switch says[Deletion] {
 	case "":
 	case DeletionDestroy:
 		s.DestroyLast = true
-	case DeletionApprove:
-		s.DestroyLast, s.ApproveDestroy = true, true
 	case DeletionRetain:
 		s.DestroyLast, s.Retain = false, true
-	default:
+	default: // approve
 		// A typing error must neither destroy nor abandon resources: a plan that needs
 		// an approval does neither.
 		s.DestroyLast, s.ApproveDestroy = true, true
-		return fault.New(fault.Invalid, "", fmt.Errorf("the annotation %s is %.40q; it may be %s, %s or %s", Deletion, v, DeletionDestroy, DeletionApprove, DeletionRetain))
 	}
-	return nil
 }

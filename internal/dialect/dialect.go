@@ -32,6 +32,9 @@ type Dialect interface {
 	// DependencyFinalizer begins the finalizers that upstream puts on an object
 	// for each of its dependants.
 	DependencyFinalizer() string
+	// Annotations are Terrier's own that users write on objects of the kind: those whose
+	// values may be wrong, and those that only another kind reads.
+	Annotations() []Annotation
 	// Decode says what the object asks for. Its error is Invalid and names the
 	// field; what could be read is returned all the same.
 	Decode(client.Object) (Stack, error)

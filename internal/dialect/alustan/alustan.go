@@ -38,7 +38,7 @@ const (
 const (
 	Approval    = "terrier.dev/approval"    // manual or auto
 	Approved    = "terrier.dev/approved"    // the name of a plan, or its digest
-	Suspended   = "terrier.dev/suspended"   // true
+	Suspended   = "terrier.dev/suspended"   // true or false
 	Unlock      = "terrier.dev/unlock"      // the foreign lock that may be broken
 	BreakGlass  = "terrier.dev/break-glass" // begins a session
 	Drift       = "terrier.dev/drift"       // repair or report
@@ -96,7 +96,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	if !found {
 		m = adopted(&obj.Status)
 	}
-	s, err := d.spec(obj)
+	s := d.spec(obj)
 	a, wrong := asked(obj)
 	a.Into(&s)
 	s.Suspended, s.Unlock = a.Suspended, stack.Unlock{ID: a.Unlock}
@@ -104,14 +104,16 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	if s.NoDestroyScript = legible.Script.Destroy.IsZero(); why != nil && obj.Spec.Scripts.Destroy != nil {
 		s.NoDestroyScript = false // it may be there, and cannot be read: the error says so
 	}
-	err = cmp.Or(why, err, dialect.Annotated(obj, &s), wrong)
+	dialect.Annotated(obj, &s)
+	known := d.Annotations()
+	err = cmp.Or(why, wrong, dialect.CheckAnnotations(obj, known))
 	if s.ApproveDestroy && !obj.DeletionTimestamp.IsZero() {
 		s.Mode = stack.Manual // the destroy waits for a user, whatever an apply does
 	}
 	if s.Mode == stack.Manual {
 		s.Approved = a.Approved
 	}
-	st := dialect.Stack{Spec: s, Status: m, Legible: legible, Replan: a.Replan, Ignored: ignored(&obj.Spec)}
+	st := dialect.Stack{Spec: s, Status: m, Legible: legible, Replan: a.Replan, Ignored: append(ignored(&obj.Spec), dialect.Unread(obj.Annotations, known)...)}
 	if err == nil {
 		st.Configuration, st.Owned = legible, sourceFor(obj, s.Interval)
 	} else {
@@ -120,53 +122,42 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	return st, err
 }
 
-// spec reads what the next decision depends on. What cannot be read is Invalid, and
-// counts as if it were not there.
-func (d Dialect) spec(obj *v1alpha1.Terraform) (stack.Spec, error) {
+// Annotations implements Dialect.
+func (Dialect) Annotations() []dialect.Annotation {
+	return append(dialect.Common(),
+		dialect.Annotation{Name: Approval, May: "manual or auto", Reads: dialect.OneOf("manual", "auto")},
+		dialect.Annotation{Name: Drift, May: "repair or report", Reads: dialect.OneOf("repair", "report")},
+		dialect.Annotation{Name: Interval, May: "a duration such as 90s or 6h", Reads: func(v string) bool { _, err := time.ParseDuration(v); return err == nil }},
+		dialect.Annotation{Name: Retries, May: "a number such as 10", Reads: func(v string) bool { n, err := strconv.Atoi(v); return err == nil && n >= 0 }},
+		dialect.Annotation{Name: Suspended, May: dialect.TrueOrFalse, Reads: dialect.IsBool},
+		dialect.Annotation{Name: "terrier.dev/backend", Instead: "spec.backend"},
+		dialect.Annotation{Name: "terrier.dev/backend-settings", Instead: "spec.backend"},
+	)
+}
+
+// spec reads what the next decision depends on. What cannot be read counts as the more
+// careful value, or as if it were not there.
+func (d Dialect) spec(obj *v1alpha1.Terraform) stack.Spec {
 	retries := defaultRetries
 	s := stack.Spec{
 		Mode: stack.Auto, Script: true, CheckDrift: true, DestroyLast: true,
 		Interval: cmp.Or(d.Interval, DefaultInterval), RetryEvery: retryEvery, RetryMax: retryMax, Backoff: stack.Exponential, MaxRetries: &retries,
 	}
-	var wrong []error
-	complain := func(annotation, v, allowed string) {
-		wrong = append(wrong, invalid("the annotation "+annotation, "is %.40q; it may be %s", v, allowed))
-	}
-	switch v := obj.Annotations[Approval]; v {
-	case "", "auto":
-	case "manual":
-		s.Mode = stack.Manual
-	default:
+	if v := obj.Annotations[Approval]; v != "" && v != "auto" {
 		s.Mode = stack.Manual // a typing error must not let a script run that a user has to see first
-		complain(Approval, v, "manual or auto")
 	}
-	switch v := obj.Annotations[Drift]; v {
-	case "", "repair":
-	case "report":
+	if v := obj.Annotations[Drift]; v != "" && v != "repair" {
 		s.ReportDrift = true
-	default:
-		s.ReportDrift = true
-		complain(Drift, v, "repair or report")
 	}
-	if v := obj.Annotations[Interval]; v != "" {
-		every, err := time.ParseDuration(v)
-		switch {
-		case err != nil:
-			complain(Interval, v, "a duration such as 90s or 6h")
-		case every <= 0:
-			s.Interval = dialect.Never
-		default:
-			s.Interval = max(every, time.Second)
-		}
+	if every, err := time.ParseDuration(obj.Annotations[Interval]); err == nil && every <= 0 {
+		s.Interval = dialect.Never
+	} else if err == nil {
+		s.Interval = max(every, time.Second)
 	}
-	if v := obj.Annotations[Retries]; v != "" {
-		if n, err := strconv.Atoi(v); err == nil && n >= 0 {
-			retries = n
-		} else {
-			complain(Retries, v, "a number such as 10")
-		}
+	if n, err := strconv.Atoi(obj.Annotations[Retries]); err == nil && n >= 0 {
+		retries = n
 	}
-	return s, errors.Join(wrong...)
+	return s
 }
 
 // adopted keeps of the status of another controller that resources may exist. They may as

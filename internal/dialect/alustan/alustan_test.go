@@ -324,6 +324,15 @@ func TestAnnotations(t *testing.T) {
 		"a typing error of drift": {Drift, "repot", func(s stack.Spec) bool { return s.ReportDrift }, true},
 		"resources are retained":  {dialect.Deletion, "retain", func(s stack.Spec) bool { return !s.DestroyLast && s.Retain }, false},
 		"a suspended stack":       {Suspended, "true", func(s stack.Spec) bool { return s.Suspended }, false},
+		"as Python has it":        {Suspended, "True", func(s stack.Spec) bool { return s.Suspended }, false},
+		"as YAML has it":          {Suspended, "yes", func(s stack.Spec) bool { return s.Suspended }, false},
+		"as a number":             {Suspended, "1", func(s stack.Spec) bool { return s.Suspended }, false},
+		"as a switch, with space": {Suspended, " ON ", func(s stack.Spec) bool { return s.Suspended }, false},
+		"not suspended":           {Suspended, "False", func(s stack.Spec) bool { return !s.Suspended }, false},
+		"a typing error of it":    {Suspended, "ture", func(s stack.Spec) bool { return !s.Suspended }, true},
+		"a state is adopted":      {dialect.AdoptState, "TRUE", func(s stack.Spec) bool { return s.AdoptState }, false},
+		"it may be":               {dialect.AdoptState, "perhaps", func(s stack.Spec) bool { return !s.AdoptState }, true},
+		"an unknown network":      {dialect.Network, "internet", func(stack.Spec) bool { return true }, true},
 	} {
 		obj := object(t, valid)
 		obj.Annotations = map[string]string{tt.annotation: tt.value}

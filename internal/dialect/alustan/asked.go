@@ -15,7 +15,7 @@ const sessionRunes = 64
 func asked(obj *v1alpha1.Terraform) (dialect.Asked, error) {
 	says := obj.Annotations
 	a := dialect.Asked{
-		Approved: says[Approved], Suspended: says[Suspended] == "true", Unlock: says[Unlock],
+		Approved: says[Approved], Suspended: dialect.IsTrue(says[Suspended]), Unlock: says[Unlock],
 		Replan: says[RequestedAt], Session: says[BreakGlass],
 	}
 	if len(a.Session) > sessionRunes {

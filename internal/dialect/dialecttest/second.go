@@ -100,6 +100,9 @@ func (Second) DependencyFinalizer() string { return "second.example.com/needed-b
 // Terrier implements Dialect.
 func (Second) Terrier(client.Object) *v1alpha2.TerrierStatus { return nil }
 
+// Annotations implements Dialect.
+func (Second) Annotations() []dialect.Annotation { return dialect.Common() }
+
 // part reads a part of an object into v.
 func part(o client.Object, name string, v any) error {
 	raw, err := json.Marshal(o.(*unstructured.Unstructured).Object[name])
@@ -135,7 +138,7 @@ func (d Second) Decode(o client.Object) (dialect.Stack, error) {
 	var spec secondSpec
 	var status secondStatus
 	a, err := d.asked(o)
-	if err = cmp.Or(err, part(o, "spec", &spec), part(o, "status", &status)); err != nil {
+	if err = cmp.Or(err, part(o, "spec", &spec), part(o, "status", &status), dialect.CheckAnnotations(o, d.Annotations())); err != nil {
 		return dialect.Stack{}, fault.New(fault.Invalid, string(stack.SpecInvalid), err)
 	}
 	st := dialect.Stack{Status: status.Stored, Replan: a.Replan}

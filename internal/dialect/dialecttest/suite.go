@@ -6,6 +6,7 @@
 package dialecttest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -23,7 +25,35 @@ func Run(t *testing.T, d dialect.Dialect, o client.Object) {
 	t.Run("asking", func(t *testing.T) { asking(t, d, fresh()) })
 	t.Run("asking again", func(t *testing.T) { askingAgain(t, d, fresh()) })
 	t.Run("a session", func(t *testing.T) { session(t, d, fresh()) })
+	t.Run("annotations", func(t *testing.T) { annotations(t, d, fresh) })
 	t.Run("showing", func(t *testing.T) { showing(t, d, fresh()) })
+}
+
+// annotations tests that none is passed over: an unknown value is refused, with the values
+// that are known, and an annotation of another kind has no effect, which is said.
+func annotations(t *testing.T, d dialect.Dialect, fresh func() client.Object) {
+	for _, a := range d.Annotations() {
+		o := fresh()
+		o.SetAnnotations(map[string]string{a.Name: "maybe"})
+		st, err := d.Decode(o)
+		if a.Instead != "" {
+			if err != nil || len(st.Ignored) != 1 || !strings.Contains(st.Ignored[0], a.Name) || !strings.Contains(st.Ignored[0], a.Instead) {
+				t.Errorf("with %s, Decode() ignores %q, %v, want the annotation with %s", a.Name, st.Ignored, err, a.Instead)
+			}
+			continue
+		}
+		if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), a.Name) {
+			t.Errorf("with %s: maybe, Decode() = %v, want that it is refused", a.Name, err)
+		}
+		if warned := strings.Join(dialect.Misread(o.GetAnnotations(), d.Annotations()), ""); !strings.Contains(warned, a.Name+` is "maybe"; it may be `+a.May) {
+			t.Errorf("Misread() = %q, want %s, its value, and %s", warned, a.Name, a.May)
+		}
+	}
+	o := fresh()
+	o.SetAnnotations(map[string]string{dialect.AdoptState: "maybe", dialect.Network: "internet"})
+	if _, err := d.Decode(o); err == nil || !strings.Contains(err.Error(), dialect.AdoptState) || !strings.Contains(err.Error(), dialect.Network) {
+		t.Errorf("Decode() of two bad values = %v, want both", err)
+	}
 }
 
 // everything asks for all that can be asked.

@@ -2,6 +2,7 @@ package infra
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -77,13 +78,32 @@ func (Dialect) Ready(o client.Object) (bool, string) {
 // EventReason returns upstream's reason for the end of a run.
 func (Dialect) EventReason(r stack.Run) string { return dialect.EventReason(r) }
 
+// Annotations implements Dialect. The kind has fields for what users of the other kind say
+// in annotations.
+func (Dialect) Annotations() []dialect.Annotation {
+	known := append(dialect.Common(), dialect.Annotation{
+		Name: WebhookPlan, May: WebhookPlanMasked + " or " + WebhookPlanUnmasked, Reads: dialect.OneOf(WebhookPlanMasked, WebhookPlanUnmasked),
+	}, dialect.Annotation{
+		Name: BackendSettings, May: "a JSON object of texts", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &map[string]string{}) == nil },
+	})
+	for _, a := range []struct{ name, instead string }{
+		{"approval", "spec.approvePlan"}, {"approved", "spec.approvePlan"}, {"suspended", "spec.suspend"}, {"unlock", "spec.tfstate"},
+		{"break-glass", "the annotation " + BreakTheGlassAt}, {"drift", "spec.disableDriftDetection"}, {"interval", "spec.interval"}, {"retries", "spec.remediation.retries"},
+	} {
+		known = append(known, dialect.Annotation{Name: "terrier.dev/" + a.name, Instead: a.instead})
+	}
+	return known
+}
+
 // Decode reads a Terraform.
 func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	obj := o.(*v1alpha2.Terraform)
 	spec, configuration, status, err := Decode(obj, d.Defaults)
 	a, wrong := asked(obj)
 	a.Into(&spec)
-	err = cmp.Or(err, dialect.Annotated(obj, &spec), wrong, pluggedIn(obj, &configuration))
+	dialect.Annotated(obj, &spec)
+	known := d.Annotations()
+	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), dialect.CheckAnnotations(obj, known))
 	configuration.Engine, configuration.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	legible := configuration
 	if err != nil {
@@ -92,7 +112,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	return dialect.Stack{
 		Spec: spec, Configuration: configuration, Legible: legible, Status: status,
 		Replan:  a.Replan,
-		Ignored: notYet(&obj.Spec), OnlyPods: onlyPods(&obj.Spec),
+		Ignored: append(notYet(&obj.Spec), dialect.Unread(obj.Annotations, known)...), OnlyPods: onlyPods(&obj.Spec),
 		Listed: listed(&obj.Status),
 	}, err
 }

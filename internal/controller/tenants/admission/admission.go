@@ -9,6 +9,9 @@
 // only at a secret path (Knowing), so that other callers learn nothing. A request
 // that cannot be read gets an error, and the API server continues without a verdict.
 //
+// Of stacks it refuses nothing. It warns of annotations that have no effect, or a value
+// that means nothing.
+//
 // Start reading at Handlers, then at validate.
 package admission
 
@@ -25,14 +28,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/dialect"
 )
 
-// Paths of the four webhooks; they are those of Tenant Operator.
+// Paths of the webhooks; those of registries and templates are those of Tenant Operator.
 const (
 	MutateRegistry   = "/mutate-operator-kubernetes-tenants-org-v1-tenantregistry"
 	ValidateRegistry = "/validate-operator-kubernetes-tenants-org-v1-tenantregistry"
 	MutateTemplate   = "/mutate-operator-kubernetes-tenants-org-v1-tenanttemplate"
 	ValidateTemplate = "/validate-operator-kubernetes-tenants-org-v1-tenanttemplate"
+	WarnOfStack      = "/warn-of-terraform"
 )
 
 // atOnce bounds concurrent requests: callers are not authenticated, so that none may
@@ -40,8 +45,8 @@ const (
 const atOnce = 4
 
 // Handlers returns the webhooks by their paths. The definitions of the kinds hold
-// their defaults.
-func Handlers(definitions fs.FS) (map[string]http.Handler, error) {
+// their defaults. That of stacks knows these kinds.
+func Handlers(definitions fs.FS, stacks dialect.Registry) (map[string]http.Handler, error) {
 	defaults, err := defaultsOf(definitions)
 	if err != nil {
 		return nil, err
@@ -53,6 +58,7 @@ func Handlers(definitions fs.FS) (map[string]http.Handler, error) {
 		MutateTemplate:   defaults[tenantsv1.TemplateKind].mutate,
 		ValidateRegistry: registries.validate,
 		ValidateTemplate: templates(nil).validate,
+		WarnOfStack:      warnOfStack(stacks),
 	} {
 		all[path] = webhook{answer, turns}
 	}

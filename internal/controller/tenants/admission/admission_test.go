@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/config/crd"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 )
 
 // object is a manifest as an API server sends it.
@@ -45,7 +46,7 @@ func registry(spec string) string {
 // post sends body to a webhook.
 func post(t *testing.T, path string, body []byte) *httptest.ResponseRecorder {
 	t.Helper()
-	all, err := Handlers(crd.Files)
+	all, err := Handlers(crd.Files, kinds.All())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,5 +307,30 @@ func TestManyProblems(t *testing.T) {
 	}))
 	if len(got) != mostWarnings+1 || got[mostWarnings] != "warning: and 30 more" {
 		t.Errorf("%d warnings, and the last is %q", len(got), got[len(got)-1])
+	}
+}
+
+// A stack is never refused. A bad value of an annotation is a warning, and so is an
+// annotation that only the other kind reads.
+func TestWarningsOfStacks(t *testing.T) {
+	for name, tt := range map[string]struct {
+		group, annotations string
+		want               []string
+	}{
+		"right ones":       {"alustan.io", `{terrier.dev/suspended: "yes", terrier.dev/drift: report, example.com/suspended: maybe}`, nil},
+		"bad values":       {"alustan.io", `{terrier.dev/suspended: ture, terrier.dev/drift: repot}`, []string{`the annotation terrier.dev/drift is "repot"; it may be repair or report`, `the annotation terrier.dev/suspended is "ture"; it may be true or false`}},
+		"the first kind":   {"infra.contrib.fluxcd.io", `{terrier.dev/adopt-state: perhaps}`, []string{`the annotation terrier.dev/adopt-state is "perhaps"; it may be true or false`}},
+		"the other kind's": {"infra.contrib.fluxcd.io", `{terrier.dev/suspended: "true"}`, []string{"no effect: metadata.annotations[terrier.dev/suspended] (spec.suspend takes its place)"}},
+		"no annotations":   {"infra.contrib.fluxcd.io", "{}", nil},
+		"another group":    {"example.com", `{terrier.dev/suspended: ture}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := admissionv1.AdmissionRequest{Operation: admissionv1.Update, Kind: metav1.GroupVersionKind{Group: tt.group, Version: "v1", Kind: "Terraform"}}
+			r.Object = object(t, "metadata: {name: net, annotations: "+tt.annotations+"}\n")
+			got := ask(t, WarnOfStack, r)
+			if diff := cmp.Diff(tt.want, got.Warnings); diff != "" || !got.Allowed {
+				t.Errorf("allowed: %v; warnings (-want +got):\n%s", got.Allowed, diff)
+			}
+		})
 	}
 }
