@@ -41,6 +41,7 @@ type committer struct {
 	states  *states.Keeper
 	teller  *teller
 	turns   *turns
+	formers *formerSources
 }
 
 // commit writes down and tells what the pass found and did. It is the only writer
@@ -78,6 +79,7 @@ func (cm *committer) commitment(p *pass) []func(context.Context, *pass) error {
 		cm.teller.tell, // events, notifications and metrics, of what the status has now
 		cm.writeTimeline,
 		cm.writeLabels,
+		cm.formers.drop,
 		cm.forgetRun, // last: whatever comes before finds the run again
 	}
 }

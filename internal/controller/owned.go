@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,6 +66,47 @@ func newOwned(want client.Object) client.Object {
 		return &sourcev1.OCIRepository{}
 	}
 	return &sourcev1.GitRepository{}
+}
+
+// formerSources deletes sources that stacks had before their code moved elsewhere: from git
+// into an image, or back.
+type formerSources struct {
+	cache  client.Reader
+	live   client.Client
+	events Events
+	log    *slog.Logger
+}
+
+// drop deletes the source of the other kind once the stack has been applied with the code of
+// its present one. It deletes what the object controls, as it was read, and nothing else. The
+// stack is not held up by it: what fails is tried again by a later pass.
+func (f *formerSources) drop(ctx context.Context, p *pass) error {
+	want, m := p.st.Owned, p.o.Status
+	applied := m.Applied != nil && !m.Destroyed && p.o.PlanInputs.Source != "" && m.Applied.PlanInputs.Source == p.o.PlanInputs.Source
+	if want == nil || p.o.Deleting || p.o.Run != nil || p.decision.Ready != stack.Ready || !applied {
+		return nil
+	}
+	var former client.Object = &sourcev1.OCIRepository{}
+	kind := sourcev1.OCIRepositoryKind
+	if _, image := want.(*sourcev1.OCIRepository); image {
+		former, kind = &sourcev1.GitRepository{}, sourcev1.GitRepositoryKind
+	}
+	err := f.cache.Get(ctx, client.ObjectKeyFromObject(want), former)
+	if err == nil && (!metav1.IsControlledBy(former, p.obj) || !former.GetDeletionTimestamp().IsZero()) {
+		return nil
+	}
+	if err == nil {
+		uid, version := former.GetUID(), former.GetResourceVersion()
+		err = f.live.Delete(ctx, former, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	}
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), meta.IsNoMatchError(err):
+	case err != nil:
+		f.log.Warn("former source of a stack not deleted", "stack", client.ObjectKeyFromObject(p.obj).String(), "source", kind+" "+want.GetName(), "err", err)
+	default:
+		f.events.Event(p.obj, normal, "FormerSourceDeleted", fmt.Sprintf("The %s %s/%s was deleted: the stack was applied with the code of the %s of that name", kind, want.GetNamespace(), want.GetName(), kindOf(want)))
+	}
+	return nil
 }
 
 func copyOf(o client.Object) client.Object { return o.DeepCopyObject().(client.Object) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -185,6 +187,87 @@ func TestOwnedSource(t *testing.T) {
 	}
 	if b := ensure().o.Blocked; b == nil || b.Reason != stack.SourceDenied || !strings.Contains(b.Message, "alustan-net") {
 		t.Errorf("blocked by %+v, want the source of another object to be named", b)
+	}
+}
+
+// A stack that moves between git and an image loses its former source, once its code was applied
+// from the new one, and only if the former one is its own.
+func TestFormerSource(t *testing.T) {
+	k := testkit.Kube(t, v1alpha1.AddToScheme, sourcev1.AddToScheme)
+	git := func(o *v1alpha1.Terraform) { o.Spec.GitRepo = &v1alpha1.GitRepo{URL: "https://git.example/org/repo"} }
+	image := func(o *v1alpha1.Terraform) {
+		o.Spec.ContainerRegistry = &v1alpha1.ContainerRegistry{ImageName: "registry.example/team/net", SemanticVersion: "~1.0.0"}
+	}
+	applied := func(p *pass) {
+		p.o.PlanInputs.Source, p.decision.Ready = "sha256:1", stack.Ready
+		p.o.Status.Applied = &stack.Plan{PlanInputs: stack.PlanInputs{Source: "sha256:1"}}
+	}
+	for name, tt := range map[string]struct {
+		from, to func(*v1alpha1.Terraform)
+		change   func(*pass)
+		foreign  bool
+		gone     bool
+	}{
+		"into-an-image":      {from: git, to: image, change: applied, gone: true},
+		"back-into-git":      {from: image, to: git, change: applied, gone: true},
+		"not-applied-yet":    {from: git, to: image, change: func(p *pass) { applied(p); p.o.Status.Applied.PlanInputs.Source = "sha256:0" }},
+		"never-applied":      {from: git, to: image, change: func(p *pass) { applied(p); p.o.Status.Applied = nil }},
+		"the-run-failed":     {from: git, to: image, change: func(p *pass) { applied(p); p.decision.Ready = stack.Reconciling }},
+		"a-check-goes-on":    {from: git, to: image, change: func(p *pass) { applied(p); p.o.Run = &stack.Run{} }},
+		"nothing-is-fetched": {from: git, to: image, change: func(p *pass) { applied(p); p.o.PlanInputs.Source = "" }},
+		"it-is-deleted":      {from: git, to: image, change: func(p *pass) { applied(p); p.o.Deleting = true }},
+		"it-cannot-be-read":  {from: git, to: image, change: func(p *pass) { applied(p); p.st.Owned = nil }},
+		"of-another-owner":   {from: git, to: image, change: applied, foreign: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := &v1alpha1.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: name}}
+			obj.Spec.Scripts.Apply = jsonOf(`"a"`)
+			tt.from(obj)
+			if err := k.Client.Create(t.Context(), obj); err != nil {
+				t.Fatal(err)
+			}
+			cl := &claimer{cache: k.Client, live: k.Client, jobs: &jobs{}}
+			decode := func() *pass {
+				t.Helper()
+				p := &pass{dialect: alustan.Dialect{}, obj: obj, entry: &entry{}}
+				var err error
+				if p.st, err = p.dialect.Decode(obj); err == nil {
+					err = cl.ensureOwned(t.Context(), p)
+				}
+				if err != nil || p.o.Blocked != nil {
+					t.Fatal(err, p.o.Blocked)
+				}
+				return p
+			}
+			former := decode().st.Owned
+			if tt.foreign {
+				if err := k.Client.Get(t.Context(), client.ObjectKeyFromObject(former), former); err != nil {
+					t.Fatal(err)
+				}
+				former.SetOwnerReferences(nil)
+				if err := k.Client.Update(t.Context(), former); err != nil {
+					t.Fatal(err)
+				}
+			}
+			obj.Spec.GitRepo, obj.Spec.ContainerRegistry = nil, nil
+			tt.to(obj)
+			p := decode()
+			present := p.st.Owned
+			tt.change(p)
+			f := &formerSources{cache: k.Client, live: k.Client, events: mute{}, log: slog.New(slog.DiscardHandler)}
+			if err := f.drop(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if err := k.Client.Get(t.Context(), client.ObjectKeyFromObject(former), newOwned(former)); apierrors.IsNotFound(err) != tt.gone {
+				t.Errorf("reading the former source: %v; want that it is gone: %v", err, tt.gone)
+			}
+			if err := k.Client.Get(t.Context(), client.ObjectKeyFromObject(present), newOwned(present)); err != nil {
+				t.Errorf("reading the present source: %v", err)
+			}
+			if err := f.drop(t.Context(), p); err != nil {
+				t.Errorf("drop(), again: %v", err)
+			}
+		})
 	}
 }
 

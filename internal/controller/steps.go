@@ -55,7 +55,8 @@ func (c *Stacks) assemble() *steps {
 	committer := &committer{
 		blobs: c.Blobs, config: c.Config, live: c.Live, log: c.Log, queue: c.Queue, runner: c.Runner, index: &c.index,
 		loader: loader, records: kept, states: keeper, turns: turns,
-		teller: &teller{events: c.Events, metrics: c.metrics},
+		teller:  &teller{events: c.Events, metrics: c.metrics},
+		formers: &formerSources{cache: c.Client, live: c.Live, events: c.Events, log: c.Log},
 	}
 	launcher := &launcher{
 		queue: c.Queue, runner: c.Runner, store: c.States,
