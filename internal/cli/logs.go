@@ -20,6 +20,25 @@ func (p runCommands) commands() []*cobra.Command {
 	return []*cobra.Command{p.plan(), p.logs(), p.runs(), p.outputs()}
 }
 
+// ofRecorded is ofStack for what is recorded of a stack. It says that a stack was deleted.
+func (p runCommands) ofRecorded(do func(context.Context, command.StackAPI, query.Key) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := p.stacks()
+		if err != nil {
+			return err
+		}
+		key, last, err := query.FindRecorded(cmd.Context(), p.connection.StackKinds(), s, args[0], p.connection.Namespace)
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			p.note("The stack %s is gone since %s (%s ago). Its last run, %s, ended %s and is kept until %s.\n", key, last.Gone.UTC().Format(time.RFC3339),
+				age(p.Now(), last.Gone), last.ID, last.Outcome, last.Gone.Add(query.GoneFor).UTC().Format(time.DateOnly))
+		}
+		return do(cmd.Context(), s, key)
+	}
+}
+
 func (p runCommands) logs() *cobra.Command {
 	var (
 		run string
@@ -30,7 +49,8 @@ func (p runCommands) logs() *cobra.Command {
 		Aliases: []string{"log"},
 		Short:   "Print the log of a run",
 		Long: `Prints the log of the active run, or of the last one. Secret values that the run knew
-are masked. "terrier runs" lists the recorded runs.`,
+are masked. "terrier runs" lists the recorded runs. Of a deleted stack, the last run is
+kept for 30 days; its destroy is mostly that.`,
 		Example: `  terrier logs network
   terrier logs network -f
   terrier logs network --timestamps
@@ -38,7 +58,7 @@ are masked. "terrier runs" lists the recorded runs.`,
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+		RunE: p.ofRecorded(func(ctx context.Context, s command.StackAPI, key query.Key) error {
 			r, err := s.Log(ctx, key, run, o)
 			if err != nil {
 				return err
@@ -64,7 +84,7 @@ func (p runCommands) runs() *cobra.Command {
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
-		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+		RunE: p.ofRecorded(func(ctx context.Context, s command.StackAPI, key query.Key) error {
 			runs, err := s.Runs(ctx, key)
 			if err != nil || p.structured(f, map[string]any{"items": runs}) {
 				return err

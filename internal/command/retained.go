@@ -247,6 +247,11 @@ func (k *KeptRetained) Forget(ctx context.Context, key query.Key, uid string) er
 	if err != nil {
 		return fmt.Errorf("listing the records of %s: %w", key, err)
 	}
+	gone, err := k.store.List(ctx, record.Gone(key.Kind, key.Namespace, key.Name, uid, ""))
+	if err != nil {
+		return fmt.Errorf("listing the records of %s: %w", key, err)
+	}
+	keys = append(keys, gone...)
 	for _, name := range append(keys, forgotten, record.Retained(uid, record.RetainedStateFile), record.Retained(uid, record.RetainedFile)) {
 		if err := k.store.Delete(ctx, name); err != nil {
 			return fmt.Errorf("deleting the records of %s: %w", key, err)

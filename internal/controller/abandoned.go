@@ -115,6 +115,9 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 		if err := rm.keepRetained(ctx, &r, state); err != nil {
 			return 0, err
 		}
+		if err := rm.keepLastRun(ctx, id, e.dialect, e.key); err != nil {
+			return 0, err
+		}
 		if err := rm.auditor.record(ctx, remains(e), audit.Entry{What: audit.Orphaned, Why: r.Why}, ""); err != nil {
 			return 0, err
 		}
@@ -217,7 +220,10 @@ func (rm *removals) sweepGone(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	if len(alive) == 0 || rm.leads != nil && !rm.leads() {
+		return nil
+	}
+	return rm.sweepGoneRuns(ctx)
 }
 
 // abandonFound takes over a stack that was found by its records alone, or by what is

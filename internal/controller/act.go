@@ -289,6 +289,9 @@ func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 	if err := ac.runner.Remove(p.id); err != nil {
 		return err
 	}
+	if err := ac.removals.keepLastRun(ctx, p.id, p.dialect, client.ObjectKeyFromObject(p.obj)); err != nil {
+		return err
+	}
 	if err := ac.records.Drop(ctx, p.id); err != nil {
 		return err
 	}

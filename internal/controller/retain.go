@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,10 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -182,4 +186,92 @@ func (rm *removals) relieve(ctx context.Context, p *pass) error {
 		}
 	}
 	return nil
+}
+
+// keepLastRun keeps the report and the log of the last run of a stack that goes, which is its
+// destroy if it had one: the other records go with the stack, and a user may want to see what
+// was destroyed. What does not open holds up no deletion.
+func (rm *removals) keepLastRun(ctx context.Context, id string, d dialect.Dialect, of client.ObjectKey) error {
+	if of.Name == "" {
+		return nil // only its records were found
+	}
+	last, name, err := rm.lastRun(ctx, id)
+	if err != nil || name == "" {
+		return err // a pass before this one may have kept it, and dropped the others
+	}
+	kind := rm.dialects.Word(d)
+	to := func(file string) string { return record.Gone(kind, of.Namespace, of.Name, id, file) }
+	log, err := rm.blobs.Get(ctx, record.Run(id, name, runner.FileLog))
+	if err == nil {
+		err = errors.Join(rm.blobs.Put(ctx, to(runner.FileLog), log), log.Close())
+	}
+	if err != nil && !unopened(err) {
+		return fmt.Errorf("keeping the log of the last run: %w", err)
+	}
+	last.Gone, last.Note = rm.now(), nil
+	return record.At[runner.Report](to(record.ReportFile)).Write(ctx, rm.blobs, last)
+}
+
+// lastRun is the report of the last run of a stack, and the name under which it is kept; that
+// is empty if none is.
+func (rm *removals) lastRun(ctx context.Context, id string) (last runner.Report, name string, err error) {
+	keys, err := rm.blobs.List(ctx, record.Runs(id))
+	if err != nil {
+		return last, "", err
+	}
+	for _, k := range keys {
+		run, file, _ := record.RunOf(id, k)
+		if file != record.ReportFile {
+			continue
+		}
+		r, err := record.At[runner.Report](k).Read(ctx, rm.blobs)
+		if unopened(err) {
+			continue
+		}
+		if err != nil {
+			return last, "", fmt.Errorf("reading the last run: %w", err)
+		}
+		if name == "" || r.Started.After(last.Started) {
+			last, name = r, run
+		}
+	}
+	return last, name, nil
+}
+
+// unopened reports whether a record is missing, or is there and cannot be opened.
+func unopened(err error) bool {
+	reason := fault.Reason(err, "")
+	return fault.Of(err) == fault.Missing || reason == blob.Damaged || reason == blob.KeyUnknown
+}
+
+// sweepGoneRuns removes the last runs of stacks that were deleted long ago.
+func (rm *removals) sweepGoneRuns(ctx context.Context) error {
+	keys, err := rm.blobs.List(ctx, record.AllGone())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, k := range keys {
+		files, ok := record.IsGoneReport(k)
+		if !ok {
+			continue
+		}
+		r, err := record.At[runner.Report](k).Read(ctx, rm.blobs)
+		switch {
+		case unopened(err):
+		case err != nil:
+			errs = append(errs, err)
+		case rm.now().Sub(r.Gone) > kube.RetainedFor:
+			errs = append(errs, rm.dropGoneRun(ctx, files, k))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// dropGoneRun removes the report last: without it nothing finds the other files.
+func (rm *removals) dropGoneRun(ctx context.Context, files, report string) error {
+	if err := rm.records.DropOthers(ctx, files, report); err != nil {
+		return err
+	}
+	return rm.blobs.Delete(ctx, report)
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,12 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/alustan"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -110,4 +117,74 @@ func TestAKindThatIsLeftOutIsNotGone(t *testing.T) {
 	if got, err := c.removals.alive(t.Context()); err == nil {
 		t.Errorf("without any definition %v are alive", got)
 	}
+}
+
+// Of a stack that goes the last run outlives its other records, for as long as what it retains.
+func TestTheLastRunOutlivesItsStack(t *testing.T) {
+	files := blobtest.Files(t, 1<<20)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	c := takeApart(&Stacks{Blobs: files, Dialects: dialect.NewRegistry(infra.Dialect{}, alustan.Dialect{}), Now: func() time.Time { return now }})
+	for i, run := range []string{"script-1", "destroy-2", record.QuietRun} {
+		r := runner.Report{ID: run, Kind: stack.DestroyRun, Phase: runner.Done, Outcome: stack.Succeeded, Started: now.Add(time.Duration(i%2) * time.Minute), Note: json.RawMessage(`{"a":1}`)}
+		if err := record.At[runner.Report](record.Run("uid", run, record.ReportFile)).Write(t.Context(), files, r); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.records.Put(t.Context(), record.Run("uid", run, runner.FileLog), []byte("log of "+run)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := client.ObjectKey{Namespace: "apps", Name: strings.Repeat("n", 253)} // longer than a part of a key
+	keep := func() {
+		t.Helper()
+		if err := c.removals.keepLastRun(t.Context(), "uid", alustan.Dialect{}, of); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep()
+	if err := c.records.Drop(t.Context(), "uid"); err != nil {
+		t.Fatal(err)
+	}
+	keep() // as a program does that ended before the object was released
+	at := func(file string) string {
+		return record.Gone("terraform.alustan.io", of.Namespace, of.Name, "uid", file)
+	}
+	last, err := record.At[runner.Report](at(record.ReportFile)).Read(t.Context(), files)
+	if err != nil || last.ID != "destroy-2" || !last.Gone.Equal(now) || last.Note != nil {
+		t.Errorf("the last run is %+v, %v, want destroy-2 of a stack that is gone since now, without a note", last, err)
+	}
+	if log, err := c.records.Get(t.Context(), at(runner.FileLog)); string(log) != "log of destroy-2" {
+		t.Errorf("its log is %q, %v", log, err)
+	}
+	for _, tt := range []struct {
+		later time.Duration
+		want  int
+	}{{kube.RetainedFor, 2}, {kube.RetainedFor + time.Second, 0}} {
+		now = last.Gone.Add(tt.later)
+		if err := c.removals.sweepGoneRuns(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := files.List(t.Context(), record.AllGone()); len(left) != tt.want || err != nil {
+			t.Errorf("after %v there is %v, %v, want %d files", tt.later, left, err, tt.want)
+		}
+	}
+}
+
+// A record that does not open, as one whose key is lost, does not keep an object from being
+// released.
+func TestALastRunThatDoesNotOpen(t *testing.T) {
+	files := blobtest.Files(t, 1<<20)
+	c := takeApart(&Stacks{Blobs: damaged{files}, Dialects: dialect.NewRegistry(infra.Dialect{}), Now: time.Now})
+	if err := c.records.Put(t.Context(), record.Run("uid", "destroy-1", record.ReportFile), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.removals.keepLastRun(t.Context(), "uid", infra.Dialect{}, client.ObjectKey{Namespace: "apps", Name: "net"}); err != nil {
+		t.Errorf("keepLastRun() = %v, want the stack to go without it", err)
+	}
+}
+
+// damaged is a store whose values do not open.
+type damaged struct{ records.Blobs }
+
+func (damaged) Get(context.Context, string) (io.ReadCloser, error) {
+	return nil, fault.New(fault.Broken, blob.KeyUnknown, errors.New("it was encrypted with another key"))
 }

@@ -42,6 +42,10 @@ func NewBlobs(store Blobstore, live Live, every time.Duration) *Blobs {
 }
 
 func (b *Blobs) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
+	if id.UID == "" {
+		last, _, err := b.gone(ctx, id.Key)
+		return []runner.Report{last}, err
+	}
 	if err := CheckID(id, "any"); err != nil {
 		return nil, err
 	}
@@ -78,6 +82,10 @@ func (b *Blobs) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
 }
 
 func (b *Blobs) Run(ctx context.Context, id StackID, run string) (runner.Report, error) {
+	if id.UID == "" {
+		last, _, err := b.goneRun(ctx, id.Key, run)
+		return last, err
+	}
 	if err := CheckID(id, run); err != nil {
 		return runner.Report{}, err
 	}
@@ -92,6 +100,9 @@ func (b *Blobs) Run(ctx context.Context, id StackID, run string) (runner.Report,
 }
 
 func (b *Blobs) Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error) {
+	if id.UID == "" {
+		return nil, fault.New(fault.Missing, ReasonNotKept, fmt.Errorf("no plan of the deleted stack %s is kept", id.Key))
+	}
 	if err := errors.Join(CheckID(id, "any"), checkDigest(digest)); err != nil {
 		return nil, err
 	}
@@ -108,6 +119,13 @@ func (b *Blobs) Log(ctx context.Context, id StackID, run string, o LogOptions) (
 
 // log opens the log of a run as it was recorded.
 func (b *Blobs) log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error) {
+	if id.UID == "" {
+		_, files, err := b.goneRun(ctx, id.Key, run)
+		if err != nil {
+			return nil, err
+		}
+		return b.get(ctx, files+runner.FileLog, "the log of the run "+run)
+	}
 	if err := CheckID(id, run); err != nil {
 		return nil, err
 	}
@@ -134,6 +152,48 @@ func (b *Blobs) log(ctx context.Context, id StackID, run string, follow bool) (i
 		return b.get(ctx, record.Run(id.UID, record.QuietRun, runner.FileLog), "the log of the run "+run)
 	}
 	return log, err
+}
+
+// gone is the last run of the stack of a name that was deleted last, and what the keys of its
+// files begin with.
+func (b *Blobs) gone(ctx context.Context, key Key) (last runner.Report, files string, err error) {
+	keys, err := b.store.List(ctx, record.GoneStack(key.Kind, key.Namespace, key.Name))
+	if err != nil {
+		return last, "", fmt.Errorf("looking for the last run of the deleted stack %s: %w", key, err)
+	}
+	for _, k := range keys {
+		at, ok := record.IsGoneReport(k)
+		if !ok {
+			continue
+		}
+		r, err := b.get(ctx, k, "the last run of the deleted stack "+key.String())
+		if fault.Of(err) == fault.Missing {
+			continue // removed since it was listed
+		}
+		if err != nil {
+			return last, "", err
+		}
+		report, err := decodeReport(r)
+		if err != nil {
+			return last, "", err
+		}
+		if files == "" || report.Gone.After(last.Gone) {
+			last, files = report, at
+		}
+	}
+	if files == "" {
+		err = fault.New(fault.Missing, ReasonNotKept, fmt.Errorf("no run of a deleted stack %s is kept", key))
+	}
+	return last, files, err
+}
+
+// goneRun is the same, if it is the run of that name.
+func (b *Blobs) goneRun(ctx context.Context, key Key, run string) (last runner.Report, files string, err error) {
+	last, files, err = b.gone(ctx, key)
+	if err == nil && last.ID != run {
+		err = fault.New(fault.Missing, ReasonNotKept, fmt.Errorf("of the deleted stack %s only the last run is kept, %s", key, last.ID))
+	}
+	return last, files, err
 }
 
 func (b *Blobs) goesOn(id StackID, run string) (bool, error) {

@@ -12,13 +12,15 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
 // StackID names a stack to the records: by its key where they are asked for
-// over the network, by its identity where they are kept.
+// over the network, by its identity where they are kept. Without a UID it is a stack that was
+// deleted, of which only the last run is known.
 type StackID struct {
 	Key
 	UID string
@@ -78,6 +80,9 @@ func (b *Blobs) SecretPrints(ctx context.Context, id StackID) (plan.Prints, erro
 	return known.Prints()
 }
 
+// GoneFor is how long the last run of a deleted stack is kept.
+const GoneFor = kube.RetainedFor
+
 // Limits of what is read of records at once.
 const (
 	reportBytes   = 4 << 20
@@ -116,53 +121,66 @@ func decodeReport(r io.Reader) (Report, error) {
 	return report, nil
 }
 
-// Runs returns what the runs of a stack say of themselves, newest first.
-func (s *Stacks) Runs(ctx context.Context, key Key) ([]Report, error) {
+// recorded is how the records know a stack: also one that was deleted, if its last run is kept.
+func (s *Stacks) recorded(ctx context.Context, key Key) (StackID, error) {
 	st, err := s.Get(ctx, key)
+	if fault.Of(err) == fault.Missing {
+		gone := StackID{Key: key}
+		if _, unknown := s.Records.Runs(ctx, gone); unknown == nil {
+			return gone, nil
+		}
+	}
+	return st.ID(), err
+}
+
+// Runs returns what the runs of a stack say of themselves, newest first. Of a deleted stack
+// that is the last one.
+func (s *Stacks) Runs(ctx context.Context, key Key) ([]Report, error) {
+	id, err := s.recorded(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return s.Records.Runs(ctx, st.ID())
+	return s.Records.Runs(ctx, id)
 }
 
 // Run returns what one run says of itself: the newest if run is empty.
 func (s *Stacks) Run(ctx context.Context, key Key, run string) (Report, error) {
-	st, err := s.Get(ctx, key)
+	id, err := s.recorded(ctx, key)
 	if err != nil {
 		return Report{}, err
 	}
 	if run == "" {
-		return s.newest(ctx, st)
+		return s.newest(ctx, id)
 	}
-	return s.Records.Run(ctx, st.ID(), run)
+	return s.Records.Run(ctx, id, run)
 }
 
 // newest returns the report of the run that goes on, or of the last one.
-func (s *Stacks) newest(ctx context.Context, st Stack) (Report, error) {
-	runs, err := s.Records.Runs(ctx, st.ID())
+func (s *Stacks) newest(ctx context.Context, id StackID) (Report, error) {
+	runs, err := s.Records.Runs(ctx, id)
 	if err != nil {
 		return Report{}, err
 	}
 	if len(runs) == 0 {
-		return Report{}, fault.New(fault.Missing, ReasonNoRuns, fmt.Errorf("nothing is known of any run of the stack %s", st.Key()))
+		return Report{}, fault.New(fault.Missing, ReasonNoRuns, fmt.Errorf("nothing is known of any run of the stack %s", id.Key))
 	}
 	return runs[0], nil
 }
 
 // Log opens the log of a run of a stack: of the newest one if run is empty.
 func (s *Stacks) Log(ctx context.Context, key Key, run string, o LogOptions) (io.ReadCloser, error) {
-	st, err := s.Get(ctx, key)
+	id, err := s.recorded(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	if run == "" {
-		report, err := s.newest(ctx, st)
+		report, err := s.newest(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		run = report.ID
 	}
-	return s.Records.Log(ctx, st.ID(), run, o)
+	return s.Records.Log(ctx, id, run, o)
 }
 
 // PlanDocument is a plan with what it says.

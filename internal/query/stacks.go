@@ -176,6 +176,30 @@ func Find(ctx context.Context, kinds Kinds, of StackReader, name, namespace stri
 	}
 }
 
+// FindRecorded is Find for what the records know of a stack. Of a stack that was deleted it
+// also returns the last run, if that is kept.
+func FindRecorded(ctx context.Context, kinds Kinds, of StackReader, name, namespace string) (Key, *Report, error) {
+	key, err := Find(ctx, kinds, of, name, namespace)
+	if err != nil {
+		return key, nil, err
+	}
+	if _, err := of.Get(ctx, key); fault.Of(err) != fault.Missing {
+		return key, nil, nil // what is asked of it says what is wrong
+	}
+	words := []string{key.Kind}
+	if named, err := ParseKey(name, namespace); err == nil && named.Kind == "" {
+		words = kinds.Words()
+	}
+	found, last := key, (*Report)(nil)
+	for _, key.Kind = range words {
+		runs, err := of.Runs(ctx, key)
+		if err == nil && len(runs) > 0 && !runs[0].Gone.IsZero() && (last == nil || runs[0].Gone.After(last.Gone)) {
+			found, last = key, &runs[0]
+		}
+	}
+	return found, last, nil
+}
+
 // unknownThere reports whether a server of an earlier release refused a kind of stack that
 // it does not have. It has none of that kind.
 func unknownThere(key Key, err error) bool {

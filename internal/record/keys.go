@@ -150,6 +150,35 @@ func RetainedOf(key string) (uid, file string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
+// AllGone is what the keys of the last runs of all deleted stacks begin with.
+func AllGone() string { return goneRun.key() }
+
+// GoneStack is what the keys of the last runs of all deleted stacks of one kind and name begin
+// with. The kind is as users call it, and empty for the first one.
+func GoneStack(kind, namespace, name string) string {
+	return goneRun.key(goneDigest(kind, namespace, name))
+}
+
+// Gone is the key of one file of the last run of a deleted stack: ReportFile, or its log. With
+// an empty file it is what both begin with.
+func Gone(kind, namespace, name, uid, file string) string {
+	return goneRun.key(goneDigest(kind, namespace, name), uid, file)
+}
+
+// A name may be longer than a part of a key.
+func goneDigest(kind, namespace, name string) string {
+	return Hex(stack.Digest([]string{kind, namespace, name}))
+}
+
+// IsGoneReport reports whether a key is that of the report of such a run, and what the keys
+// of all of its files begin with.
+func IsGoneReport(key string) (files string, ok bool) {
+	if !strings.HasPrefix(key, AllGone()) {
+		return "", false
+	}
+	return strings.CutSuffix(key, ReportFile)
+}
+
 // Trees is what the keys of all archives of sources begin with.
 func Trees() string { return tree.key() }
 

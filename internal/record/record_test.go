@@ -39,6 +39,7 @@ var keys = map[string]string{
 	record.Checked("u").Key:                              "stacks/u/checked",
 	record.Retained("u", record.RetainedFile):            "retained/u/record.json",
 	record.Retained("u", record.RetainedStateFile):       "retained/u/state.json",
+	record.Gone("k", "team", "net", "u", "log.txt"):      "gone/d76e9ced8fc0183fdf86e99f05becfcfed5dc67c135e4e2720244669dffe9406/u/log.txt",
 	record.Tree("sha256:d3"):                             "trees/d3",
 	record.SweptTree(record.Tree("sha256:d3")):           "swept/d3",
 	record.Outgrown("p", "sha256:d4"):                    "overflow/p/d4",
@@ -62,6 +63,7 @@ var prefixes = map[string]string{
 	record.StateVersions("u"): "stacks/u/states/",
 	record.AllRetained():      "retained/",
 	record.Retained("u", ""):  "retained/u/",
+	record.AllGone():          "gone/",
 	record.Trees():            "trees/",
 	record.SweptTrees():       "swept/",
 	record.OutgrownOf("p"):    "overflow/p/",
@@ -123,6 +125,14 @@ func TestPartsOfKeys(t *testing.T) {
 	}
 	if _, ok := record.StackOf("trees/u/x"); ok {
 		t.Error("StackOf() = true for a tree, want false")
+	}
+	if files, ok := record.IsGoneReport("gone/d/u/report.json"); files != "gone/d/u/" || !ok {
+		t.Errorf("IsGoneReport() = %q, %v, want gone/d/u/, true", files, ok)
+	}
+	for _, key := range []string{"gone/d/u/log.txt", "stacks/u/runs/r/report.json"} {
+		if _, ok := record.IsGoneReport(key); ok {
+			t.Errorf("IsGoneReport(%s) = true, want false", key)
+		}
 	}
 	if run := record.RescuedRun("u", record.Rescued("u", "apply-1")); run != "apply-1" {
 		t.Errorf("RescuedRun() = %q, want apply-1", run)

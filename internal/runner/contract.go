@@ -365,6 +365,10 @@ type Report struct {
 	Providers map[ProviderSource]int64 `json:"providers,omitempty"` // bytes that init made sure of, by where they came from; none if it was skipped
 
 	Note json.RawMessage `json:"note,omitempty"` // the Job's, unchanged
+
+	// Gone is when the stack was deleted, in the record of its last run that outlives it. No
+	// runner says it.
+	Gone time.Time `json:"gone,omitzero"`
 }
 
 // Changing reports whether the run is in the step that may change resources or the state.

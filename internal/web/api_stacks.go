@@ -30,7 +30,7 @@ func (a stackAPI) routes() []route {
 		return operation{id: id, area: "stacks", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
 	run := func(c call) (query.Report, error) { return a.stacks.Run(c.ctx(), c.key(), runOf(c.Context)) }
-	text := op("getRunLog", "Returns the log of a run, with secrets masked. With Accept: text/event-stream, each line is an event, and the last event has the outcome of the run.",
+	text := op("getRunLog", "Returns the log of a run, with secrets masked. Of a deleted stack the last run is kept for 30 days, and its field gone says since when there is no stack. With Accept: text/event-stream, each line is an event, and the last event has the outcome of the run.",
 		yes("follow", "Follow the log until the run has ended."), number("after", "Bytes of the log to skip, with timestamps or without as requested; for events, and for a followed log."),
 		yes("timestamps", "Begin each line with its time (RFC 3339, UTC, with milliseconds) and a space. A hyphen takes the place of the time in logs of earlier releases."))
 	text.as = "text/plain; charset=utf-8"

@@ -95,6 +95,9 @@ func (e estate) id(key query.Key) (query.StackID, error) {
 	if e.err != nil {
 		return query.StackID{}, e.err
 	}
+	if key == recordstest.Gone.Key {
+		return recordstest.Gone, nil
+	}
 	if key != recordstest.Stack.Key {
 		return query.StackID{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("stack %s does not exist", key))
 	}

@@ -148,8 +148,11 @@ resource "world_thing" "a" {
 	if len(w.Named("mine")) != 1 {
 		t.Error("the resource is gone, and its destroy failed")
 	}
-	mine.patch(t, `{"spec":{"scripts":{"destroy":{"inline":"terraform destroy -auto-approve"}}}}`)
+	mine.patch(t, `{"spec":{"scripts":{"destroy":{"inline":"echo the last words\nterraform destroy -auto-approve"}}}}`)
 	mine.awaitGone(t)
+	if log := mine.Terrier(t, "logs", mine.name); !strings.Contains(log, "the last words") || !strings.Contains(log, "Destroy complete!") {
+		t.Errorf("the log of the last run of the deleted stack is %q, want that of its destroy script", log)
+	}
 	if len(w.Named("mine")) != 0 || len(w.Named("yours")) != 1 {
 		t.Errorf("after one of the two was destroyed there are %+v", w.Things())
 	}

@@ -68,6 +68,21 @@ spec:
 	if left := w.Things(); len(left) != 0 {
 		t.Errorf("the stack is gone and the world holds %+v", left)
 	}
+
+	// What the destroy did can be read, by users who might have read it before.
+	r := c.TryTerrier(t, "logs", "stack")
+	if r.Code != 0 || !strings.Contains(r.Stdout, "world_thing.a: Destruction complete") || !strings.Contains(r.Stderr, "The stack "+c.Namespace+"/stack is gone since 20") {
+		t.Errorf("terrier logs of the deleted stack ended with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := c.TryTerrier(t, "runs", "stack"); r.Code != 0 || !strings.Contains(r.Stdout, "destroy-") || strings.Contains(r.Stdout, "apply-") {
+		t.Errorf("terrier runs of the deleted stack ended with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := c.TryTerrier(t, "logs", "stack", "--run", "apply-1"); r.Code == 0 || !strings.Contains(r.Stderr, "of the deleted stack "+c.Namespace+"/stack only the last run is kept") {
+		t.Errorf("terrier logs of another run ended with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := c.TryTerrier(t, "logs", "never"); r.Code == 0 || !strings.Contains(r.Stderr, "never does not exist") {
+		t.Errorf("terrier logs of a stack that never was ended with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+	}
 }
 
 func TestDestroyThatFailsIsTriedAgain(t *testing.T) {

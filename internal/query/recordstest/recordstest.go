@@ -24,6 +24,9 @@ import (
 // Stack is the stack that the records are about.
 var Stack = query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "0d9f7a3c-uid"}
 
+// Gone is a stack that was deleted: its records are known by its key alone.
+var Gone = query.StackID{Key: query.Key{Namespace: "apps", Name: "gone"}}
+
 // Digest is that of its one plan, and Document what that says.
 const (
 	Digest   = "sha256:6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e6d9a1f0e"
@@ -67,6 +70,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		"states of the past are read by their names":     statesByName,
 		"a state beside its Secret is kept and read":     stateBesideItsSecret,
 		"names that lead elsewhere are invalid":          namesThatLeadElsewhere,
+		"of a deleted stack the last run is read":        lastRunOfAGoneStack,
 		"a stack that was never run has an empty list":   nothingAtAll,
 		"a failure of the store is not an absent record": brokenStore,
 	} {
@@ -252,6 +256,41 @@ func wantKind(t *testing.T, r query.Records, id query.StackID, run, digest strin
 	}
 }
 
+// lastRunOfAGoneStack tests that the newest of several deleted stacks of one name is meant,
+// and none of another kind.
+func lastRunOfAGoneStack(t *testing.T, w *world, r query.Records) {
+	wantKind(t, r, Gone, "destroy-2", "sha256:"+strings.Repeat("0", 64), fault.Missing)
+	if runs, err := r.Runs(t.Context(), Gone); fault.Of(err) != fault.Missing {
+		t.Errorf("Runs() = %v, %v before it was deleted, want Missing", runs, err)
+	}
+	for i, uid := range []string{"uid-1", "uid-2", "uid-3"} {
+		kind, last := Gone.Kind, report("destroy-"+string('1'+rune(i)), i, runner.Done)
+		last.Gone = start.Add(time.Duration(i) * time.Hour)
+		if uid == "uid-3" {
+			kind = "terraform.alustan.io"
+		}
+		w.keepGone(kind, uid, last, "log of "+uid+"\n")
+	}
+	want := report("destroy-2", 1, runner.Done)
+	want.Gone = start.Add(time.Hour)
+	runs, err := r.Runs(t.Context(), Gone)
+	if diff := cmp.Diff(runs, []query.Report{want}); diff != "" || err != nil {
+		t.Errorf("Runs(), %v (-got +want):\n%s", err, diff)
+	}
+	run, err := r.Run(t.Context(), Gone, "destroy-2")
+	if diff := cmp.Diff(run, want); diff != "" || err != nil {
+		t.Errorf("Run(), %v (-got +want):\n%s", err, diff)
+	}
+	for _, follow := range []bool{false, true} {
+		if got := readOf(t, r, Gone, "destroy-2", follow); got != "log of uid-2\n" {
+			t.Errorf("Log(), following: %v, is %q, want that of its last run", follow, got)
+		}
+	}
+	if _, err := r.Log(t.Context(), Gone, "destroy-1", query.LogOptions{}); fault.Of(err) != fault.Missing {
+		t.Errorf("Log() of another run = %v, want Missing", err)
+	}
+}
+
 func nothingAtAll(t *testing.T, w *world, r query.Records) {
 	w.forget()
 	runs, err := r.Runs(t.Context(), Stack)
@@ -272,7 +311,12 @@ func brokenStore(t *testing.T, w *world, r query.Records) {
 
 func read(t *testing.T, r query.Records, run string, follow bool) string {
 	t.Helper()
-	log, err := r.Log(t.Context(), Stack, run, query.LogOptions{Follow: follow})
+	return readOf(t, r, Stack, run, follow)
+}
+
+func readOf(t *testing.T, r query.Records, id query.StackID, run string, follow bool) string {
+	t.Helper()
+	log, err := r.Log(t.Context(), id, run, query.LogOptions{Follow: follow})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,16 @@ func (w *world) keepAs(name string, r runner.Report, log string) {
 	w.put(record.Run(Stack.UID, name, runner.FileLog), log)
 }
 
+// keepGone stores the last run of a deleted stack.
+func (w *world) keepGone(kind, uid string, r runner.Report, log string) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	w.put(record.Gone(kind, Gone.Namespace, Gone.Name, uid, record.ReportFile), string(raw))
+	w.put(record.Gone(kind, Gone.Namespace, Gone.Name, uid, runner.FileLog), log)
+}
+
 func (w *world) begin(r runner.Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
