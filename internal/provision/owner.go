@@ -30,6 +30,10 @@ const maxOwner = 64 << 10
 // errDenied is that the identity of the run may not read or write an object.
 var errDenied = errors.New("access is denied")
 
+// errUnseen is that a place which the engine may find is not found by the program. The engine
+// says what is wrong with it.
+var errUnseen = errors.New("the place of the state is not known")
+
 // owner is the cluster whose stack a state belongs to.
 type owner struct {
 	Cluster string    `json:"cluster"` // the UID of its namespace kube-system

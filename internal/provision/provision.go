@@ -1,4 +1,4 @@
-// Package provision makes what backends need: buckets, containers and tables for locks. It
+// Package provision makes what backends need: buckets, containers, schemas and tables for locks. It
 // is linked by terrier-backend alone, which runs in the sandbox of a run with the
 // environment of the run. What can be computed of a backend is in package backend.
 //
@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"time"
 
@@ -28,8 +29,8 @@ type Plugins struct {
 // Find returns the backend of a name.
 func (p Plugins) Find(name string) (backend.Plugin, bool) {
 	b, ok := backend.Find(name)
-	open := map[string]func(context.Context, backend.Request) (place, error){backend.AWS: p.openS3, backend.GCS: p.openGCS, backend.Azure: p.openAzure}[name]
-	naming := map[string]string{backend.AWS: "key", backend.GCS: "prefix", backend.Azure: "key"}[name]
+	open := map[string]func(context.Context, backend.Request) (place, error){backend.AWS: p.openS3, backend.GCS: p.openGCS, backend.Azure: p.openAzure, backend.Postgres: p.openPostgres, backend.Kubernetes: p.openKubernetes}[name]
+	naming := map[string]string{backend.AWS: "key", backend.GCS: "prefix", backend.Azure: "key", backend.Postgres: "schema_name", backend.Kubernetes: "secret_suffix"}[name]
 	return plugin{b, open, naming, p.Now}, ok
 }
 
@@ -75,9 +76,14 @@ func (p plugin) Ensure(ctx context.Context, r backend.Request, say func(string))
 		return nil
 	}
 	at, err := p.open(ctx, r)
+	if errors.Is(err, errUnseen) {
+		say(fmt.Sprintf("%v, so another cluster with a stack of this name is not noticed", err))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
+	defer closePlace(at)
 	there, err := at.there(ctx)
 	if err != nil {
 		return err
@@ -100,6 +106,13 @@ func (p plugin) Ensure(ctx context.Context, r backend.Request, say func(string))
 		}
 	}
 	return p.claim(ctx, at, r, say)
+}
+
+// closePlace ends the connection to a place that has one. The process ends after it.
+func closePlace(at place) {
+	if c, ok := at.(io.Closer); ok {
+		_ = c.Close() // what was asked is done
+	}
 }
 
 // protect gives the place its traits, unless it holds objects.
@@ -141,6 +154,7 @@ func (p plugin) Destroy(ctx context.Context, r backend.Request, say func(string)
 	if err != nil {
 		return err
 	}
+	defer closePlace(at)
 	there, err := at.there(ctx)
 	if err != nil {
 		return err

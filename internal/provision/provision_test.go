@@ -3,8 +3,11 @@ package provision_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,11 +16,20 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/jackc/pgx/v5/pgconn"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/backend/backendtest"
 	"github.com/terrier-iac/terrier/internal/provision"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/database"
 	"github.com/terrier-iac/terrier/internal/testkit/storage"
 )
 
@@ -140,12 +152,178 @@ func TestAzure(t *testing.T) {
 	})
 }
 
+// contents is what is in the schemas of a database, as text.
+func contents(t *testing.T, db *database.Server) string {
+	t.Helper()
+	conn, err := pgconn.Connect(t.Context(), connString(db, "admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	r := conn.ExecParams(t.Context(), "SELECT schema_to_xml(nspname, true, false, '')::text FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY nspname", nil, nil, nil, nil).Read()
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	return fmt.Sprintf("%s", r.Rows)
+}
+
+func connString(db *database.Server, user string) string {
+	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d&sslmode=disable", user, database.Database, url.QueryEscape(db.Socket), db.Port)
+}
+
+func TestPostgreSQL(t *testing.T) {
+	db := database.StartPostgreSQL(t)
+	before := contents(t, db)
+	backendtest.Run(t, backendtest.Plugin{
+		Ask: asker(provision.Plugins{}, map[string]string{"PG_CONN_STR": connString(db, "admin")}), Backend: "pg", Type: "pg", Settings: map[string]string{},
+		Writes: func() int {
+			now := contents(t, db)
+			defer func() { before = now }()
+			if now == before {
+				return 0
+			}
+			return 1
+		},
+		Store: func(t *testing.T, b backend.Block) {
+			schema := `"` + b.Text("schema_name") + `"`
+			db.Exec(t, "CREATE TABLE "+schema+".states (id bigint PRIMARY KEY, name text UNIQUE, data text)", "INSERT INTO "+schema+".states VALUES (1, 'default', '{}')")
+		},
+	})
+}
+
+// A schema that other tables are in stays, and so does one with states of other workspaces. An
+// identity that may not create the table is told, and one that may not create the schema fails.
+func TestPostgreSQLOfOthers(t *testing.T) {
+	db := database.StartPostgreSQL(t)
+	ask := func(user string, o backend.Operation, change func(*backend.Request)) backend.Reply {
+		t.Helper()
+		r := backend.Request{
+			Version: backend.Version, Operation: o, Backend: "pg", Settings: map[string]string{"schema_name": `a "b"`},
+			Stack: backend.Stack{Namespace: "team", Name: "network", Cluster: "cluster-a"},
+		}
+		change(&r)
+		return asker(provision.Plugins{}, map[string]string{"PG_CONN_STR": connString(db, user)})(t, r)
+	}
+	as := func(workspace string) func(*backend.Request) {
+		return func(r *backend.Request) { r.Stack.Workspace = workspace }
+	}
+	if reply := ask(database.Reader, backend.Ensure, as("")); reply.Error == nil || !strings.Contains(reply.Error.Message, `creating the schema a "b": access is denied`) {
+		t.Errorf("without the right to create a schema = %+v", reply)
+	}
+	if reply := ask("admin", backend.Ensure, func(r *backend.Request) { r.Settings["skip_schema_creation"] = "true" }); reply.Error == nil || !strings.Contains(reply.Error.Message, "create it") {
+		t.Errorf("with skip_schema_creation = %+v", reply)
+	}
+	db.Exec(t, `CREATE SCHEMA "a ""b"""`, `GRANT USAGE ON SCHEMA "a ""b""" TO `+database.Reader)
+	if reply := ask(database.Reader, backend.Ensure, as("")); reply.Error != nil || !strings.Contains(strings.Join(reply.Messages, "\n"), "access is denied") {
+		t.Errorf("without the right to create a table = %+v", reply)
+	}
+	for _, workspace := range []string{"", "blue"} {
+		if reply := ask("admin", backend.Ensure, as(workspace)); reply.Error != nil {
+			t.Fatal(reply.Error)
+		}
+	}
+	if reply := ask("admin", backend.Destroy, as("")); reply.Error != nil || !strings.Contains(strings.Join(reply.Messages, "\n"), "stays") {
+		t.Errorf("destroy beside another workspace = %+v", reply)
+	}
+	db.Exec(t, `CREATE TABLE "a ""b""".mine (a int)`)
+	if reply := ask("admin", backend.Destroy, as("blue")); reply.Error != nil || !strings.Contains(strings.Join(reply.Messages, "\n"), "stays") {
+		t.Errorf("destroy beside a table = %+v", reply)
+	}
+	db.Exec(t, `DROP TABLE "a ""b""".mine`)
+	if reply := ask("admin", backend.Destroy, as("blue")); reply.Error != nil || !strings.Contains(strings.Join(reply.Messages, "\n"), "removed the schema") {
+		t.Errorf("destroy of the rest = %+v", reply)
+	}
+}
+
+// kubeconfig writes one for a user of a test's API server.
+func kubeconfig(t *testing.T, c *rest.Config, token string) string {
+	t.Helper()
+	config := api.NewConfig()
+	config.Clusters["c"] = &api.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	config.AuthInfos["u"] = &api.AuthInfo{Token: token}
+	config.Contexts["c"] = &api.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "c"
+	at := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, at); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func TestKubernetes(t *testing.T) {
+	k := testkit.Kube(t)
+	versions := func() map[string]string {
+		t.Helper()
+		var all corev1.SecretList
+		if err := k.Client.List(t.Context(), &all, client.InNamespace(k.Namespace)); err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]string{}
+		for _, s := range all.Items {
+			found[s.Name] = s.ResourceVersion
+		}
+		return found
+	}
+	before := versions()
+	backendtest.Run(t, backendtest.Plugin{
+		Ask: asker(provision.Plugins{}, nil), Backend: "kubernetes", Type: "kubernetes", Stands: true,
+		Settings: map[string]string{"config_path": kubeconfig(t, k.Config, k.Config.BearerToken), "namespace": k.Namespace},
+		Writes: func() int {
+			now := versions()
+			defer func() { before = now }()
+			if maps.Equal(now, before) {
+				return 0
+			}
+			return 1
+		},
+		Store: func(t *testing.T, b backend.Block) {
+			state := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "tfstate-default-" + b.Text("secret_suffix")}}
+			if err := k.Client.Create(t.Context(), state); err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
+}
+
+// An identity that may not read or write the Secret of the owner is told, and so is a stack
+// whose kubeconfig is found by the engine alone. A Secret of that name without an owner in it
+// is not overwritten.
+func TestKubernetesWithoutTheRight(t *testing.T) {
+	k := testkit.Kube(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "stranger"}}
+	token := &authenticationv1.TokenRequest{}
+	err := k.Client.Create(t.Context(), account)
+	if err == nil {
+		err = k.Client.SubResource("token").Create(t.Context(), account, token)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(file string) backend.Reply {
+		t.Helper()
+		return asker(provision.Plugins{}, nil)(t, backend.Request{
+			Version: backend.Version, Operation: backend.Ensure, Backend: "kubernetes", Settings: map[string]string{"config_path": file, "namespace": k.Namespace},
+			Stack: backend.Stack{Namespace: "team", Name: "network", Cluster: "cluster-a"},
+		})
+	}
+	for name, file := range map[string]string{"no right": kubeconfig(t, k.Config, token.Status.Token), "a relative path": "kubeconfig", "no file": "/nowhere/kubeconfig"} {
+		if reply := ask(file); reply.Error != nil || !strings.Contains(strings.Join(reply.Messages, "\n"), "so another cluster with a stack of this name is not noticed") {
+			t.Errorf("%s: %+v, want that it is told", name, reply)
+		}
+	}
+	mine := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "terrier-owner-default-network"}}
+	if err := k.Client.Create(t.Context(), mine); err != nil {
+		t.Fatal(err)
+	}
+	if reply := ask(kubeconfig(t, k.Config, k.Config.BearerToken)); reply.Error == nil || !strings.Contains(reply.Error.Message, "cannot be read: delete it if the state is of this cluster") {
+		t.Errorf("with a Secret of that name = %+v", reply)
+	}
+}
+
 func TestBackendsThatMakeNothing(t *testing.T) {
 	for name, settings := range map[string]map[string]string{
-		"kubernetes": {"config_path": "/home/kubeconfig"},
-		"http":       {"address": "https://states.example.org/a", "lock_address": "https://states.example.org/a"},
-		"pg":         {"conn_str": "postgres://db.example.org/states"},
-		"local":      {"path": "/srv/states/a.tfstate"},
+		"http":  {"address": "https://states.example.org/a", "lock_address": "https://states.example.org/a"},
+		"local": {"path": "/srv/states/a.tfstate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			backendtest.Run(t, backendtest.Plugin{Ask: asker(provision.Plugins{}, nil), Backend: name, Type: name, Settings: settings})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,5 +127,10 @@ func TestStateInPostgreSQL(t *testing.T) {
 		"PG_CONN_STR": fmt.Sprintf("postgres://admin@/%s?host=%s&port=%d&sslmode=disable", database.Database, db.Socket, db.Port),
 	})
 	s.Allow(db.Socket)
+	s.Job.Backend.Stack.Cluster = "cluster-a"
 	survives(t, s, r)
+	s.Job.Backend.Stack.Cluster = "cluster-b"
+	if d := s.Finish(s.Start(stack.PlanRun)); d.Outcome != stack.Failed || !strings.Contains(d.Message, "belongs to the stack team/network of another cluster") {
+		t.Errorf("a plan of another cluster ended %s: %s", d.Outcome, d.Message)
+	}
 }
