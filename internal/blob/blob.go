@@ -1,8 +1,9 @@
 // Package blob keeps what is too large or too secret for an object of the API:
 // plans, states, logs, snapshots. A Store is keys and bytes; Files
 // keeps them below a directory, package bucket in the object store of a cloud, and
-// Seal puts encryption in front of any Store. There are no partial values: a Put that did not return leaves what was
-// there before.
+// Seal puts encryption in front of any Store. Versions is a Store in which several
+// processes change one value. There are no partial values: a Put that did not return
+// leaves what was there before.
 //
 // It does not know what it keeps, and never overwrites in place. Start reading
 // at Store; the suite in blobtest says what every Store must do.

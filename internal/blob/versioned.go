@@ -34,8 +34,9 @@ type VersionedFiles struct {
 var _ Versions = (*VersionedFiles)(nil)
 
 const (
-	lockDir = ".lock"
-	locks   = 64
+	lockDir   = ".lock"
+	locks     = 64
+	lockPause = 50 * time.Millisecond // the longest between two tries to get a lock
 )
 
 // OpenVersionedFiles is OpenFiles for values with versions.
@@ -181,7 +182,7 @@ func (v *VersionedFiles) locking(ctx context.Context, root *os.Root, key string,
 
 // lock waits for the lock of a file, made if it is not there, until the context ends.
 func lock(ctx context.Context, root *os.Root, name string) (*os.File, error) {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := firstPause; ; pause = min(2*pause, lockPause) {
 		file, ours, err := tryLock(root, name)
 		if ours || err != nil {
 			return file, err

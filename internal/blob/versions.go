@@ -38,7 +38,7 @@ type Versions interface {
 
 // Value is an open value. It stays what it is if the key is written again, or reading it
 // fails. Seek costs nothing: the next Read fetches from there on, so that a range of a
-// large value costs what the range costs. The context of Open bounds all reads.
+// large value costs what the range costs. It can be read until the context of Open ends.
 type Value struct {
 	io.ReadSeekCloser
 	Version  Version

@@ -325,6 +325,7 @@ func TestFailures(t *testing.T) {
 		"endpoint":     {s3Answer(301, "PermanentRedirect", "<Endpoint>records.s3-us-west-2.amazonaws.com</Endpoint>"), bucket.ReasonRegion, []string{"eu-west-1", "region="}},
 		"clock":        {s3Answer(403, "RequestTimeTooSkewed", ""), bucket.ReasonClock, []string{"clock", "NTP"}},
 		"no bucket":    {s3Answer(404, "NoSuchBucket", ""), bucket.ReasonBucket, []string{"records", "create it"}},
+		"unknowing":    {s3Answer(501, "NotImplemented", ""), bucket.ReasonUnreachable, []string{"endpoint="}},
 		"proxy":        {func(w http.ResponseWriter) { http.Error(w, strings.Repeat("<p>no</p>", 1000), http.StatusTeapot) }, bucket.ReasonUnreachable, []string{"endpoint="}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,8 +42,6 @@ func (d diagnosis) fault(err error, at Place) error {
 		return errAbsent
 	case cloud.Changed:
 		return blob.Conflict()
-	case cloud.Unknowing:
-		return unconditional(at, fmt.Errorf("it refuses the request: %w", brief{err}))
 	case cloud.NotThere:
 		reason, what = ReasonBucket, fmt.Sprintf("%s has no bucket %s", at.service(), at.Bucket)
 		way = "create it, or correct the name in " + at.flag

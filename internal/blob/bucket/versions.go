@@ -25,7 +25,13 @@ func (s *Store) Replace(ctx context.Context, key string, old blob.Version, r io.
 	}
 	defer c.close()
 	defer failpoint.Act("blob.put", key)()
-	now, err := s.replace(ctx, s.name(key), old, c)
+	var now blob.Version
+	if c.file != nil {
+		err = s.expect(ctx, s.name(key), old) // else it would all be sent for nothing
+	}
+	if err == nil {
+		now, err = s.replace(ctx, s.name(key), old, c)
+	}
 	if errors.Is(err, errAbsent) {
 		err = blob.Conflict() // there is no value with the version old
 	}
@@ -38,10 +44,31 @@ func (s *Store) Replace(ctx context.Context, key string, old blob.Version, r io.
 	return now, nil
 }
 
+// expect returns a conflict if an object has another version.
+func (s *Store) expect(ctx context.Context, name string, version blob.Version) error {
+	is := blob.None
+	err := s.try(ctx, func(ctx context.Context) error {
+		o, err := s.service.get(ctx, name, 0, blob.None)
+		if err != nil {
+			return err
+		}
+		is = o.version
+		return o.body.Close()
+	})
+	if errors.Is(err, errAbsent) {
+		err = nil
+	}
+	if err == nil && is != version {
+		err = blob.Conflict()
+	}
+	return err
+}
+
 // replace writes an object in place of a version. If the answer to an attempt was lost,
 // the next attempt may find the object that the first one has written.
 func (s *Store) replace(ctx context.Context, name string, old blob.Version, c *content) (now blob.Version, err error) {
-	lost := false
+	var lost bool
+	var refused error
 	err = s.try(ctx, func(ctx context.Context) (err error) {
 		now, err = s.service.put(ctx, name, c, &old)
 		if err == nil {
@@ -58,8 +85,14 @@ func (s *Store) replace(ctx context.Context, name string, old blob.Version, c *c
 			}
 		}
 		lost = lost || found.passing()
+		if found.trouble == cloud.Unknowing {
+			refused = fmt.Errorf("it refuses the request: %w", brief{err})
+		}
 		return err
 	})
+	if refused != nil {
+		err = unconditional(s.place, refused)
+	}
 	return now, err
 }
 
@@ -88,12 +121,17 @@ func (s *Store) holds(ctx context.Context, name string, c *content) (blob.Versio
 
 // unconditional is the error of a service that cannot keep versions.
 func unconditional(at Place, why error) error {
-	return fault.New(fault.Later, ReasonVersions, fmt.Errorf("%s does not replace an object only if it is still the one that was read, without which processes overwrite what others wrote: %w: update the server, or use another one", at.Endpoint.Host, why))
+	return fault.New(fault.Later, ReasonVersions, fmt.Errorf("%s does not support conditional writes, without which one process overwrites what another wrote: %w: update the server, or use another one", at.Endpoint.Host, why))
 }
 
 // checkVersions makes an object and checks that the service looks at versions: one that
 // is there is not made, and one of another version is not replaced.
 func (s *Store) checkVersions(ctx context.Context, name string) error {
+	err := s.looksAtVersions(ctx, name)
+	return errors.Join(err, s.try(ctx, func(ctx context.Context) error { return s.service.remove(ctx, name) }))
+}
+
+func (s *Store) looksAtVersions(ctx context.Context, name string) error {
 	first, err := s.replace(ctx, name, blob.None, small([]byte("1")))
 	if err != nil {
 		return err
@@ -102,12 +140,8 @@ func (s *Store) checkVersions(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, errMade := s.replace(ctx, name, blob.None, small([]byte("3")))
-	_, errAgain := s.replace(ctx, name, first, small([]byte("4")))
-	if err := s.try(ctx, func(ctx context.Context) error { return s.service.remove(ctx, name) }); err != nil {
-		return err
-	}
-	for _, err := range []error{errMade, errAgain} {
+	for _, old := range []blob.Version{blob.None, first} {
+		_, err := s.replace(ctx, name, old, small([]byte("3")))
 		if err == nil || first == second {
 			return unconditional(s.place, errors.New("it ignores the condition of a write"))
 		}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +83,9 @@ func TestServersWithoutVersions(t *testing.T) {
 			if fault.Reason(err, "") != bucket.ReasonVersions || !strings.Contains(fmt.Sprint(err), "--registry-store s3://records/x") {
 				t.Errorf("Check() = %v, want %s with the flag and the bucket", err, bucket.ReasonVersions)
 			}
+			if keys, err := store.List(t.Context(), ""); err != nil || len(keys) > 0 {
+				t.Errorf("after the check there is %v, %v, want nothing", keys, err)
+			}
 			if err := between(t, bucket.Options{}, handle).Check(t.Context()); err != nil {
 				t.Errorf("Check() for records alone = %v, want no error", err)
 			}
@@ -143,6 +147,37 @@ func TestLostAnswers(t *testing.T) {
 	blobtest.Put(t, store, "a", []byte("same"))
 	if _, err := store.Replace(t.Context(), "a", blob.None, strings.NewReader("same")); fault.Reason(err, "") != blob.Changed {
 		t.Errorf("Replace() by an equal value = %v, want a conflict", err)
+	}
+}
+
+// A large value is not sent if it cannot be kept.
+func TestLargeConflicts(t *testing.T) {
+	var writes atomic.Int64
+	store := between(t, bucket.Options{}, func(w http.ResponseWriter, r *http.Request, s3 http.Handler) {
+		if r.Method == http.MethodPut {
+			writes.Add(1)
+		}
+		s3.ServeHTTP(w, r)
+	})
+	large := func(b string) io.Reader { return strings.NewReader(strings.Repeat(b, 2<<20)) }
+	first, err := store.Replace(t.Context(), "a", blob.None, large("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := store.Replace(t.Context(), "a", first, large("2"))
+	if err != nil || second == first {
+		t.Fatalf("Replace() = %q, %v, want another version than %q", second, err, first)
+	}
+	for _, old := range []blob.Version{blob.None, first} {
+		if _, err := store.Replace(t.Context(), "a", old, large("3")); fault.Reason(err, "") != blob.Changed {
+			t.Errorf("Replace() of the version %q = %v, want a conflict", old, err)
+		}
+	}
+	if _, err := store.Replace(t.Context(), "b", first, large("3")); fault.Reason(err, "") != blob.Changed {
+		t.Errorf("Replace() of a value that is not there = %v, want a conflict", err)
+	}
+	if writes.Load() != 2 {
+		t.Errorf("the server got %d values, want the two that it keeps", writes.Load())
 	}
 }
 
