@@ -12,7 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/runner/managed"
-	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
+	"github.com/terrier-iac/terrier/internal/testkit/apart"
 )
 
 // onFullDisk runs the calling test with a small disk of its own that another process
@@ -20,7 +20,7 @@ import (
 // it; elsewhere it returns nothing.
 func onFullDisk(t *testing.T, megabytes int) (dir string, fill func()) {
 	t.Helper()
-	dir = smalldisk.Run(t, megabytes, 0o711)
+	dir = apart.Disk(t, megabytes, 0o711)
 	return dir, func() { t.Helper(); occupy(t, filepath.Join(dir, "thief")) }
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
-	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
+	"github.com/terrier-iac/terrier/internal/testkit/apart"
 )
 
 // bulk is a module that makes a few things of some size, once its first one has
@@ -44,7 +44,7 @@ func free(t *testing.T, dir string) uint64 {
 // F42: a disk that fills up in the middle of an apply. State, events and report
 // are written all the same, in the room that the run has held from its start.
 func TestStateIsSavedOnAFullDisk(t *testing.T) {
-	dir := smalldisk.Run(t, 24, 0o711)
+	dir := apart.Disk(t, 24, 0o711)
 	if dir == "" {
 		return
 	}
@@ -69,7 +69,7 @@ func TestStateIsSavedOnAFullDisk(t *testing.T) {
 // F42: what fails because the disk is full says so, and what was there before
 // is there still.
 func TestFullDiskIsNamed(t *testing.T) {
-	dir := smalldisk.Run(t, 24, 0o711)
+	dir := apart.Disk(t, 24, 0o711)
 	if dir == "" {
 		return
 	}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/location"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/testkit/apart"
 	"github.com/terrier-iac/terrier/internal/testkit/sshgit"
 )
 
@@ -76,6 +79,40 @@ func TestGitOverSSH(t *testing.T) {
 			t.Errorf("fetch() = %v, want Missing, in the server's own words", err)
 		}
 	})
+}
+
+// git@host:path is the usual port of ssh, and a path that is relative to the home directory of
+// the user; a directory may stand behind the repository. No ordinary user may listen on that
+// port of this machine, so the test has a network of its own.
+func TestGitOverSSHWithoutAScheme(t *testing.T) {
+	if !apart.Network(t) {
+		return
+	}
+	r := newRepository(t)
+	want := r.commit(map[string]string{"main.tf": "root", "terraform/net/main.tf": "net"})
+	identity, client := privateKey(t, "")
+	host, _ := newSigner(t, "ed25519")
+	s := sshServer{sshgit.ServeAt(t, "127.0.0.1:22", r.root, client, host)}
+	for url, directory := range map[string]string{
+		"git@127.0.0.1:team/repo.git":            "",
+		"git@127.0.0.1:/team/repo.git":           "",
+		"git@127.0.0.1:team/repo//terraform/net": "terraform/net",
+		"git@127.0.0.1:team/repo/terraform/net":  "terraform/net",
+	} {
+		at, err := location.ParseGit(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &Git{URL: at.Repository, Search: at.Search, Ref: GitRef{Branch: "main"}, Out: loopback(t), Scratch: scratchDir(t),
+			Auth: GitAuth{Identity: identity, KnownHosts: s.known(host)}}
+		found, err := g.Resolve(t.Context())
+		if got := cmp.Or(at.Directory, found.Metadata[DirectoryFound]); err != nil || found.Revision != "main@sha1:"+want || got != directory {
+			t.Errorf("Resolve() of %s = %+v, %v with the directory %q, want %s and %q", url, found, err, got, want, directory)
+		}
+		if _, tree, err := fetch(t, g); err != nil || tree["main.tf"] != "root" || tree["terraform/net/main.tf"] != "net" {
+			t.Errorf("fetch() of %s = %v, %v, want the whole repository", url, tree, err)
+		}
+	}
 }
 
 func TestGitOverSSHChecksBothSides(t *testing.T) {

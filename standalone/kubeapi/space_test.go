@@ -10,13 +10,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
+	"github.com/terrier-iac/terrier/internal/testkit/apart"
 )
 
 // A full disk is not a damaged store: its content is whole, and replacing it by a
 // copy would only lose something.
 func TestADiskThatIsTooSmall(t *testing.T) {
-	disk := smalldisk.Run(t, 200, 0o700)
+	disk := apart.Disk(t, 200, 0o700)
 	if disk == "" {
 		return
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
-	"github.com/terrier-iac/terrier/internal/testkit/smalldisk"
+	"github.com/terrier-iac/terrier/internal/testkit/apart"
 )
 
 // F42: a disk of the controller that is full while a run ends. The run is not harmed,
 // nothing is half stored, and all of it arrives once there is space.
 func TestControllerHasNoSpace(t *testing.T) {
-	dir := smalldisk.Run(t, 24, 0o711)
+	dir := apart.Disk(t, 24, 0o711)
 	if dir == "" {
 		return
 	}
