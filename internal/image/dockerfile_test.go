@@ -2,7 +2,6 @@ package image
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +16,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/testkit/container"
 )
 
 // kit builds Dockerfiles when the test says so.
@@ -48,31 +47,7 @@ func (k *kit) Build(ctx context.Context, d Dockerfile) (string, error) {
 // filesImage is an image of one layer with files.
 func filesImage(t *testing.T, config v1.Config, files map[string]string) v1.Image {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for name, text := range files {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers"}, Config: config})
-	if err == nil {
-		image, err = mutate.AppendLayers(image, layer)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return image
+	return container.Image(t, config, container.Files(t, files))
 }
 
 // filesOf are the files of an image, by their names.

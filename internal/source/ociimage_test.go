@@ -23,76 +23,43 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/testkit/container"
 )
 
 // layerOf is a layer of an image, as a build makes it.
-func layerOf(t *testing.T, entries ...tar.Header) v1.Layer {
+func layerOf(t *testing.T, entries ...container.Entry) v1.Layer {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, h := range entries {
-		content := ""
-		if h.Typeflag == 0 {
-			h.Typeflag, content, h.Linkname = tar.TypeReg, h.Linkname, ""
-		}
-		h.Size = int64(len(content))
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, content); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return layer
+	return container.Layer(t, entries...)
 }
 
 // file is an entry of a layer.
-func file(name, content string) tar.Header {
-	return tar.Header{Name: name, Linkname: content, Mode: 0o644}
-}
+func file(name, content string) container.Entry { return container.File(name, content) }
 
+// imageOf is an image with a working directory.
 func imageOf(t *testing.T, workdir string, layers ...v1.Layer) v1.Image {
 	t.Helper()
-	image, err := mutate.AppendLayers(empty.Image, layers...)
-	if err == nil {
-		image, err = mutate.Config(image, v1.Config{WorkingDir: workdir})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return image
+	return container.Image(t, v1.Config{WorkingDir: workdir}, layers...)
 }
 
 func pushImage(t *testing.T, ref string, image v1.Image) {
 	t.Helper()
-	tag, err := name.NewTag(ref)
-	if err == nil {
-		err = remote.Write(tag, image)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	container.Push(t, ref, image)
 }
 
 // The code is what a container of the image would see below its working directory.
 func TestCodeOfImage(t *testing.T) {
 	host := serveOCI(t, nil)
-	dir := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755} }
+	entry := func(h tar.Header) container.Entry { return container.Entry{Header: h} }
+	dir := func(name string) container.Entry {
+		return entry(tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755})
+	}
 	base := layerOf(t, dir("etc/"), file("etc/passwd", "root"), dir("app/"), file("app/old.tf", "old"), dir("app/code/"),
 		file("app/code/main.tf", "one"), file("app/code/gone.tf", "gone"), file("app/code/mod/a.tf", "a"), file("app/code/mod/b.tf", "b"),
-		tar.Header{Name: "bin/sh", Typeflag: tar.TypeSymlink, Linkname: "busybox"}, tar.Header{Name: "dev/null", Typeflag: tar.TypeChar})
+		entry(tar.Header{Name: "bin/sh", Typeflag: tar.TypeSymlink, Linkname: "busybox"}), entry(tar.Header{Name: "dev/null", Typeflag: tar.TypeChar}))
 	for name, tt := range map[string]struct {
 		workdir string
 		layers  []v1.Layer
@@ -113,7 +80,7 @@ func TestCodeOfImage(t *testing.T) {
 		"nothing is in it":                  {"/srv", []v1.Layer{base}, nil, fault.Invalid},
 		"a device in it":                    {"/dev", []v1.Layer{base}, nil, fault.Invalid},
 		"a link in it":                      {"/bin", []v1.Layer{base}, nil, fault.Invalid},
-		"a link out of it":                  {"/x", []v1.Layer{layerOf(t, tar.Header{Name: "x/l", Typeflag: tar.TypeLink, Linkname: "etc/passwd"})}, nil, fault.Invalid},
+		"a link out of it":                  {"/x", []v1.Layer{layerOf(t, entry(tar.Header{Name: "x/l", Typeflag: tar.TypeLink, Linkname: "etc/passwd"}))}, nil, fault.Invalid},
 		"a control character":               {"/x", []v1.Layer{layerOf(t, file("x/a\x01b", ""))}, nil, fault.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {

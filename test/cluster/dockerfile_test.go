@@ -1,12 +1,9 @@
 package cluster
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/container"
 )
 
 // buildKit names a file with a rootless image of BuildKit, as `docker save` writes it. Neither
@@ -121,20 +119,7 @@ func pushBuildKit(t *testing.T, file string, authority []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var packed bytes.Buffer
-	w := tar.NewWriter(&packed)
-	err = w.WriteHeader(&tar.Header{Name: "etc/ssl/certs/authority.crt", Mode: 0o644, Size: int64(len(authority))})
-	if err == nil {
-		_, err = w.Write(authority)
-	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if image, err = mutate.AppendLayers(image, layer); err != nil {
+	if image, err = mutate.AppendLayers(image, container.Layer(t, container.File("etc/ssl/certs/authority.crt", string(authority)))); err != nil {
 		t.Fatal(err)
 	}
 	digest, err := image.Digest()

@@ -1,23 +1,15 @@
 package e2e
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +17,7 @@ import (
 	examples "github.com/terrier-iac/terrier/examples/alustan"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/container"
 )
 
 // scripted is a stack of scripts in the namespace of a test, from one of the examples:
@@ -291,46 +284,13 @@ func TestCodeInAnImage(t *testing.T) {
 	repository := strings.TrimPrefix(server.URL, "http://") + "/team/net"
 	push := func(version string) {
 		t.Helper()
-		base := map[string]string{"etc/passwd": "root", "app/main.tf": "of the base"}
-		code := map[string]string{
+		base := container.Files(t, map[string]string{"etc/passwd": "root", "app/main.tf": "of the base"})
+		code := container.Files(t, map[string]string{
 			"app/main.tf": w.HCL() + "resource \"world_thing\" \"a\" {\n  name  = \"a\"\n  value = \"" + version + "\"\n}\n",
 			"app/deploy":  "terraform apply -auto-approve\n",
 			"app/destroy": "[ \"$1\" = -c ] && terraform destroy -auto-approve\n",
-		}
-		image := empty.Image
-		for _, files := range []map[string]string{base, code} {
-			var b bytes.Buffer
-			out := tar.NewWriter(&b)
-			for name, content := range files {
-				if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.WriteString(out, content); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := out.Close(); err != nil {
-				t.Fatal(err)
-			}
-			layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
-			if err != nil {
-				t.Fatal(err)
-			}
-			if image, err = mutate.AppendLayers(image, layer); err != nil {
-				t.Fatal(err)
-			}
-		}
-		image, err := mutate.Config(image, v1.Config{WorkingDir: "/app"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tag, err := name.NewTag(repository + ":" + version)
-		if err == nil {
-			err = remote.Write(tag, image)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		})
+		container.Push(t, repository+":"+version, container.Image(t, v1.Config{WorkingDir: "/app"}, base, code))
 	}
 	push("1.0.0")
 	push("2.0.0")
