@@ -122,15 +122,19 @@ func TestLocksOfVersions(t *testing.T) {
 	if err := syscall.Flock(int(other.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, errReplace := f.Replace(ctx, "a", version, strings.NewReader("new"))
-	for what, err := range map[string]error{
-		"Replace": errReplace, "Put": f.Put(ctx, "a", strings.NewReader("new")), "Delete": f.Delete(ctx, "a"),
+	for what, write := range map[string]func(context.Context) error{
+		"Replace": func(ctx context.Context) error {
+			_, err := f.Replace(ctx, "a", version, strings.NewReader("new"))
+			return err
+		},
+		"Put":    func(ctx context.Context) error { return f.Put(ctx, "a", strings.NewReader("new")) },
+		"Delete": func(ctx context.Context) error { return f.Delete(ctx, "a") },
 	} {
-		if !errors.Is(err, context.DeadlineExceeded) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := write(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s() while another process has the lock = %v, want that of the context", what, err)
 		}
+		cancel()
 	}
 	if got := string(blobtest.Get(t, f, "a")); got != "old" || blobtest.Open(t, f, "a").Version != version {
 		t.Errorf("after it the value is %q, want the old one", got)
