@@ -99,6 +99,51 @@ func TestFindSearchesAllKinds(t *testing.T) {
 	}
 }
 
+// recalled also has the last runs of deleted stacks.
+type recalled struct {
+	named
+	gone map[Key]time.Time
+}
+
+func (r recalled) Runs(_ context.Context, k Key) ([]Report, error) {
+	if at, gone := r.gone[k]; gone {
+		return []Report{{ID: "destroy-1", Gone: at}}, nil
+	}
+	if err, there := r.keys[k]; there && err == nil {
+		return []Report{{ID: "apply-1"}}, nil
+	}
+	return nil, fault.New(fault.Missing, ReasonNotKept, errors.New("none"))
+}
+
+// A stack that exists comes first, then the one of its name that was deleted last.
+func TestFindRecordedSearchesDeletedStacks(t *testing.T) {
+	first, second := Key{Namespace: "apps", Name: "net"}, Key{Namespace: "apps", Name: "net", Kind: dialecttest.Word}
+	denied := fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("no"))
+	for name, tt := range map[string]struct {
+		text string
+		keys map[Key]error
+		gone map[Key]time.Time
+		want Key
+		at   time.Time
+	}{
+		"it exists":                             {"net", map[Key]error{first: nil}, map[Key]time.Time{first: day}, first, time.Time{}},
+		"one of its name exists":                {"net", map[Key]error{second: nil}, map[Key]time.Time{first: day}, second, time.Time{}},
+		"it was deleted":                        {"net", nil, map[Key]time.Time{second: day}, second, day},
+		"two were deleted":                      {"net", nil, map[Key]time.Time{first: day, second: day.Add(time.Hour)}, second, day.Add(time.Hour)},
+		"it was deleted, and the kind is named": {"terraform.infra.contrib.fluxcd.io/net", nil, map[Key]time.Time{first: day, second: day.Add(time.Hour)}, first, day},
+		"another kind was deleted":              {"terraform.infra.contrib.fluxcd.io/net", nil, map[Key]time.Time{second: day}, first, time.Time{}},
+		"nothing is known":                      {"net", nil, nil, first, time.Time{}},
+		"it may not be read":                    {dialecttest.Word + "/net", map[Key]error{second: denied}, map[Key]time.Time{second: day}, second, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, last, err := FindRecorded(t.Context(), twoKinds, recalled{named{keys: tt.keys}, tt.gone}, tt.text, "apps")
+			if err != nil || got != tt.want || (last != nil) != !tt.at.IsZero() || last != nil && !last.Gone.Equal(tt.at) {
+				t.Errorf("FindRecorded() = %+v, %+v, %v, want %+v, gone at %v", got, last, err, tt.want, tt.at)
+			}
+		})
+	}
+}
+
 // Two stacks of one name are two rows, two changes and two nodes, and each is shown
 // to the users that may list its kind.
 func TestBoardKeepsKindsApart(t *testing.T) {

@@ -147,6 +147,34 @@ spec:
 	warns("without the variable", strings.Replace(manifest, "name: web", "name: other", 1), "extraValueMappings of TenantRegistry customers: one: there is no variable plan")
 }
 
+// A bad value of an annotation of a stack is a warning of kubectl, and an error in the status,
+// until it is corrected.
+func TestKubectlWarnsOfAnnotations(t *testing.T) {
+	c := cluster(t)
+	asked(t, c)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(map[string]string{"terraform/README": "nothing to plan\n"})
+	s := newScripted(t, c, "configmap.yaml", g.URL+"/terraform")
+	s.await(t, "Success", hash, hash)
+	const wrong = `the annotation terrier.dev/suspended is "ture"; it may be true or false`
+	if said, ok := kubectl(t, c, "annotate", "terraforms.alustan.io", s.name, "terrier.dev/suspended=ture"); !ok || !strings.Contains(said, "Warning: "+wrong) {
+		t.Errorf("kubectl says %q, want that it takes it and warns: %s", said, wrong)
+	}
+	s.await(t, "Failed", wrong, hash)
+	if said, ok := kubectl(t, c, "annotate", "--overwrite", "terraforms.alustan.io", s.name, "terrier.dev/suspended=True"); !ok || strings.Contains(said, "Warning") {
+		t.Errorf("kubectl says %q of the word True", said)
+	}
+	testkit.Eventually(t, testkit.Patience, "the stack is suspended", func(context.Context) error {
+		if got := s.condition(t, "Ready"); !strings.Contains(got, "Suspended") {
+			return fmt.Errorf("it says %q", got)
+		}
+		return nil
+	})
+	s.delete(t)
+	s.awaitGone(t)
+}
+
 // whileHeldUp does something while the controller takes connections and answers
 // nothing.
 func whileHeldUp(t *testing.T, p *testkit.Platform, do func() (string, bool)) (said string, ok bool) {
