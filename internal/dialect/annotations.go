@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -55,17 +56,8 @@ func OneOf(values ...string) func(string) bool {
 // TrueOrFalse is what an annotation may say that IsBool reads.
 const TrueOrFalse = "true or false"
 
-// IsTrue reports whether the value of an annotation is true, in any of the words that YAML
-// has for it: kubectl and templates write annotations as texts, so that no parser of YAML
-// turns them into one.
-func IsTrue(v string) bool { return slices.Contains([]string{"true", "yes", "y", "on", "1"}, plain(v)) }
-
-// IsBool reports whether a value is true or false, in any of these words.
-func IsBool(v string) bool {
-	return IsTrue(v) || slices.Contains([]string{"", "false", "no", "n", "off", "0"}, plain(v))
-}
-
-func plain(v string) string { return strings.ToLower(strings.TrimSpace(v)) }
+// IsBool reports whether a value is true or false, in any of the words of YAML.
+func IsBool(v string) bool { return kube.IsTrue(v) || kube.IsFalse(v) }
 
 // Misread names the annotations of an object whose values mean nothing, and what each of
 // them may be.
@@ -106,7 +98,7 @@ func Annotated(o client.Object, s *stack.Spec) {
 	_, _ = h.Write([]byte(o.GetUID())) // never fails
 	s.Spread = h.Sum64()
 	says := o.GetAnnotations()
-	s.AdoptState = IsTrue(says[AdoptState])
+	s.AdoptState = kube.IsTrue(says[AdoptState])
 	switch says[Deletion] {
 	case "":
 	case DeletionDestroy:

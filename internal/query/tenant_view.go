@@ -57,7 +57,7 @@ func tenantView(o *tenantsv1.Tenant, now time.Time) Tenant {
 	v := Tenant{
 		Namespace: o.Namespace, Name: o.Name, UID: o.Spec.UID, Template: o.Spec.TemplateRef,
 		Registry: registryOf(o), Labels: o.Labels, Created: o.CreationTimestamp.Time,
-		Protected: o.Annotations[tenantsv1.AnnotationDeletionProtection] == "true",
+		Protected: tenantapi.Protected(o.Annotations),
 		Ready:     int(o.Status.ReadyResources), Desired: int(o.Status.DesiredResources),
 		Failed: int(o.Status.FailedResources), Skipped: int(o.Status.SkippedResources),
 		Made: o.Status.TemplateGeneration,

@@ -12,6 +12,7 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -98,6 +99,13 @@ func RegistryOf(t metav1.Object) string {
 	return label
 }
 
+// Protected reports whether the annotation of a Tenant or a TenantTemplate protects tenants
+// against deletion. Any value but a word for false does: a typing error must not delete one.
+func Protected(annotations map[string]string) bool {
+	v, set := annotations[tenantsv1.AnnotationDeletionProtection]
+	return set && v != "" && !kube.IsFalse(v)
+}
+
 // Existing describes a Tenant for its registry.
 func Existing(t *tenantsv1.Tenant) tenant.Existing {
 	a := t.Annotations
@@ -106,7 +114,7 @@ func Existing(t *tenantsv1.Tenant) tenant.Existing {
 	e := tenant.Existing{
 		ID: string(t.UID), Name: t.Name, UID: t.Spec.UID, Template: t.Spec.TemplateRef, Labels: t.Labels,
 		Row: a[tenantsv1.AnnotationRow], Generation: generation, Rendered: a[tenantsv1.AnnotationRow] == "", Changed: changed,
-		Leaving: Leaving(t), Deleting: t.DeletionTimestamp != nil, Protected: a[tenantsv1.AnnotationDeletionProtection] == "true",
+		Leaving: Leaving(t), Deleting: t.DeletionTimestamp != nil, Protected: Protected(a),
 	}
 	s := &t.Status
 	if s.ObservedGeneration == t.Generation { // the status is about the present generation

@@ -123,3 +123,15 @@ func TestRegistryOf(t *testing.T) {
 		}
 	}
 }
+
+// A typing error protects, and only a word for false does not.
+func TestProtected(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "True": true, "yes": true, "ture": true, "1": true, "": false, "false": false, "False": false, "no": false, "0": false} {
+		if got := Protected(map[string]string{tenantsv1.AnnotationDeletionProtection: value}); got != want {
+			t.Errorf("with %q, Protected() = %v, want %v", value, got, want)
+		}
+	}
+	if Protected(nil) {
+		t.Error("without the annotation, Protected() = true, want false")
+	}
+}

@@ -56,7 +56,7 @@ const (
 	AnnotationRow                = "terrier.dev/row"                 // on a Tenant: keyed digest of its row's values
 	AnnotationLeaving            = "terrier.dev/leaving"             // on a Tenant: since when and why its row asks for its deletion
 	AnnotationChanged            = "terrier.dev/template-changed"    // on a Tenant: when it got its generation of the template; absent if it was created with it
-	AnnotationDeletionProtection = "terrier.dev/deletion-protection" // "true" on a Tenant or TenantTemplate
+	AnnotationDeletionProtection = "terrier.dev/deletion-protection" // on a Tenant or TenantTemplate; anything but a word for false
 	AnnotationAllowDeletions     = "terrier.dev/allow-deletions"     // on a TenantRegistry: the token of status.blocked that a user allows
 	AnnotationSyncNow            = "terrier.dev/sync"                // on a TenantRegistry: any new value reads the rows now
 	AnnotationRollout            = "terrier.dev/rollout"             // on a TenantTemplate: the generation whose stopped rollout a user resumes, alone or with -N for N failures

@@ -51,7 +51,7 @@ func (c *observer) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, e
 	}
 	p.o = tenant.Observed{
 		Now: p.now, Deleting: !obj.DeletionTimestamp.IsZero(),
-		Protected: obj.Annotations[tenantsv1.AnnotationDeletionProtection] == "true",
+		Protected: tenantapi.Protected(obj.Annotations),
 		Inventory: inventoryOf(obj), Before: verdictsOf(obj), Live: map[tenant.Ref]tenant.Child{},
 	}
 	if err := c.render(ctx, p); err != nil {

@@ -243,5 +243,5 @@ func (c *Registries) protecting(ctx context.Context, obj *tenantsv1.TenantRegist
 
 // protects reports whether a template protects its tenants against deletion.
 func protects(t *tenantsv1.TenantTemplate) bool {
-	return t.Spec.DeletionProtection || t.Annotations[tenantsv1.AnnotationDeletionProtection] == "true"
+	return t.Spec.DeletionProtection || tenantapi.Protected(t.Annotations)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -15,7 +16,7 @@ const sessionRunes = 64
 func asked(obj *v1alpha1.Terraform) (dialect.Asked, error) {
 	says := obj.Annotations
 	a := dialect.Asked{
-		Approved: says[Approved], Suspended: dialect.IsTrue(says[Suspended]), Unlock: says[Unlock],
+		Approved: says[Approved], Suspended: kube.IsTrue(says[Suspended]), Unlock: says[Unlock],
 		Replan: says[RequestedAt], Session: says[BreakGlass],
 	}
 	if len(a.Session) > sessionRunes {
