@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/logfile"
 )
 
 // Blobstore is where the records of runs that have ended are kept.
@@ -114,7 +115,7 @@ func (b *Blobs) Log(ctx context.Context, id StackID, run string, o LogOptions) (
 	if err != nil {
 		return nil, err
 	}
-	return runner.ReadLog(file, o.Timestamps), nil
+	return logfile.Read(file, o.Timestamps), nil
 }
 
 // log opens the log of a run as it was recorded.

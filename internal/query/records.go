@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/logfile"
 )
 
 // StackID names a stack to the records: by its key where they are asked for
@@ -47,12 +48,12 @@ type Records interface {
 // LogOptions say how a log is read.
 type LogOptions struct {
 	Follow     bool // reading goes on until the run has ended
-	Timestamps bool // each line begins with its time, as runner.ReadLog has it
+	Timestamps bool // each line begins with its time, as logfile.Read has it
 }
 
 // CutLogTime cuts a line of a log that was read with its timestamps into its time,
 // empty if it is not known, and its text.
-func CutLogTime(line string) (at, text string) { return runner.CutLogTime(line) }
+func CutLogTime(line string) (at, text string) { return logfile.CutTime(line) }
 
 // SecretRecords know the values from Secrets that a stack was given.
 type SecretRecords interface {

@@ -407,7 +407,7 @@ type Step struct {
 // The files that a run leaves for Open. All but the plan, the state and what init
 // made are redacted.
 const (
-	FileLog       = "log.txt"         // for people, each line with its time; ReadLog reads it
+	FileLog       = "log.txt"         // for people, each line with its time; package logfile reads it
 	FileEvents    = "events.jsonl"    // the engine's event stream, one JSON object a line
 	FilePlan      = "plan.bin"        // the saved plan
 	FilePlanDoc   = "plan.json"       // the plan as a document; sensitive values masked

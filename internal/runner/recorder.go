@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/logfile"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -113,7 +114,7 @@ func (r *recorder) close() error {
 	defer r.mu.Unlock()
 	end := r.logTail.bytes()
 	if r.logTail.lost > 0 {
-		r.write(r.log, withTime(fmt.Sprintf("\n… %d bytes of this log left out …\n\n", r.logTail.lost), r.now()))
+		r.write(r.log, logfile.WithTime(fmt.Sprintf("\n… %d bytes of this log left out …\n\n", r.logTail.lost), r.now()))
 	}
 	r.write(r.log, end)
 	return errors.Join(r.failed, closeWhole(r.log), closeWhole(r.events))
@@ -333,7 +334,7 @@ func (r *recorder) keepSafe(line []byte) {
 
 // appendLog adds whole lines to the log for people.
 func (r *recorder) appendLog(text string) {
-	safe := withTime(r.hide.String(text), r.now())
+	safe := logfile.WithTime(r.hide.String(text), r.now())
 	if r.logTail.lost == 0 && len(r.logTail.buf) == 0 && int64(len(safe)) <= r.logLeft {
 		r.logLeft -= int64(len(safe))
 		r.write(r.log, safe)

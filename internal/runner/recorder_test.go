@@ -2,14 +2,17 @@ package runner
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/logfile"
 )
 
 func record(t *testing.T, limit int64, mask ...string) (r *recorder, read func(string) string, rescued *[]byte) {
@@ -114,5 +117,41 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 	if total := int(tail.lost) + len(tail.bytes()); total != 200 {
 		t.Errorf("%d bytes are accounted for, want 200", total)
+	}
+}
+
+func TestEachLineOfALogHasItsTime(t *testing.T) {
+	const wrote = "2026-03-14T15:09:26.535Z "
+	at := time.Date(2026, 3, 14, 16, 9, 26, 535_897_932, time.FixedZone("", 3600))
+	dir := t.TempDir()
+	r, err := newRecorder(dir, 4<<10, plan.NewRedactor([]string{"hunter2", "2026-03-14"}), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.now = func() time.Time { return at }
+	r.begin("tofu plan")
+	r.warn(plan.Diagnostic{Severity: "warning", Summary: "The password is hunter2", Detail: "two\nlines"})
+	for range 200 {
+		r.logf("a line that is one of many, %s", strings.Repeat("x", 40))
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(filepath.Join(dir, FileLog))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(file) {
+		if said, _ := logfile.CutTime(string(line)); said+" " != wrote {
+			t.Fatalf("the line %q has the time %q, want %q", line, said, wrote)
+		}
+	}
+	data, err := io.ReadAll(logfile.Read(io.NopCloser(bytes.NewReader(file)), false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	if !strings.HasPrefix(text, "$ tofu plan\n\nWarning: The password is "+plan.Mask+"\ntwo\nlines\n") || !strings.Contains(text, "bytes of this log left out …\n") {
+		t.Errorf("the text is %.300q", text)
 	}
 }

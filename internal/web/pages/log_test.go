@@ -14,7 +14,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
-	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/logfile"
 )
 
 // logged is an estate whose runs have one log.
@@ -25,7 +25,7 @@ type logged struct {
 }
 
 func (l logged) Log(_ context.Context, _ query.Key, _ string, o query.LogOptions) (io.ReadCloser, error) {
-	return runner.ReadLog(io.NopCloser(strings.NewReader(l.text)), o.Timestamps), l.err
+	return logfile.Read(io.NopCloser(strings.NewReader(l.text)), o.Timestamps), l.err
 }
 
 func logVisit(t *testing.T, text, address string) *Visit {

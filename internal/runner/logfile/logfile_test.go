@@ -1,16 +1,11 @@
-package runner
+package logfile
 
 import (
-	"bytes"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
-
-	"github.com/terrier-iac/terrier/internal/plan"
 )
 
 var wroteAt = time.Date(2026, 3, 14, 16, 9, 26, 535_897_932, time.FixedZone("", 3600))
@@ -19,7 +14,7 @@ const wrote = "2026-03-14T15:09:26.535Z "
 
 func readLog(t *testing.T, r io.Reader, timestamps bool) string {
 	t.Helper()
-	got, err := io.ReadAll(ReadLog(io.NopCloser(r), timestamps))
+	got, err := io.ReadAll(Read(io.NopCloser(r), timestamps))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +47,7 @@ func TestLogsAreReadWithAndWithoutTimes(t *testing.T) {
 func FuzzReadLog(f *testing.F) {
 	f.Add("a\n\nb\r\nc", uint16(30))
 	f.Fuzz(func(t *testing.T, text string, at uint16) {
-		file := string(withTime(text, wroteAt))
+		file := string(WithTime(text, wroteAt))
 		if got := readLog(t, strings.NewReader(file), false); got != text {
 			t.Errorf("%q is read as %q", text, got)
 		}
@@ -65,34 +60,4 @@ func FuzzReadLog(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestEachLineOfALogHasItsTime(t *testing.T) {
-	dir := t.TempDir()
-	r, err := newRecorder(dir, 4<<10, plan.NewRedactor([]string{"hunter2", "2026-03-14"}), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.now = func() time.Time { return wroteAt }
-	r.begin("tofu plan")
-	r.warn(plan.Diagnostic{Severity: "warning", Summary: "The password is hunter2", Detail: "two\nlines"})
-	for range 200 {
-		r.logf("a line that is one of many, %s", strings.Repeat("x", 40))
-	}
-	if err := r.close(); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.ReadFile(filepath.Join(dir, FileLog))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range bytes.Lines(file) {
-		if at, _ := CutLogTime(string(line)); at+" " != wrote {
-			t.Fatalf("the line %q has the time %q, want %q", line, at, wrote)
-		}
-	}
-	text := readLog(t, bytes.NewReader(file), false)
-	if !strings.HasPrefix(text, "$ tofu plan\n\nWarning: The password is "+plan.Mask+"\ntwo\nlines\n") || !strings.Contains(text, "bytes of this log left out …\n") {
-		t.Errorf("the text is %.300q", text)
-	}
 }

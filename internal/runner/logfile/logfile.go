@@ -1,4 +1,8 @@
-package runner
+// Package logfile is the form of the log of a run: lines with their time, which a reader
+// may want or not.
+//
+// It opens and hides nothing. Start reading at Read.
+package logfile
 
 import (
 	"bytes"
@@ -7,18 +11,18 @@ import (
 	"time"
 )
 
-// logTime is how a log has the time before each of its lines: in UTC, and always
+// layout is how a log has the time before each of its lines: in UTC, and always
 // as long. A supervisor of an earlier release wrote lines without times. Its logs
 // are known by their first line, which is the supervisor's own and does not begin
 // with a digit.
-const logTime = "2006-01-02T15:04:05.000Z "
+const layout = "2006-01-02T15:04:05.000Z "
 
-// NoLogTime stands in the place of a time that is not known.
-const NoLogTime = "- "
+// NoTime stands in the place of a time that is not known.
+const NoTime = "- "
 
-// withTime puts a time before each line of a text.
-func withTime(text string, at time.Time) []byte {
-	stamp := at.UTC().Format(logTime)
+// WithTime puts a time before each line of a text.
+func WithTime(text string, at time.Time) []byte {
+	stamp := at.UTC().Format(layout)
 	var b []byte
 	for line := range bytes.Lines([]byte(text)) {
 		b = append(append(b, stamp...), line...)
@@ -26,11 +30,11 @@ func withTime(text string, at time.Time) []byte {
 	return b
 }
 
-// ReadLog reads a FileLog. Without timestamps it reads the text as the engine and
+// Read reads the log of a run. Without timestamps it reads the text as the engine and
 // the supervisor wrote it. With them, each line begins with its time and a space,
-// or with NoLogTime. Both grow with the file, and never change what was read: a
+// or with NoTime. Both grow with the file, and never change what was read: a
 // position in either stays valid.
-func ReadLog(file io.ReadCloser, timestamps bool) io.ReadCloser {
+func Read(file io.ReadCloser, timestamps bool) io.ReadCloser {
 	return &logReader{file: file, timestamps: timestamps}
 }
 
@@ -78,7 +82,7 @@ func (l *logReader) take(b []byte) {
 			b = l.takeTime(b)
 			continue
 		}
-		l.begin(NoLogTime)
+		l.begin(NoTime)
 		text, rest, ends := bytes.Cut(b, []byte{'\n'})
 		l.out = append(l.out, text...)
 		if ends {
@@ -102,12 +106,12 @@ func (l *logReader) takeTime(b []byte) (rest []byte) {
 	for i, c := range b {
 		if !isOfTime(len(l.stamp), c) {
 			l.known = true
-			l.begin(NoLogTime)
+			l.begin(NoTime)
 			l.out = append(l.out, l.stamp...)
 			l.stamp = l.stamp[:0]
 			return b[i:]
 		}
-		if l.stamp = append(l.stamp, c); len(l.stamp) == len(logTime) {
+		if l.stamp = append(l.stamp, c); len(l.stamp) == len(layout) {
 			l.known, l.timed = true, true
 			l.begin(string(l.stamp))
 			l.stamp = l.stamp[:0]
@@ -119,25 +123,25 @@ func (l *logReader) takeTime(b []byte) (rest []byte) {
 
 // isOfTime reports whether a time has a byte like c at a place.
 func isOfTime(place int, c byte) bool {
-	if like := logTime[place]; like < '0' || like > '9' {
+	if like := layout[place]; like < '0' || like > '9' {
 		return c == like
 	}
 	return c >= '0' && c <= '9'
 }
 
-// CutLogTime cuts a line that ReadLog gave with timestamps into its time, empty if
+// CutTime cuts a line that Read gave with timestamps into its time, empty if
 // it is not known, and its text.
-func CutLogTime(line string) (at, text string) {
-	if text, ok := strings.CutPrefix(line, NoLogTime); ok {
+func CutTime(line string) (at, text string) {
+	if text, ok := strings.CutPrefix(line, NoTime); ok {
 		return "", text
 	}
-	if len(line) < len(logTime) {
+	if len(line) < len(layout) {
 		return "", line
 	}
-	for i := range logTime {
+	for i := range layout {
 		if !isOfTime(i, line[i]) {
 			return "", line
 		}
 	}
-	return line[:len(logTime)-1], line[len(logTime):]
+	return line[:len(layout)-1], line[len(layout):]
 }
