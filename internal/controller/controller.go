@@ -43,6 +43,13 @@ type Events interface {
 	Event(obj client.Object, kind, reason, message string)
 }
 
+// RegistryReader is a run that may read from the registry of the platform.
+type RegistryReader struct {
+	Run, Stack string // IDs
+	Namespace  string // of the stack
+	Until      time.Time
+}
+
 // Accounts makes readers with the rights of ServiceAccounts.
 type Accounts interface {
 	As(account types.NamespacedName) (client.Reader, error)
@@ -83,7 +90,8 @@ type Stacks struct {
 	Artifacts Artifacts
 	Modules   *modules.Reader
 	Archives  records.Archives
-	Images    Images // nil makes no images of stacks
+	Images    Images                                         // nil makes no images of stacks
+	Registry  func(RegistryReader) (*runner.Registry, error) // how a run reaches the registry of the platform; nil without one
 	States    states.Store
 	Blobs     records.Blobs
 	Ours      func(context.Context) error // nil if the API server is the one of the cluster whose records Blobs has

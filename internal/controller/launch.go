@@ -35,6 +35,8 @@ type launcher struct {
 	records *records.Store
 	turns   *turns
 	jobs    *jobs
+
+	registry func(RegistryReader) (*runner.Registry, error) // see Stacks
 }
 
 // launch starts a run: admission, lock, state, supervisor.
@@ -76,7 +78,7 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		err = la.auditor.auditStart(ctx, p, kind, cause)
 	}
 	if err == nil {
-		err = la.runner.Start(ctx, *job)
+		err = la.start(ctx, p, *job)
 	}
 	if err == nil {
 		return nil
@@ -91,6 +93,24 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 	}
 	return la.locked(p, kind, cause, errors.Join(err, why))
 }
+
+// start starts a run. Only this copy of the job has the token by which the run reads from the
+// registry: it is valid for this run alone, and no record has it.
+func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
+	job.Registry = nil
+	if la.registry != nil {
+		var err error
+		if job.Registry, err = la.registry(RegistryReader{
+			Run: job.ID, Stack: job.Stack, Namespace: p.obj.GetNamespace(), Until: p.o.Now.Add(job.Limits.Longest() + startMost),
+		}); err != nil {
+			return fmt.Errorf("making the token of the run for the registry: %w", err)
+		}
+	}
+	return la.runner.Start(ctx, job)
+}
+
+// startMost is how long a run may take to begin.
+const startMost = 15 * time.Minute
 
 // How long a run that the runner has no room for waits before it is tried again: a
 // random time between the two, so that those who wait do not come together.

@@ -61,6 +61,7 @@ func (c *Stacks) assemble() *steps {
 	launcher := &launcher{
 		queue: c.Queue, runner: c.Runner, store: c.States,
 		auditor: auditor, status: committer, loader: loader, locks: locks, records: kept, states: keeper, turns: turns, jobs: jobs,
+		registry: c.Registry,
 	}
 	return &steps{
 		loader: loader, settler: settler, auditor: auditor, committer: committer, turns: turns, removals: removals,

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -73,4 +74,47 @@ func ParseLockFile(data []byte) ([]Locked, error) {
 		all = append(all, l)
 	}
 	return all, nil
+}
+
+// CompleteLockFile adds hashes to the entries of a lock file: those that known has for a
+// provider, and that the file lacks. A file of another form than engines write comes back
+// as it is.
+func CompleteLockFile(data []byte, known func(Locked) []string) []byte {
+	entries, err := ParseLockFile(data)
+	if err != nil {
+		return data
+	}
+	text := string(data)
+	for _, l := range entries {
+		fresh := slices.DeleteFunc(slices.Clone(known(l)), func(h string) bool { return slices.Contains(l.Hashes, h) || !isHash(h) })
+		if len(fresh) == 0 {
+			continue
+		}
+		const begin, end = "  hashes = [\n", "  ]\n"
+		before, block, found := strings.Cut(text, fmt.Sprintf("provider %q {\n", l.Address))
+		block, after, whole := strings.Cut(block, "}\n")
+		head, list, listed := strings.Cut(block, begin)
+		_, tail, ended := strings.Cut(list, end)
+		if !found || !whole || !listed || !ended {
+			return data
+		}
+		all := slices.Sorted(slices.Values(append(fresh, l.Hashes...)))
+		var b strings.Builder
+		fmt.Fprintf(&b, "%sprovider %q {\n%s%s", before, l.Address, head, begin)
+		for _, h := range slices.Compact(all) {
+			fmt.Fprintf(&b, "    %q,\n", h)
+		}
+		b.WriteString(end + tail + "}\n" + after)
+		text = b.String()
+	}
+	if got, err := ParseLockFile([]byte(text)); err != nil || len(got) != len(entries) {
+		return data
+	}
+	return []byte(text)
+}
+
+// isHash reports whether a text is a hash as lock files have them.
+func isHash(h string) bool {
+	scheme, value, _ := strings.Cut(h, ":")
+	return (scheme == "h1" || scheme == "zh") && of("h"+value, lower+upper+digits+"+/=")
 }

@@ -153,6 +153,8 @@ type Job struct {
 
 	Backend *Backend `json:",omitempty"` // where a plug-in makes the place of the state; one of Files is backend.Placeholder
 
+	Registry *Registry `json:",omitempty"` // of the platform, which the supervisor serves to the engine; nil if runs have none
+
 	Script *Script `json:",omitempty"` // script, and destroy of a stack that has one: what is run in place of the engine's apply
 
 	// Note is the caller's own record of why the run exists. The supervisor
@@ -167,6 +169,21 @@ type Pod struct {
 	Namespace string          // of the object
 	Account   string          `json:",omitempty"` // see stack.Pod
 	Template  json.RawMessage `json:",omitempty"`
+}
+
+// Registry is the registry of the platform, as one run reaches it. The sandbox of the run
+// sees none of this: see package relay.
+type Registry struct {
+	Hosts  []string `json:",omitempty"` // its names in the addresses of modules and providers
+	Mirror bool     `json:",omitempty"` // all other providers come from there, too
+
+	// Where it is. A controller whose runs are elsewhere leaves it empty: the agent
+	// of the run knows its way.
+	URL       string            `json:",omitempty"`
+	Authority []byte            `json:",omitempty"` // certificates in PEM that it is signed with; the system's if there are none
+	Token     string            `json:",omitempty"` // of this run alone
+	TokenFile string            `json:",omitempty"` // in its place: a file that is read for each request
+	Header    map[string]string `json:",omitempty"` // of each request
 }
 
 // Script is what a stack is applied and destroyed by, exactly as a user wrote it. It runs
@@ -273,6 +290,12 @@ type Limits struct {
 	Processes         int
 	FileBytes         int64
 	CPUs              int // processors that the engine and its providers are told to use
+}
+
+// Longest is how long a run with these limits may take at most, the stop of its last step
+// included.
+func (l Limits) Longest() time.Duration {
+	return orDefault(l.Init, defaultInit) + orDefault(l.Plan, defaultPlan) + 2*orDefault(l.Apply, defaultApply) + l.Health + orDefault(l.Grace, defaultGrace)
 }
 
 // Sandbox describes the isolation of a run. Directories of the machine that all

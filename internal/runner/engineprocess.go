@@ -52,7 +52,8 @@ type command struct {
 	out    *capped // takes the output, which holds secrets
 	good   []int   // exit codes that are no failure, beside 0
 
-	toFile bool // its output must outlive the supervisor
+	toFile   bool // its output must outlive the supervisor
+	installs bool // it takes modules and providers from where they are
 }
 
 // result is the result of a command.
@@ -75,7 +76,7 @@ func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 		return result{}, err
 	}
 	defer file.end()
-	p, err := r.start(alive, sandbox.Command{
+	p, err := r.start(alive, c.installs, sandbox.Command{
 		Path: r.sandbox.config.PathInside(r.sandbox.engineInside()), Args: c.args, Env: r.sandbox.environ(), Stdout: file.stdout(out), Stderr: text,
 	})
 	if err != nil {
@@ -85,7 +86,10 @@ func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 		return result{}, errors.Join(err, p.Kill())
 	}
 	if l := p.Listener(); l != nil {
-		defer r.state.server.Serve(l)()
+		defer r.serve(l, c.installs)()
+	}
+	if err := r.registry.failed; err != nil {
+		return result{}, errors.Join(err, p.Kill())
 	}
 	file.follow(p)
 	stopped, exit, err := r.await(ctx, c.step, p)
@@ -106,7 +110,7 @@ func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 
 // start starts an engine process in the session where the providers are, or in a
 // sandbox of its own.
-func (r *engineProcesses) start(ctx context.Context, c sandbox.Command) (*sandbox.Process, error) {
+func (r *engineProcesses) start(ctx context.Context, installs bool, c sandbox.Command) (*sandbox.Process, error) {
 	defer failpoint.Act("process.start", c.Args[0])()
 	if r.providers.session != nil {
 		inSession := c
@@ -122,8 +126,8 @@ func (r *engineProcesses) start(ctx context.Context, c sandbox.Command) (*sandbo
 		}
 	}
 	config := r.sandbox.config
-	config.Listen = r.state.server != nil
-	c.Sandbox, c.Listening = &config, r.listening()
+	config.Listen = r.listens(installs)
+	c.Sandbox, c.Listening = &config, r.listening(installs)
 	return sandbox.Start(ctx, c)
 }
 
@@ -164,12 +168,38 @@ func (r *engineProcesses) track(p *sandbox.Process) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// listening tells the engine where its state is served.
-func (r *engineProcesses) listening() func(net.Addr) []string {
-	if r.state.server == nil {
+// listens reports whether the supervisor serves something to the engine: its state, and the
+// registry if it installs.
+func (r *run) listens(installs bool) bool {
+	return r.state.server != nil || installs && r.registry.relay != nil
+}
+
+// listening tells the engine where that is served.
+func (r *run) listening(installs bool) func(net.Addr) []string {
+	if !r.listens(installs) {
 		return nil
 	}
-	return func(addr net.Addr) []string { return r.state.server.Environ(addr.String()) }
+	return func(addr net.Addr) (env []string) {
+		if r.state.server != nil {
+			env = r.state.server.Environ(addr.String())
+		}
+		if installs {
+			r.registry.announce(addr.String())
+		}
+		return env
+	}
+}
+
+// serve serves it on l until the returned function is called.
+func (r *run) serve(l net.Listener, installs bool) (stop func()) {
+	switch {
+	case !installs || r.registry.relay == nil:
+		return r.state.server.Serve(l)
+	case r.state.server == nil:
+		return r.registry.relay.Serve(l, nil)
+	default:
+		return r.registry.relay.Serve(l, r.state.server)
+	}
 }
 
 // stop says why an engine was asked to stop.

@@ -33,7 +33,12 @@ func (r *preparation) install(ctx context.Context, c command) error {
 		return err
 	}
 	for {
+		r.registry.begin()
 		res, err := r.engine.execute(ctx, c)
+		if r.registry.withdraw(err) {
+			r.reportFile.set(func(rep *Report) { rep.Diagnostics = rep.Diagnostics[:before] })
+			continue
+		}
 		unfit := r.unfit(res, err)
 		if err == nil {
 			if unfit, err = r.cache.unnamed(lock); err != nil {
@@ -55,7 +60,11 @@ func (r *preparation) install(ctx context.Context, c command) error {
 			return errors.Join(r.explainProviders(res, err), err2)
 		}
 		r.moved = append(r.moved, unfit...)
-		r.recorder.logf("%s. Init takes %s from its registry.", r.mirrorHas(unfit), strings.Join(unfit, " and "))
+		from := "its registry"
+		if r.registry.mirrors() {
+			from = "the registry of this platform"
+		}
+		r.recorder.logf("%s. Init takes %s from %s.", r.mirrorHas(unfit), strings.Join(unfit, " and "), from)
 		r.reportFile.set(func(rep *Report) { rep.Diagnostics = rep.Diagnostics[:before] })
 	}
 }
@@ -80,6 +89,9 @@ func (r *run) mirrored(provider string) bool {
 // useRegistries changes the CLI configuration of the run so that providers come
 // from their registries. It is false if it says so already, or may not.
 func (r *preparation) useRegistries(providers []string) (bool, error) {
+	if r.registry.mirrors() {
+		return true, nil // the next init gets another configuration
+	}
 	if r.sandbox.config.Network == sandbox.NoNetwork {
 		return false, nil
 	}
@@ -123,6 +135,9 @@ func (r *preparation) explainProviders(res result, err error) error {
 	if !failed || e.outcome != stack.Failed {
 		return err
 	}
+	if r.registry.explain(&e) {
+		return e
+	}
 	var why string
 	missing := engine.MissingProviders(r.job.Engine.Name, res.output.diagnostics)
 	unfit := r.unfit(res, err)
@@ -154,5 +169,5 @@ func (r *preparation) explainProviders(res result, err error) error {
 // packages of one platform.
 func (r *run) routine(d plan.Diagnostic) bool {
 	providers := engine.LocalChecksums(r.job.Engine.Name, d)
-	return len(providers) > 0 && !slices.ContainsFunc(providers, func(p string) bool { return !r.mirrored(p) })
+	return len(providers) > 0 && !slices.ContainsFunc(providers, func(p string) bool { return !r.mirrored(p) && !r.registry.completes(p) })
 }

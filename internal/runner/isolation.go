@@ -146,6 +146,7 @@ func (r *isolation) environ() []string {
 	} {
 		env[name] = value
 	}
+	r.registry.trust(env)
 	if r.state.locally {
 		env["TF_WORKSPACE"] = r.job.Workspace
 	}
@@ -178,6 +179,7 @@ func (r *isolation) configure() {
 	if added := r.host.Authority; len(added) > 0 {
 		r.job.Files = append(r.job.Files, workdir.File{Path: trusted, Mode: 0o600, Content: slices.Concat(systemTrust(), []byte("\n"), added)})
 	}
+	r.registry.configure()
 	r.cli = "/dev/null"
 	for i, f := range r.job.Files {
 		if f.Path != CLIConfig {

@@ -114,7 +114,10 @@ func (r *preparation) init(ctx context.Context) error {
 	if err := r.enter(ctx, Initializing, "init"); err != nil {
 		return err
 	}
-	if err := r.install(ctx, command{step: "init", args: args, events: true}); err != nil {
+	if err := r.install(ctx, command{step: "init", args: args, events: true, installs: true}); err != nil {
+		return err
+	}
+	if err := r.registry.completeLockFile(); err != nil {
 		return err
 	}
 	provided := r.providers.measure()

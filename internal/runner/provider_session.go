@@ -77,7 +77,7 @@ func (r *providerProcesses) start(ctx context.Context) error {
 		return nil
 	}
 	config := r.sandbox.config
-	config.Listen = r.state.server != nil
+	config.Listen = r.listens(false)
 	// The end of ctx asks the engine to stop and must not kill it.
 	session, err := sandbox.OpenSession(context.WithoutCancel(ctx), config)
 	if err != nil {
@@ -85,9 +85,8 @@ func (r *providerProcesses) start(ctx context.Context) error {
 		return nil
 	}
 	r.session = &providerSession{sandbox: session, stopServing: func() {}}
-	if r.state.server != nil {
-		r.session.environ = r.state.server.Environ(session.Listener().Addr().String())
-		r.session.stopServing = r.state.server.Serve(session.Listener())
+	if l := session.Listener(); l != nil {
+		r.session.environ, r.session.stopServing = r.listening(false)(l.Addr()), r.serve(l, false)
 	}
 	served, err := r.startEach(ctx, providers)
 	if err != nil {

@@ -354,17 +354,16 @@ func (r *scriptSteps) runInSession(ctx context.Context, p scriptProgram, file st
 // openSession opens the sandbox of the script, and of the engines that it calls.
 func (r *scriptSteps) openSession(ctx context.Context) error {
 	config := r.sandbox.config
-	config.Listen = r.state.server != nil
+	config.Listen = r.listens(true)
 	session, err := sandbox.OpenSession(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return err
 	}
 	r.providers.session = &providerSession{sandbox: session, stopServing: func() {}}
-	if r.state.server != nil {
-		r.providers.session.environ = r.state.server.Environ(session.Listener().Addr().String())
-		r.providers.session.stopServing = r.state.server.Serve(session.Listener())
+	if l := session.Listener(); l != nil {
+		r.providers.session.environ, r.providers.session.stopServing = r.listening(true)(l.Addr()), r.serve(l, true)
 	}
-	return nil
+	return r.registry.failed
 }
 
 // outputStreams are the standard output and error of a script. They stay open as long as

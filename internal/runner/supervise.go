@@ -59,6 +59,7 @@ type run struct {
 
 	sandbox    *isolation
 	state      *managedState
+	registry   *registryRelay
 	directory  *preparation
 	backend    *pluggedBackend
 	handover   *handover
@@ -76,7 +77,7 @@ type run struct {
 // values that belong to it; all of them are parts of the same run.
 func (r *run) divide() {
 	r.sandbox, r.state, r.directory = &isolation{run: r}, &managedState{run: r}, &preparation{run: r}
-	r.backend = &pluggedBackend{run: r}
+	r.registry, r.backend = &registryRelay{run: r}, &pluggedBackend{run: r}
 	r.handover, r.cache = &handover{run: r}, &providerCache{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
 	r.plans, r.blocks, r.checks, r.breakGlass = &planSteps{run: r}, &checkBlocks{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
@@ -240,8 +241,13 @@ func (r *run) begin() error {
 			return err
 		}
 	}
+	hidden, err := r.registry.open()
+	if err != nil {
+		return err
+	}
+	mask = append(mask, hidden...)
 	r.hide, r.script.masked = plan.NewRedactor(mask), mask
-	err := r.reserveSpace()
+	err = r.reserveSpace()
 	if err != nil {
 		return err
 	}

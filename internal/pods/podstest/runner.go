@@ -21,7 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/pods"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/runner/remote/remotetest"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 )
 
@@ -37,7 +39,13 @@ type Site struct {
 // Runner is a runner under test.
 type Runner struct {
 	*remote.Runner
-	host *runnertest.Host
+	host     *runnertest.Host
+	registry *remotetest.Registry
+}
+
+// Reach makes runs reach a registry of the platform by way of their controller.
+func Reach(_ *testing.T, r runnertest.Runner, registry http.Handler) *runner.Registry {
+	return r.(Runner).registry.Use(registry, runnertest.PlatformToken)
 }
 
 // Host is what the runner has.
@@ -71,9 +79,9 @@ func (s Site) Open(t testing.TB) Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Runner{host: runnertest.NewHost()}
+	r := Runner{host: runnertest.NewHost(), registry: &remotetest.Registry{}}
 	r.Runner, err = remote.New(t.Context(), remote.Config{
-		Dir: t.TempDir(), Launcher: p, Identify: p.Identify, Contents: r.host, Key: key, Log: s.Log,
+		Dir: t.TempDir(), Launcher: p, Identify: p.Identify, Contents: r.host, Key: key, Log: s.Log, Registry: r.registry.Serve,
 	})
 	if err != nil {
 		t.Fatal(errors.Join(err, p.Close()))

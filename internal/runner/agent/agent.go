@@ -156,6 +156,7 @@ func (a *agent) begin(stop context.Context) (code int, err error) {
 		return 0, nil
 	}
 	job := a.order.Job
+	a.useRegistry(&job)
 	if err := errors.Join(a.useMirror(&job), fitMemory(&job, os.DirFS("/"))); err != nil {
 		a.failed = a.failure(err)
 		return 0, nil

@@ -152,6 +152,18 @@ func (a *agent) useMirror(job *runner.Job) error {
 	return nil
 }
 
+// useRegistry makes the supervisor reach the registry by way of the controller, as this
+// agent does: with the token of this place, which the cluster renews.
+func (a *agent) useRegistry(job *runner.Job) {
+	if job.Registry == nil {
+		return
+	}
+	g := *job.Registry
+	g.URL, g.Authority, g.TokenFile = a.client.base+wire.Registry, a.options.Authority, a.options.Token
+	g.Header = map[string]string{wire.HeaderStack: a.client.stack, wire.HeaderProof: a.client.proof}
+	job.Registry = &g
+}
+
 // beside is the directory of this program.
 func beside() string {
 	exe, err := os.Executable()

@@ -41,6 +41,7 @@ func (r *server) routes() []route {
 		{method: http.MethodPut, path: wire.File + "{name}", body: maxFile, serve: r.replaceFile},
 		{method: http.MethodPut, path: wire.Report, body: wire.MaxReport, serve: r.takeReport},
 		{method: http.MethodGet, path: wire.AskWish, serve: r.serveWish},
+		{method: http.MethodGet, path: wire.Registry + "/{path...}", serve: r.serveRegistry},
 	}
 }
 

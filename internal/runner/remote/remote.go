@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,10 @@ type Config struct {
 	// its own. Not with Shared: another Runner counts the slots of places, too.
 	RunsPerPlace int
 	IdleLimit    time.Duration // how long a place waits for its next run; a few seconds if zero
+
+	// Registry answers for the registry of the platform, in the name of a run. An error is
+	// returned before anything was written. Without it runs have no registry.
+	Registry func(w http.ResponseWriter, req *http.Request, by Reader) error
 
 	StartLimit time.Duration    // how long a place may take until its agent begins the run; 10 minutes if zero
 	RoomLimit  time.Duration    // how long a place may wait for room until its run ends as runner.NoRoom and may be started again, and for its image, of which it waits imageLimit at most; for StartLimit if zero

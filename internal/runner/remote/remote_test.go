@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
 	"github.com/terrier-iac/terrier/internal/runner/remote/remotetest"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
@@ -86,7 +87,13 @@ func (s *site) tell() {
 // controller is a runner under test.
 type controller struct {
 	*remote.Runner
-	host *runnertest.Host
+	host     *runnertest.Host
+	registry remotetest.Registry
+}
+
+// reach makes runs reach a registry by way of their controller.
+func reach(_ *testing.T, r runnertest.Runner, registry http.Handler) *runner.Registry {
+	return r.(*controller).registry.Use(registry, runnertest.PlatformToken)
 }
 
 func (c *controller) Host() *runnertest.Host { return c.host }
@@ -95,7 +102,7 @@ func (c *controller) Host() *runnertest.Host { return c.host }
 func (s *site) open(dir string, change ...func(*remote.Config)) *controller {
 	s.t.Helper()
 	c := &controller{host: runnertest.NewHost()}
-	config := remote.Config{Dir: dir, Launcher: s.launcher, Identify: s.launcher.Identify, Contents: c.host, Key: bytes.Repeat([]byte{7}, 32),
+	config := remote.Config{Registry: c.registry.Serve, Dir: dir, Launcher: s.launcher, Identify: s.launcher.Identify, Contents: c.host, Key: bytes.Repeat([]byte{7}, 32),
 		Log: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&config)
@@ -150,6 +157,8 @@ func TestConformance(t *testing.T) {
 		Engine: tofu(t),
 		Mirror: mirror,
 		Fresh:  true,
+
+		Registry: reach,
 	})
 }
 

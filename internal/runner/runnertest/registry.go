@@ -76,13 +76,25 @@ func NewRegistryAt(t testing.TB, address string) *Registry {
 // a mirror has of it.
 func (r *Registry) Publish(mirror, provider, version string) {
 	r.t.Helper()
+	data := packageOf(r.t, mirror, provider, version)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.packages[provider] == nil {
+		r.packages[provider] = map[string][]byte{}
+	}
+	r.packages[provider][version] = data
+}
+
+// packageOf is an archive of a provider, with the program that a mirror has of it.
+func packageOf(t testing.TB, mirror, provider, version string) []byte {
+	t.Helper()
 	programs, err := filepath.Glob(filepath.Join(mirror, "registry.opentofu.org", provider, "*/*/terraform-provider-*"))
 	if err != nil || len(programs) != 1 {
-		r.t.Fatalf("no program of %s in %s: %v", provider, mirror, err)
+		t.Fatalf("no program of %s in %s: %v", provider, mirror, err)
 	}
 	program, err := os.ReadFile(programs[0])
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -93,21 +105,16 @@ func (r *Registry) Publish(mirror, provider, version string) {
 		_, err = w.Write(program)
 	}
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	w, err = z.Create("LICENSE.txt")
 	if err == nil {
 		_, err = io.WriteString(w, "of the registry\n")
 	}
 	if err := errors.Join(err, z.Close()); err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.packages[provider] == nil {
-		r.packages[provider] = map[string][]byte{}
-	}
-	r.packages[provider][version] = b.Bytes()
+	return b.Bytes()
 }
 
 // Hash is how a lock file names the package of a version, which is another than

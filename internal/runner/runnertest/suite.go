@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,10 @@ type Fixture struct {
 
 	// Address is where a run reaches servers of the test; on loopback if it is empty.
 	Address string
+
+	// Registry is how runs of a runner reach the registry of the platform. Its requests have
+	// PlatformToken. If it is nil, they reach a server of the test on loopback.
+	Registry func(t *testing.T, r Runner, registry http.Handler) *runner.Registry
 
 	Parallel bool // the cases run side by side
 }
@@ -115,6 +120,10 @@ func Run(t *testing.T, f Fixture) {
 		"a script of the source is run by its path":          scriptOfSource,
 		"a second script runs after one that applied":        scriptAfter,
 		"the outputs of the second script have no secret":    scriptAfterOutputs,
+		"a run installs from the registry of the platform":   installsFromRegistry,
+		"a registry that is away is named":                   registryIsAway,
+		"a script installs from the registry":                scriptInstallsFromRegistry,
+		"a stack says itself where a host is":                ownConfigurationStays,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if f.Parallel {

@@ -21,6 +21,7 @@ import "encoding/json"
 //	PATCH file/{name}  appends to a file at HeaderOffset
 //	PUT   file/{name}  replaces a file; HeaderDigest is that of the body
 //	PUT   report       a Delivery
+//	GET   registry/…   what the registry of the platform answers to the rest of the path; HEAD, too
 //	GET   wish         a Wish, once it differs from the one in the query, or after a while
 //
 // Every refusal is a Refusal.
@@ -33,6 +34,7 @@ const (
 	File     = Prefix + "file/" // then the name
 	Report   = Prefix + "report"
 	AskWish  = Prefix + "wish"
+	Registry = Prefix + "registry" // then the path of the registry: /v1/modules/…
 )
 
 // The headers of requests beside Authorization.

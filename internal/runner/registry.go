@@ -1,0 +1,246 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/runner/relay"
+	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
+)
+
+// A run takes modules and providers from the registry of the platform by itself. The
+// supervisor serves that inside the network of the sandbox (package relay) to the processes
+// that install: init, and what a script calls. Where it is, is known only once the sandbox
+// is there, so the CLI configuration is completed then, before the process begins:
+//
+//	prepare    the authority of the relay lies in the tree, and SSL_CERT_DIR names it
+//	init       the sandbox listens → the address → terrier.tfrc → the engine begins
+//	after it   the lock file gets the hashes that the mirror has said, of all platforms
+//
+// A later process finds a configuration with an address that nothing answers any more. It
+// installs nothing, so it asks nothing.
+
+// dirTrusted holds the authority of the relay, in the root module.
+const dirTrusted = "terrier.trusted"
+
+// registryRelay is the part of a run that serves the registry.
+type registryRelay struct {
+	*run
+	relay  *relay.Relay // nil if the run has no registry
+	direct bool         // the registry is away: providers come from their registries in this run
+	failed error        // the configuration could not be completed
+}
+
+// open makes the relay, and returns what nothing may show.
+func (r *registryRelay) open() (hidden []string, err error) {
+	g := r.job.Registry
+	if g == nil || g.URL == "" || r.job.Kind == stack.HealthRun {
+		return nil, nil
+	}
+	token := func() (string, error) { return g.Token, nil }
+	if g.TokenFile != "" {
+		token = func() (string, error) {
+			data, err := os.ReadFile(g.TokenFile)
+			return strings.TrimSpace(string(data)), err
+		}
+	}
+	if r.relay, err = relay.New(relay.Upstream{URL: g.URL, Authority: g.Authority, Token: token, Header: g.Header}, r.now()); err != nil {
+		return nil, fmt.Errorf("serving the registry: %w", err)
+	}
+	hidden = []string{r.relay.Secret()}
+	if g.Token != "" {
+		hidden = append(hidden, g.Token)
+	}
+	for _, value := range g.Header {
+		hidden = append(hidden, value)
+	}
+	return hidden, nil
+}
+
+// mirrors reports whether the registry has the providers that the mirror of this place
+// lacks.
+func (r *registryRelay) mirrors() bool { return r.relay != nil && r.job.Registry.Mirror && !r.direct }
+
+// configure adds the files that the relay needs to those of the job.
+func (r *registryRelay) configure() {
+	if r.relay == nil {
+		return
+	}
+	r.job.Files = slices.DeleteFunc(r.job.Files, func(f workdir.File) bool { return path.Dir(f.Path) == dirTrusted })
+	r.job.Files = append(r.job.Files, workdir.File{Path: path.Join(dirTrusted, "authority.pem"), Mode: 0o600, Content: r.relay.Authority()})
+	if !slices.ContainsFunc(r.job.Files, func(f workdir.File) bool { return f.Path == CLIConfig }) {
+		config := workdir.CLIConfig(workdir.Mirror{})
+		config.Path = CLIConfig
+		r.job.Files = append(r.job.Files, config)
+	}
+}
+
+// trustedDirectories are where systems keep certificates one by one, as Go looks for them.
+const trustedDirectories = "/etc/ssl/certs:/etc/pki/tls/certs"
+
+// trust adds the authority of the relay to those that the engine trusts, and to nothing else
+// that it trusts.
+func (r *registryRelay) trust(env map[string]string) {
+	if r.relay == nil {
+		return
+	}
+	others := env["SSL_CERT_DIR"]
+	if others == "" {
+		others = trustedDirectories
+	}
+	env["SSL_CERT_DIR"] = r.sandbox.config.PathInside(path.Join("/work", r.work.module(), dirTrusted)) + ":" + others
+	env["TF_REGISTRY_CLIENT_TIMEOUT"] = "120" // seconds: the registry may have to ask another one
+}
+
+// announce completes the CLI configuration with the address of the relay.
+func (r *registryRelay) announce(address string) {
+	if r.relay == nil {
+		return
+	}
+	r.failed = r.writeConfig(address)
+}
+
+func (r *registryRelay) writeConfig(address string) error {
+	at := slices.IndexFunc(r.job.Files, func(f workdir.File) bool { return f.Path == CLIConfig })
+	if at < 0 {
+		return errors.New("the run has no CLI configuration")
+	}
+	m := workdir.Mirror{Dir: r.sandbox.config.PathInside(MirrorInside)}
+	if r.host.Mirror != "" {
+		all, err := workdir.MirrorProviders(os.DirFS(r.host.Mirror))
+		if err != nil {
+			return err
+		}
+		m.Providers = slices.DeleteFunc(all, func(p string) bool { return slices.Contains(r.directory.moved, p) })
+	}
+	content := workdir.Relay{
+		Address: address, Secret: r.relay.Secret(), Hosts: r.job.Registry.Hosts, Mirror: r.mirrors(),
+	}.Complete(r.job.Files[at].Content, m)
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	if err := writeOwned(tree, path.Join(r.work.root, CLIConfig), content, 0o600); err != nil {
+		return fmt.Errorf("writing the CLI configuration: %w", err)
+	}
+	return nil
+}
+
+// writeOwned writes a file that the sandbox may read and write.
+func writeOwned(tree *os.Root, name string, content []byte, mode fs.FileMode) error {
+	if err := disk.WriteFresh(tree, name, content, mode); err != nil {
+		return err
+	}
+	f, err := tree.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(sandbox.Own(f), f.Close())
+}
+
+// begin is called before each init.
+func (r *registryRelay) begin() {
+	if r.relay != nil {
+		r.relay.Forget()
+	}
+}
+
+// problem is why the registry did not serve the last init; nil if it did.
+func (r *registryRelay) problem(err error) *relay.Problem {
+	if e, failed := errors.AsType[ending](err); r.relay == nil || !failed || e.outcome != stack.Failed {
+		return nil
+	}
+	return r.relay.Problem()
+}
+
+// withdraw makes the providers come from their registries after an init that failed because
+// the registry was away. It is false where the operator, the network of the run, or a
+// refusal of the registry forbids that.
+func (r *registryRelay) withdraw(err error) bool {
+	p := r.problem(err)
+	if p == nil || !p.Away() || !r.mirrors() || r.host.MirrorOnly || r.sandbox.config.Network == sandbox.NoNetwork {
+		return false
+	}
+	r.direct = true
+	r.recorder.logf("The registry of this platform does not answer: %s. Init takes providers from their registries.", p.Message)
+	return true
+}
+
+// explain adds to the failure of an init what the registry has to do with it.
+func (r *registryRelay) explain(e *ending) bool {
+	p := r.problem(*e)
+	switch {
+	case p == nil:
+		return false
+	case p.Away():
+		e.permanent = false
+		e.explain(fmt.Sprintf("The registry of this platform did not serve %s: %s. Runs take modules and providers from there. "+
+			"The run is tried again after a pause; tell the operator of the platform if it goes on.", p.Path, orStatus(p)))
+	default:
+		e.explain(fmt.Sprintf("The registry of this platform refused %s: %s. Ask the operator of the platform to allow it for the namespace of this stack.", p.Path, orStatus(p)))
+	}
+	return true
+}
+
+func orStatus(p *relay.Problem) string {
+	if p.Message == "" {
+		return fmt.Sprintf("status %d", p.Status)
+	}
+	return strings.TrimSuffix(p.Message, ".")
+}
+
+// completes reports whether the lock file gets the hashes of a provider for all platforms.
+func (r *registryRelay) completes(provider string) bool {
+	if r.relay == nil || !r.mayComplete() {
+		return false
+	}
+	for p, hashes := range r.relay.Hashes() {
+		if p.Address == provider && len(hashes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// mayComplete reports whether the lock file of the run may get more hashes. A saved plan has
+// those of its time, and the engine compares them.
+func (r *registryRelay) mayComplete() bool { return r.job.Kind != stack.ApplyRun }
+
+// completeLockFile adds the hashes of all platforms to the lock file. The engine writes those
+// of its own platform, since it takes only what it has compared; the mirror has verified all.
+func (r *registryRelay) completeLockFile() error {
+	if r.relay == nil || !r.mayComplete() {
+		return nil
+	}
+	known := r.relay.Hashes()
+	if len(known) == 0 {
+		return nil
+	}
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	data, _, err := r.work.lockFile(tree)
+	if err != nil || data == nil {
+		return err
+	}
+	fuller := engine.CompleteLockFile(data, func(l engine.Locked) []string { return known[relay.Package{Address: l.Address, Version: l.Version}] })
+	if string(fuller) == string(data) {
+		return nil
+	}
+	if err := writeOwned(tree, path.Join(r.work.root, ".terraform.lock.hcl"), fuller, 0o644); err != nil {
+		return fmt.Errorf("completing the dependency lock file: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package remote
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
+)
+
+// Reader is the run that reads from the registry. Its place is known by its credential, and
+// no text of a request says anything of it.
+type Reader struct {
+	Stack     string // the UID of the stack
+	Run       string // the ID of the run
+	Namespace string // of the stack
+}
+
+// serveRegistry answers for the registry of the platform. So a pod reaches it where it
+// reaches the controller, and no credential of the registry is in the pod.
+func (r *server) serveRegistry(w http.ResponseWriter, req *http.Request, run *placedRun) error {
+	if r.config.Registry == nil {
+		return refused(http.StatusNotFound, "this platform has no registry")
+	}
+	stack, _ := runner.SplitKey(run.key)
+	inner := req.Clone(req.Context())
+	inner.URL.Path = strings.TrimPrefix(req.URL.Path, wire.Registry)
+	inner.URL.RawPath = strings.TrimPrefix(req.URL.RawPath, wire.Registry)
+	for _, name := range []string{"Authorization", wire.HeaderProof, wire.HeaderStack} {
+		inner.Header.Del(name)
+	}
+	return r.config.Registry(w, inner, Reader{Stack: stack, Run: run.id, Namespace: run.place.Namespace})
+}
