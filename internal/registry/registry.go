@@ -2,66 +2,109 @@
 // and beside them one index for each module and each provider, so that no request lists
 // the store.
 //
-// An archive is checked before it is stored, and its bytes never change. It knows no
-// HTTP and no rights: package protocol serves it. Start reading at Registry.
+//	modules/NS/NAME/SYSTEM/NS-NAME-SYSTEM-VERSION.tar.gz   the archive of a module, or .zip
+//	index/modules/NS/NAME/SYSTEM.json                      what is known of its versions
+//	index/names/modules.json                               the namespaces
+//	index/names/modules/NS.json                            the modules of one
+//
+// The keys of archives are those of boring-registry. A bucket of it has no indexes: each
+// is made from one list at the first request, and is kept in memory if the bucket is
+// read-only.
+//
+// An archive is checked before it is stored, and its bytes never change. The archive
+// comes first and its index after it, so what an index names is there. The package knows
+// no HTTP and no rights: package protocol serves it. Start reading at Registry.
 package registry
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
 )
+
+// Registry publishes modules and providers, and answers what there is.
+type Registry struct {
+	store   blob.Versions
+	o       Options
+	modules *indexes[moduleIndex]
+	names   *indexes[nameIndex]
+}
+
+// Options bound a registry. A zero field means its default.
+type Options struct {
+	Scratch    string           // the directory for uploads that are being checked; that of the system
+	MaxArchive int64            // of one archive, in bytes; 1 GiB
+	Now        func() time.Time // time.Now
+	Log        *slog.Logger
+}
+
+// New returns a registry that keeps everything in a store. Several processes may use one
+// store.
+func New(store blob.Versions, o Options) *Registry {
+	o.Scratch = cmp.Or(o.Scratch, os.TempDir())
+	o.MaxArchive = cmp.Or(o.MaxArchive, 1<<30)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Registry{store: store, o: o, modules: newIndexes[moduleIndex](store, o), names: newIndexes[nameIndex](store, o)}
+}
 
 // Archive is an open archive. Seek costs nothing, so that a range costs what it has.
 type Archive struct {
 	io.ReadSeekCloser
 	Name     string // of the file
 	Size     int64  // in bytes
-	SHA256   string // in hex; empty if nothing has worked it out yet
 	Modified time.Time
 }
 
-// ModuleVersion is what a registry knows about one version of a module.
-type ModuleVersion struct {
-	Version   address.Version
-	File      string // the name of the archive
-	SHA256    string // in hex; empty if another program published it
-	Size      int64  // in bytes; zero if another program published it
-	Published time.Time
-	By        string
-	Retracted *Retraction // nil: clients may use it
+// OpenArchive opens what is published under a key. It does not ask whether it is
+// retracted: who has a key got it from a version that was not.
+func (r *Registry) OpenArchive(ctx context.Context, key string) (Archive, error) {
+	if !strings.HasPrefix(key, modulesPrefix) && !strings.HasPrefix(key, providersPrefix) {
+		return Archive{}, blob.Missing(key)
+	}
+	v, err := r.store.Open(ctx, key)
+	if err != nil {
+		return Archive{}, err
+	}
+	return Archive{ReadSeekCloser: v, Name: key[strings.LastIndex(key, "/")+1:], Size: v.Size, Modified: v.Modified}, nil
 }
 
-// ProviderVersion is what a registry knows about one version of a provider.
-type ProviderVersion struct {
-	Version   address.Version
-	Protocols []string // of plug-ins, as 5.0
-	Packages  map[address.Platform]Package
-	Key       string // the ID of the key that signed it
-	Published time.Time
-	By        string
-	Retracted *Retraction // nil: clients may use it
-}
-
-// Package is the archive of a provider for one platform.
-type Package struct {
-	File   string
-	SHA256 string // in hex, from the signed list
-	H1     string // of the unpacked package, with its scheme; empty if nothing has worked it out yet
-	Size   int64  // in bytes
-}
-
-// Retraction withdraws a version: it is in no list, and is not served. Its bytes stay.
+// Retraction withdraws a version: it is in no list for clients, and is not served. Its
+// bytes stay, and so does its place: no other bytes get this version.
 type Retraction struct {
-	By, Reason string
-	At         time.Time
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
 }
 
-// Key is a public key of OpenPGP, with which a namespace signs its providers.
-type Key struct {
-	ID    string // in hex, as clients show it
-	Armor string // the key in ASCII armour
+// mostReason bounds the reason of a retraction.
+const mostReason = 500
+
+// retraction checks the reason of a user.
+func (r *Registry) retraction(by, reason string) (*Retraction, error) {
+	switch reason = strings.TrimSpace(reason); {
+	case reason == "":
+		return nil, fault.New(fault.Invalid, RetractionInvalid, errors.New("a retraction needs a reason: say why, and which version to use instead"))
+	case len(reason) > mostReason:
+		return nil, fault.New(fault.Invalid, RetractionInvalid, fmt.Errorf("the reason has %d bytes, and %d are allowed", len(reason), mostReason))
+	case strings.ContainsFunc(reason, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return nil, fault.New(fault.Invalid, RetractionInvalid, errors.New("the reason has a control character: write it in one line"))
+	}
+	return &Retraction{By: by, Reason: reason, At: r.o.Now().UTC().Truncate(time.Second)}, nil
 }
 
 // Upload is content that a user publishes.
@@ -72,14 +115,27 @@ type Upload struct {
 
 // Reasons of faults.
 const (
-	UploadInvalid    = "UploadInvalid"    // the content is not what it has to be
-	ModuleMissing    = "ModuleMissing"    // there is no such module
-	ProviderMissing  = "ProviderMissing"  // there is no such provider
-	VersionMissing   = "VersionMissing"   // there is no such version
-	PlatformMissing  = "PlatformMissing"  // the version has no package for the platform
-	VersionExists    = "VersionExists"    // other bytes are published under this version
-	VersionRetracted = "VersionRetracted" // a user retracted the version
-	SignatureInvalid = "SignatureInvalid" // no key of the namespace made the signature
-	KeyInvalid       = "KeyInvalid"       // it is no public key
-	KeyInUse         = "KeyInUse"         // published versions need the key
+	UploadInvalid     = "UploadInvalid"     // the content is not what it has to be
+	ModuleMissing     = "ModuleMissing"     // there is no such module
+	ProviderMissing   = "ProviderMissing"   // there is no such provider
+	VersionMissing    = "VersionMissing"    // there is no such version
+	PlatformMissing   = "PlatformMissing"   // the version has no package for the platform
+	VersionExists     = "VersionExists"     // other bytes are published under this version
+	VersionRetracted  = "VersionRetracted"  // a user retracted the version
+	RetractionInvalid = "RetractionInvalid" // the reason of a retraction is missing or too long
+	SignatureInvalid  = "SignatureInvalid"  // no key of the namespace made the signature
+	KeyInvalid        = "KeyInvalid"        // it is no public key
+	KeyInUse          = "KeyInUse"          // published versions need the key
 )
+
+func errVersion(what fmt.Stringer, v address.Version) error {
+	return fault.New(fault.Missing, VersionMissing, fmt.Errorf("%s has no version %s", what, v))
+}
+
+func errRetracted(what fmt.Stringer, v address.Version, r *Retraction) error {
+	return fault.New(fault.Missing, VersionRetracted, fmt.Errorf("version %s of %s was retracted: %s", v, what, r.Reason))
+}
+
+func errExists(what fmt.Stringer, v address.Version) error {
+	return fault.New(fault.Conflict, VersionExists, fmt.Errorf("version %s of %s exists with other content, and published content never changes: publish a new version", v, what))
+}

@@ -1,0 +1,252 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// ModuleVersion is what a registry knows about one version of a module.
+type ModuleVersion struct {
+	Version   address.Version `json:"-"`
+	File      string          `json:"file"`             // the name of the archive
+	SHA256    string          `json:"sha256,omitempty"` // in hex; empty if another program published it
+	Size      int64           `json:"size,omitempty"`   // in bytes; zero if another program published it
+	Published time.Time       `json:"published,omitzero"`
+	By        string          `json:"by,omitempty"`
+	Retracted *Retraction     `json:"retracted,omitempty"` // nil: clients may use it
+}
+
+// moduleIndex is the index of a module.
+type moduleIndex struct {
+	Versions map[address.Version]ModuleVersion `json:"versions"`
+}
+
+func (m moduleIndex) empty() bool { return len(m.Versions) == 0 }
+
+// moduleFormats are the ends of the names of archives that clients unpack. Where a
+// version has several archives, the first of these counts.
+func moduleFormats() []string {
+	return []string{string(archive.TarGz), string(archive.Zip), ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2"}
+}
+
+// ModuleKey is the key of an archive of a module.
+func ModuleKey(m address.Module, file string) string { return modulesPrefix + m.String() + "/" + file }
+
+func moduleIndexKey(m address.Module) string { return "index/" + modulesPrefix + m.String() + ".json" }
+
+func moduleFile(m address.Module) string { return m.Namespace + "-" + m.Name + "-" + m.System + "-" }
+
+// ModuleVersions are all versions of a module, the lowest first, those that are
+// retracted included.
+func (r *Registry) ModuleVersions(ctx context.Context, m address.Module) ([]ModuleVersion, error) {
+	index, err := r.moduleIndex(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]ModuleVersion, 0, len(index.Versions))
+	for version, v := range index.Versions {
+		v.Version = version
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b ModuleVersion) int { return a.Version.Compare(b.Version) })
+	return all, nil
+}
+
+// ModuleVersion is one version of a module, unless it is retracted.
+func (r *Registry) ModuleVersion(ctx context.Context, m address.Module, v address.Version) (ModuleVersion, error) {
+	index, err := r.moduleIndex(ctx, m)
+	if err != nil {
+		return ModuleVersion{}, err
+	}
+	found, ok := index.Versions[v]
+	switch {
+	case !ok:
+		return ModuleVersion{}, errVersion(m, v)
+	case found.Retracted != nil:
+		return ModuleVersion{}, errRetracted(m, v, found.Retracted)
+	}
+	found.Version = v
+	return found, nil
+}
+
+func (r *Registry) moduleIndex(ctx context.Context, m address.Module) (moduleIndex, error) {
+	index, err := r.modules.read(ctx, moduleIndexKey(m), r.listModule(m))
+	if err == nil && index.empty() {
+		err = fault.New(fault.Missing, ModuleMissing, fmt.Errorf("there is no module %s", m))
+	}
+	return index, err
+}
+
+// listModule finds the versions of a module that has no index.
+func (r *Registry) listModule(m address.Module) rebuild[moduleIndex] {
+	return func(ctx context.Context) (moduleIndex, error) {
+		index := moduleIndex{map[address.Version]ModuleVersion{}}
+		keys, err := r.store.List(ctx, ModuleKey(m, ""))
+		if err != nil {
+			return index, err
+		}
+		for _, key := range keys {
+			file := path.Base(key)
+			rest, ours := strings.CutPrefix(file, moduleFile(m))
+			format := slices.IndexFunc(moduleFormats(), func(f string) bool { return strings.HasSuffix(rest, f) })
+			if !ours || format < 0 || key != ModuleKey(m, file) {
+				continue
+			}
+			v, err := address.ParseVersion(strings.TrimSuffix(rest, moduleFormats()[format]))
+			if err != nil {
+				r.o.Log.Warn("archive has no version in its name", "key", key, "err", err)
+				continue
+			}
+			if before, ok := index.Versions[v]; !ok || formatOf(before.File) > format {
+				index.Versions[v] = ModuleVersion{File: file}
+			}
+		}
+		if index.empty() {
+			return index, nil
+		}
+		if err := r.addName(ctx, Modules, m.Namespace, m.Name+"/"+m.System); err != nil {
+			r.o.Log.Warn("names not written", "module", m.String(), "err", err)
+		}
+		return index, nil
+	}
+}
+
+func formatOf(file string) int {
+	return slices.IndexFunc(moduleFormats(), func(f string) bool { return strings.HasSuffix(file, f) })
+}
+
+// PublishModule publishes a version of a module: a gzipped tar archive, or a zip archive.
+// The same bytes again are no error. Other bytes under a version that exists are a
+// Conflict.
+func (r *Registry) PublishModule(ctx context.Context, m address.Module, v address.Version, u Upload) (ModuleVersion, error) {
+	upload, err := r.spool(ctx, "the archive of the module", u.Content)
+	if err != nil {
+		return ModuleVersion{}, err
+	}
+	defer upload.Close()
+	format, err := checkModule(upload)
+	if err != nil {
+		return ModuleVersion{}, err
+	}
+	made := ModuleVersion{
+		Version: v, File: moduleFile(m) + string(v) + string(format), SHA256: upload.sha256, Size: upload.size,
+		Published: r.o.Now().UTC().Truncate(time.Second), By: u.By,
+	}
+	key := ModuleKey(m, made.File)
+	if blob.CheckKey(key) != nil {
+		return ModuleVersion{}, fault.New(fault.Invalid, address.Reason, fmt.Errorf("the name of the archive of %s %s is longer than 200 characters: shorten the names of the module", m, v))
+	}
+	index, err := r.modules.read(ctx, moduleIndexKey(m), r.listModule(m))
+	if err != nil {
+		return ModuleVersion{}, err
+	}
+	if there, ok := index.Versions[v]; ok && !completes(made, there) {
+		return r.sameModule(m, there, made)
+	}
+	if same, err := r.put(ctx, key, upload); err != nil {
+		return ModuleVersion{}, err
+	} else if !same {
+		return ModuleVersion{}, errExists(m, v)
+	}
+	if err := r.addName(ctx, Modules, m.Namespace, m.Name+"/"+m.System); err != nil {
+		return ModuleVersion{}, err
+	}
+	return r.indexModule(ctx, m, made)
+}
+
+// checkModule refuses what is no archive of a module.
+func checkModule(s *spooled) (archive.Format, error) {
+	format, files, err := archive.Inspect(s.File, s.size, archive.Limits{})
+	if err != nil {
+		return "", err
+	}
+	if !slices.ContainsFunc(files, isConfiguration) {
+		return "", fault.New(fault.Invalid, UploadInvalid, errors.New("the archive has no file that ends in .tf, .tofu, .tf.json or .tofu.json: pack the directory of the module"))
+	}
+	return format, nil
+}
+
+func isConfiguration(file string) bool {
+	file = strings.TrimSuffix(file, ".json")
+	return strings.HasSuffix(file, ".tf") || strings.HasSuffix(file, ".tofu")
+}
+
+// completes reports whether an upload is of the version that an index names without a
+// checksum: another program stored the archive, or this one crashed after it did.
+func completes(made, there ModuleVersion) bool { return there.SHA256 == "" && there.File == made.File }
+
+// sameModule is the answer to an upload of a version that is published.
+func (r *Registry) sameModule(m address.Module, there, made ModuleVersion) (ModuleVersion, error) {
+	switch {
+	case there.SHA256 != made.SHA256:
+		return ModuleVersion{}, errExists(m, made.Version)
+	case there.Retracted != nil:
+		return ModuleVersion{}, fault.New(fault.Conflict, VersionRetracted, fmt.Errorf("version %s of %s was retracted: %s: restore it, or publish a new version", made.Version, m, there.Retracted.Reason))
+	}
+	there.Version = made.Version
+	return there, nil
+}
+
+// indexModule puts a version into the index, after its archive was stored. Of two
+// archives of one version, in two formats, the one that the index names first stays, and
+// the other one is deleted: no later index may take it.
+func (r *Registry) indexModule(ctx context.Context, m address.Module, made ModuleVersion) (ModuleVersion, error) {
+	result, orphan := made, false
+	err := r.modules.update(ctx, moduleIndexKey(m), r.listModule(m), func(index *moduleIndex) (err error) {
+		there, ok := index.Versions[made.Version]
+		if ok && !completes(made, there) {
+			orphan = there.File != made.File
+			result, err = r.sameModule(m, there, made)
+			return err
+		}
+		result.Retracted = there.Retracted
+		if index.Versions == nil {
+			index.Versions = map[address.Version]ModuleVersion{}
+		}
+		index.Versions[made.Version] = result
+		return nil
+	})
+	if orphan {
+		err = errors.Join(err, r.store.Delete(ctx, ModuleKey(m, made.File)))
+	}
+	return result, err
+}
+
+// RetractModule withdraws a version of a module.
+func (r *Registry) RetractModule(ctx context.Context, m address.Module, v address.Version, by, reason string) error {
+	retraction, err := r.retraction(by, reason)
+	if err != nil {
+		return err
+	}
+	return r.changeModule(ctx, m, v, func(there *ModuleVersion) { there.Retracted = retraction })
+}
+
+// RestoreModule ends the retraction of a version of a module.
+func (r *Registry) RestoreModule(ctx context.Context, m address.Module, v address.Version) error {
+	return r.changeModule(ctx, m, v, func(there *ModuleVersion) { there.Retracted = nil })
+}
+
+func (r *Registry) changeModule(ctx context.Context, m address.Module, v address.Version, change func(*ModuleVersion)) error {
+	if _, err := r.moduleIndex(ctx, m); err != nil {
+		return err
+	}
+	return r.modules.update(ctx, moduleIndexKey(m), r.listModule(m), func(index *moduleIndex) error {
+		there, ok := index.Versions[v]
+		if !ok {
+			return errVersion(m, v)
+		}
+		change(&there)
+		index.Versions[v] = there
+		return nil
+	})
+}

@@ -1,0 +1,90 @@
+package registry
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Kind is what a name is the name of.
+type Kind string
+
+// The kinds. They begin the keys of their archives.
+const (
+	Modules   Kind = "modules"
+	Providers Kind = "providers"
+)
+
+const (
+	modulesPrefix   = string(Modules) + "/"
+	providersPrefix = string(Providers) + "/"
+	namesPrefix     = "index/names/"
+)
+
+// nameIndex is the names at one place of the store.
+type nameIndex struct {
+	Names []string `json:"names"` // sorted
+}
+
+func (n nameIndex) empty() bool { return len(n.Names) == 0 }
+
+// Namespaces are those that have published something of a kind, sorted.
+func (r *Registry) Namespaces(ctx context.Context, k Kind) ([]string, error) {
+	n, err := r.names.read(ctx, namesPrefix+string(k)+".json", r.listNames(string(k)+"/", 1))
+	return slices.Clone(n.Names), err
+}
+
+// Names are what a namespace has published of a kind, sorted: NAME/SYSTEM of modules,
+// TYPE of providers.
+func (r *Registry) Names(ctx context.Context, k Kind, namespace string) ([]string, error) {
+	n, err := r.names.read(ctx, namesKey(k, namespace), r.listNames(path.Join(string(k), namespace)+"/", k.depth()))
+	return slices.Clone(n.Names), err
+}
+
+// depth is of how many parts the name of a kind is in its namespace.
+func (k Kind) depth() int {
+	if k == Modules {
+		return 2
+	}
+	return 1
+}
+
+func namesKey(k Kind, namespace string) string {
+	return namesPrefix + string(k) + "/" + namespace + ".json"
+}
+
+// listNames finds names in the keys below a prefix: that many parts of each.
+func (r *Registry) listNames(prefix string, depth int) rebuild[nameIndex] {
+	return func(ctx context.Context) (nameIndex, error) {
+		keys, err := r.store.List(ctx, prefix)
+		if err != nil {
+			return nameIndex{}, err
+		}
+		var all []string
+		for _, key := range keys {
+			if parts := strings.Split(strings.TrimPrefix(key, prefix), "/"); len(parts) > depth {
+				all = append(all, path.Join(parts[:depth]...))
+			}
+		}
+		slices.Sort(all)
+		return nameIndex{slices.Compact(all)}, nil
+	}
+}
+
+// addName puts a name into the lists of names. It comes before the index of what has the
+// name: after a crash between them, the next upload does both.
+func (r *Registry) addName(ctx context.Context, k Kind, namespace, name string) error {
+	add := func(key, name string, again rebuild[nameIndex]) error {
+		return r.names.update(ctx, key, again, func(n *nameIndex) error {
+			if at, there := slices.BinarySearch(n.Names, name); !there {
+				n.Names = slices.Insert(n.Names, at, name)
+			}
+			return nil
+		})
+	}
+	if err := add(namesKey(k, namespace), name, r.listNames(path.Join(string(k), namespace)+"/", k.depth())); err != nil {
+		return err
+	}
+	return add(namesPrefix+string(k)+".json", namespace, r.listNames(string(k)+"/", 1))
+}
