@@ -145,6 +145,15 @@ func ParsePlatform(text string) (Platform, error) {
 
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
+// MarshalText writes OS_ARCH, so that a platform is a key in JSON.
+func (p Platform) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads OS_ARCH.
+func (p *Platform) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePlatform(string(text))
+	return err
+}
+
 func invalid(format string, args ...any) error {
 	return fault.New(fault.Invalid, Reason, fmt.Errorf(format, args...))
 }

@@ -26,6 +26,12 @@ type ModuleVersion struct {
 	Retracted *Retraction     `json:"retracted,omitempty"` // nil: clients may use it
 }
 
+// modules is the part of a registry that has modules.
+type modules struct {
+	*common
+	index *indexes[moduleIndex]
+}
+
 // moduleIndex is the index of a module.
 type moduleIndex struct {
 	Versions map[address.Version]ModuleVersion `json:"versions"`
@@ -48,8 +54,8 @@ func moduleFile(m address.Module) string { return m.Namespace + "-" + m.Name + "
 
 // ModuleVersions are all versions of a module, the lowest first, those that are
 // retracted included.
-func (r *Registry) ModuleVersions(ctx context.Context, m address.Module) ([]ModuleVersion, error) {
-	index, err := r.moduleIndex(ctx, m)
+func (r *modules) ModuleVersions(ctx context.Context, m address.Module) ([]ModuleVersion, error) {
+	index, err := r.known(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +69,8 @@ func (r *Registry) ModuleVersions(ctx context.Context, m address.Module) ([]Modu
 }
 
 // ModuleVersion is one version of a module, unless it is retracted.
-func (r *Registry) ModuleVersion(ctx context.Context, m address.Module, v address.Version) (ModuleVersion, error) {
-	index, err := r.moduleIndex(ctx, m)
+func (r *modules) ModuleVersion(ctx context.Context, m address.Module, v address.Version) (ModuleVersion, error) {
+	index, err := r.known(ctx, m)
 	if err != nil {
 		return ModuleVersion{}, err
 	}
@@ -79,8 +85,8 @@ func (r *Registry) ModuleVersion(ctx context.Context, m address.Module, v addres
 	return found, nil
 }
 
-func (r *Registry) moduleIndex(ctx context.Context, m address.Module) (moduleIndex, error) {
-	index, err := r.modules.read(ctx, moduleIndexKey(m), r.listModule(m))
+func (r *modules) known(ctx context.Context, m address.Module) (moduleIndex, error) {
+	index, err := r.index.read(ctx, moduleIndexKey(m), r.listModule(m))
 	if err == nil && index.empty() {
 		err = fault.New(fault.Missing, ModuleMissing, fmt.Errorf("there is no module %s", m))
 	}
@@ -88,7 +94,7 @@ func (r *Registry) moduleIndex(ctx context.Context, m address.Module) (moduleInd
 }
 
 // listModule finds the versions of a module that has no index.
-func (r *Registry) listModule(m address.Module) rebuild[moduleIndex] {
+func (r *modules) listModule(m address.Module) rebuild[moduleIndex] {
 	return func(ctx context.Context) (moduleIndex, error) {
 		index := moduleIndex{map[address.Version]ModuleVersion{}}
 		keys, err := r.store.List(ctx, ModuleKey(m, ""))
@@ -128,7 +134,7 @@ func formatOf(file string) int {
 // PublishModule publishes a version of a module: a gzipped tar archive, or a zip archive.
 // The same bytes again are no error. Other bytes under a version that exists are a
 // Conflict.
-func (r *Registry) PublishModule(ctx context.Context, m address.Module, v address.Version, u Upload) (ModuleVersion, error) {
+func (r *modules) PublishModule(ctx context.Context, m address.Module, v address.Version, u Upload) (ModuleVersion, error) {
 	upload, err := r.spool(ctx, "the archive of the module", u.Content)
 	if err != nil {
 		return ModuleVersion{}, err
@@ -146,7 +152,7 @@ func (r *Registry) PublishModule(ctx context.Context, m address.Module, v addres
 	if blob.CheckKey(key) != nil {
 		return ModuleVersion{}, fault.New(fault.Invalid, address.Reason, fmt.Errorf("the name of the archive of %s %s is longer than 200 characters: shorten the names of the module", m, v))
 	}
-	index, err := r.modules.read(ctx, moduleIndexKey(m), r.listModule(m))
+	index, err := r.index.read(ctx, moduleIndexKey(m), r.listModule(m))
 	if err != nil {
 		return ModuleVersion{}, err
 	}
@@ -186,7 +192,7 @@ func isConfiguration(file string) bool {
 func completes(made, there ModuleVersion) bool { return there.SHA256 == "" && there.File == made.File }
 
 // sameModule is the answer to an upload of a version that is published.
-func (r *Registry) sameModule(m address.Module, there, made ModuleVersion) (ModuleVersion, error) {
+func (r *modules) sameModule(m address.Module, there, made ModuleVersion) (ModuleVersion, error) {
 	switch {
 	case there.SHA256 != made.SHA256:
 		return ModuleVersion{}, errExists(m, made.Version)
@@ -200,9 +206,9 @@ func (r *Registry) sameModule(m address.Module, there, made ModuleVersion) (Modu
 // indexModule puts a version into the index, after its archive was stored. Of two
 // archives of one version, in two formats, the one that the index names first stays, and
 // the other one is deleted: no later index may take it.
-func (r *Registry) indexModule(ctx context.Context, m address.Module, made ModuleVersion) (ModuleVersion, error) {
+func (r *modules) indexModule(ctx context.Context, m address.Module, made ModuleVersion) (ModuleVersion, error) {
 	result, orphan := made, false
-	err := r.modules.update(ctx, moduleIndexKey(m), r.listModule(m), func(index *moduleIndex) (err error) {
+	err := r.index.update(ctx, moduleIndexKey(m), r.listModule(m), func(index *moduleIndex) (err error) {
 		there, ok := index.Versions[made.Version]
 		if ok && !completes(made, there) {
 			orphan = there.File != made.File
@@ -223,7 +229,7 @@ func (r *Registry) indexModule(ctx context.Context, m address.Module, made Modul
 }
 
 // RetractModule withdraws a version of a module.
-func (r *Registry) RetractModule(ctx context.Context, m address.Module, v address.Version, by, reason string) error {
+func (r *modules) RetractModule(ctx context.Context, m address.Module, v address.Version, by, reason string) error {
 	retraction, err := r.retraction(by, reason)
 	if err != nil {
 		return err
@@ -232,15 +238,15 @@ func (r *Registry) RetractModule(ctx context.Context, m address.Module, v addres
 }
 
 // RestoreModule ends the retraction of a version of a module.
-func (r *Registry) RestoreModule(ctx context.Context, m address.Module, v address.Version) error {
+func (r *modules) RestoreModule(ctx context.Context, m address.Module, v address.Version) error {
 	return r.changeModule(ctx, m, v, func(there *ModuleVersion) { there.Retracted = nil })
 }
 
-func (r *Registry) changeModule(ctx context.Context, m address.Module, v address.Version, change func(*ModuleVersion)) error {
-	if _, err := r.moduleIndex(ctx, m); err != nil {
+func (r *modules) changeModule(ctx context.Context, m address.Module, v address.Version, change func(*ModuleVersion)) error {
+	if _, err := r.known(ctx, m); err != nil {
 		return err
 	}
-	return r.modules.update(ctx, moduleIndexKey(m), r.listModule(m), func(index *moduleIndex) error {
+	return r.index.update(ctx, moduleIndexKey(m), r.listModule(m), func(index *moduleIndex) error {
 		there, ok := index.Versions[v]
 		if !ok {
 			return errVersion(m, v)

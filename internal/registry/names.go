@@ -30,15 +30,15 @@ type nameIndex struct {
 func (n nameIndex) empty() bool { return len(n.Names) == 0 }
 
 // Namespaces are those that have published something of a kind, sorted.
-func (r *Registry) Namespaces(ctx context.Context, k Kind) ([]string, error) {
-	n, err := r.names.read(ctx, namesPrefix+string(k)+".json", r.listNames(string(k)+"/", 1))
+func (c *common) Namespaces(ctx context.Context, k Kind) ([]string, error) {
+	n, err := c.names.read(ctx, namesPrefix+string(k)+".json", c.listNames(string(k)+"/", 1))
 	return slices.Clone(n.Names), err
 }
 
 // Names are what a namespace has published of a kind, sorted: NAME/SYSTEM of modules,
 // TYPE of providers.
-func (r *Registry) Names(ctx context.Context, k Kind, namespace string) ([]string, error) {
-	n, err := r.names.read(ctx, namesKey(k, namespace), r.listNames(path.Join(string(k), namespace)+"/", k.depth()))
+func (c *common) Names(ctx context.Context, k Kind, namespace string) ([]string, error) {
+	n, err := c.names.read(ctx, namesKey(k, namespace), c.listNames(path.Join(string(k), namespace)+"/", k.depth()))
 	return slices.Clone(n.Names), err
 }
 
@@ -55,9 +55,9 @@ func namesKey(k Kind, namespace string) string {
 }
 
 // listNames finds names in the keys below a prefix: that many parts of each.
-func (r *Registry) listNames(prefix string, depth int) rebuild[nameIndex] {
+func (c *common) listNames(prefix string, depth int) rebuild[nameIndex] {
 	return func(ctx context.Context) (nameIndex, error) {
-		keys, err := r.store.List(ctx, prefix)
+		keys, err := c.store.List(ctx, prefix)
 		if err != nil {
 			return nameIndex{}, err
 		}
@@ -74,17 +74,17 @@ func (r *Registry) listNames(prefix string, depth int) rebuild[nameIndex] {
 
 // addName puts a name into the lists of names. It comes before the index of what has the
 // name: after a crash between them, the next upload does both.
-func (r *Registry) addName(ctx context.Context, k Kind, namespace, name string) error {
+func (c *common) addName(ctx context.Context, k Kind, namespace, name string) error {
 	add := func(key, name string, again rebuild[nameIndex]) error {
-		return r.names.update(ctx, key, again, func(n *nameIndex) error {
+		return c.names.update(ctx, key, again, func(n *nameIndex) error {
 			if at, there := slices.BinarySearch(n.Names, name); !there {
 				n.Names = slices.Insert(n.Names, at, name)
 			}
 			return nil
 		})
 	}
-	if err := add(namesKey(k, namespace), name, r.listNames(path.Join(string(k), namespace)+"/", k.depth())); err != nil {
+	if err := add(namesKey(k, namespace), name, c.listNames(path.Join(string(k), namespace)+"/", k.depth())); err != nil {
 		return err
 	}
-	return add(namesPrefix+string(k)+".json", namespace, r.listNames(string(k)+"/", 1))
+	return add(namesPrefix+string(k)+".json", namespace, c.listNames(string(k)+"/", 1))
 }

@@ -3,9 +3,13 @@
 // the store.
 //
 //	modules/NS/NAME/SYSTEM/NS-NAME-SYSTEM-VERSION.tar.gz   the archive of a module, or .zip
-//	index/modules/NS/NAME/SYSTEM.json                      what is known of its versions
-//	index/names/modules.json                               the namespaces
-//	index/names/modules/NS.json                            the modules of one
+//	providers/NS/TYPE/terraform-provider-TYPE_VERSION_…    the files of a provider
+//	providers/NS/signing-keys.json                         the public keys that sign them
+//	index/modules/NS/NAME/SYSTEM.json                      what is known of the versions of a module
+//	index/providers/NS/TYPE.json                           likewise
+//	index/names/modules.json, …/providers.json             the namespaces
+//	index/names/modules/NS.json, …/providers/NS.json       the names in one
+//	waiting/providers/NS/TYPE/VERSION/…                    files until the version is published
 //
 // The keys of archives are those of boring-registry. A bucket of it has no indexes: each
 // is made from one list at the first request, and is kept in memory if the bucket is
@@ -34,10 +38,16 @@ import (
 
 // Registry publishes modules and providers, and answers what there is.
 type Registry struct {
-	store   blob.Versions
-	o       Options
-	modules *indexes[moduleIndex]
-	names   *indexes[nameIndex]
+	*common
+	*modules
+	*providers
+}
+
+// common is what modules and providers have in common.
+type common struct {
+	store blob.Versions
+	o     Options
+	names *indexes[nameIndex]
 }
 
 // Options bound a registry. A zero field means its default.
@@ -59,7 +69,8 @@ func New(store blob.Versions, o Options) *Registry {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Registry{store: store, o: o, modules: newIndexes[moduleIndex](store, o), names: newIndexes[nameIndex](store, o)}
+	c := &common{store: store, o: o, names: newIndexes[nameIndex](store, o)}
+	return &Registry{c, &modules{c, newIndexes[moduleIndex](store, o)}, &providers{c, newIndexes[providerIndex](store, o)}}
 }
 
 // Archive is an open archive. Seek costs nothing, so that a range costs what it has.
@@ -72,11 +83,11 @@ type Archive struct {
 
 // OpenArchive opens what is published under a key. It does not ask whether it is
 // retracted: who has a key got it from a version that was not.
-func (r *Registry) OpenArchive(ctx context.Context, key string) (Archive, error) {
+func (c *common) OpenArchive(ctx context.Context, key string) (Archive, error) {
 	if !strings.HasPrefix(key, modulesPrefix) && !strings.HasPrefix(key, providersPrefix) {
 		return Archive{}, blob.Missing(key)
 	}
-	v, err := r.store.Open(ctx, key)
+	v, err := c.store.Open(ctx, key)
 	if err != nil {
 		return Archive{}, err
 	}
@@ -95,7 +106,7 @@ type Retraction struct {
 const mostReason = 500
 
 // retraction checks the reason of a user.
-func (r *Registry) retraction(by, reason string) (*Retraction, error) {
+func (c *common) retraction(by, reason string) (*Retraction, error) {
 	switch reason = strings.TrimSpace(reason); {
 	case reason == "":
 		return nil, fault.New(fault.Invalid, RetractionInvalid, errors.New("a retraction needs a reason: say why, and which version to use instead"))
@@ -104,7 +115,7 @@ func (r *Registry) retraction(by, reason string) (*Retraction, error) {
 	case strings.ContainsFunc(reason, func(c rune) bool { return c < ' ' || c == 0x7f }):
 		return nil, fault.New(fault.Invalid, RetractionInvalid, errors.New("the reason has a control character: write it in one line"))
 	}
-	return &Retraction{By: by, Reason: reason, At: r.o.Now().UTC().Truncate(time.Second)}, nil
+	return &Retraction{By: by, Reason: reason, At: c.o.Now().UTC().Truncate(time.Second)}, nil
 }
 
 // Upload is content that a user publishes.
@@ -116,6 +127,7 @@ type Upload struct {
 // Reasons of faults.
 const (
 	UploadInvalid     = "UploadInvalid"     // the content is not what it has to be
+	UploadMissing     = "UploadMissing"     // a file of a version was not uploaded
 	ModuleMissing     = "ModuleMissing"     // there is no such module
 	ProviderMissing   = "ProviderMissing"   // there is no such provider
 	VersionMissing    = "VersionMissing"    // there is no such version

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,8 +23,8 @@ type spooled struct {
 
 // spool copies content to a file without a name, which the kernel removes with this
 // process.
-func (r *Registry) spool(ctx context.Context, what string, content io.Reader) (s *spooled, err error) {
-	file, err := os.CreateTemp(r.o.Scratch, "upload-")
+func (c *common) spool(ctx context.Context, what string, content io.Reader) (s *spooled, err error) {
+	file, err := os.CreateTemp(c.o.Scratch, "upload-")
 	if err != nil {
 		return nil, fmt.Errorf("keeping an upload: %w", err)
 	}
@@ -36,7 +37,7 @@ func (r *Registry) spool(ctx context.Context, what string, content io.Reader) (s
 		return nil, fmt.Errorf("keeping an upload: %w", err)
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(file, sum), blob.Bounded(ctx, content, r.o.MaxArchive))
+	n, err := io.Copy(io.MultiWriter(file, sum), blob.Bounded(ctx, content, c.o.MaxArchive))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", what, err)
 	}
@@ -47,18 +48,22 @@ func (r *Registry) spool(ctx context.Context, what string, content io.Reader) (s
 func (s *spooled) content() io.Reader { return io.NewSectionReader(s.File, 0, s.size) }
 
 // put keeps content under a key that has none. It is false if there are other bytes.
-func (r *Registry) put(ctx context.Context, key string, s *spooled) (bool, error) {
-	_, err := r.store.Replace(ctx, key, blob.None, s.content())
-	if fault.Reason(err, "") != blob.Changed {
-		return err == nil, err
+func (c *common) put(ctx context.Context, key string, s *spooled) (bool, error) {
+	for {
+		_, err := c.store.Replace(ctx, key, blob.None, s.content())
+		if fault.Reason(err, "") != blob.Changed {
+			return err == nil, err
+		}
+		sum, err := c.sum(ctx, key)
+		if fault.Of(err) != fault.Missing { // else another upload lost, and deleted its archive
+			return sum == s.sha256, err
+		}
 	}
-	sum, err := r.sum(ctx, key)
-	return sum == s.sha256, err
 }
 
 // sum is the SHA-256 of a value of the store, in hex.
-func (r *Registry) sum(ctx context.Context, key string) (string, error) {
-	v, err := r.store.Open(ctx, key)
+func (c *common) sum(ctx context.Context, key string) (string, error) {
+	v, err := c.store.Open(ctx, key)
 	if err != nil {
 		return "", err
 	}
@@ -68,4 +73,51 @@ func (r *Registry) sum(ctx context.Context, key string) (string, error) {
 		return "", fmt.Errorf("reading %s: %w", key, err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// whole reads a small value.
+func (c *common) whole(ctx context.Context, key string, most int64) ([]byte, error) {
+	v, err := c.store.Open(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(blob.Bounded(ctx, v, most))
+	if err = errors.Join(err, v.Close()); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", key, err)
+	}
+	return b, nil
+}
+
+// putBytes is put for a small value.
+func (c *common) putBytes(ctx context.Context, key string, content []byte) (bool, error) {
+	_, err := c.store.Replace(ctx, key, blob.None, bytes.NewReader(content))
+	if fault.Reason(err, "") != blob.Changed {
+		return err == nil, err
+	}
+	there, err := c.whole(ctx, key, int64(len(content))+1)
+	if fault.Reason(err, "") == blob.TooLarge {
+		return false, nil
+	}
+	return bytes.Equal(there, content), err
+}
+
+// copy copies a value with a checksum to a key. Other bytes under that key are of an
+// upload that was never published, since the signed list has another checksum.
+func (c *common) copy(ctx context.Context, from, to, sum string) error {
+	v, err := c.store.Open(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	_, err = c.store.Replace(ctx, to, blob.None, v)
+	if fault.Reason(err, "") != blob.Changed {
+		return err
+	}
+	if is, err := c.sum(ctx, to); err != nil || is == sum {
+		return err
+	}
+	if _, err := v.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return c.store.Put(ctx, to, v)
 }

@@ -1,0 +1,152 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/registry/signature"
+)
+
+// mostKeys bounds the file of the keys of a namespace.
+const mostKeys = 8 << 20
+
+// keyFile is providers/NS/signing-keys.json.
+type keyFile struct {
+	Keys []keyEntry `json:"gpg_public_keys"`
+}
+
+// keyEntry is one key. What other programs say of it stays.
+type keyEntry struct {
+	signature.Key
+	TrustSignature string `json:"trust_signature,omitempty"`
+	Source         string `json:"source,omitempty"`
+	SourceURL      string `json:"source_url,omitempty"`
+}
+
+func keysKey(namespace string) string { return providersPrefix + namespace + "/signing-keys.json" }
+
+// Keys are the public keys that a namespace signs its providers with.
+func (c *common) Keys(ctx context.Context, namespace string) ([]signature.Key, error) {
+	b, err := c.whole(ctx, keysKey(namespace), mostKeys)
+	if fault.Of(err) == fault.Missing {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	file, err := decodeKeys(namespace, b)
+	if err != nil {
+		return nil, err
+	}
+	var all []signature.Key
+	for _, k := range file.Keys {
+		all = append(all, k.Key)
+	}
+	return all, nil
+}
+
+// decodeKeys reads the file, also in its older form: one key without a list.
+func decodeKeys(namespace string, b []byte) (keyFile, error) {
+	var file struct {
+		keyFile
+		keyEntry
+	}
+	if err := json.Unmarshal(b, &file); err != nil {
+		return keyFile{}, fmt.Errorf("reading the keys of the namespace %s: %w", namespace, err)
+	}
+	if file.keyFile.Keys == nil && file.Armor != "" {
+		file.Keys = []keyEntry{file.keyEntry}
+	}
+	return file.keyFile, nil
+}
+
+// AddKey adds a public key in ASCII armour. It takes the place of a key of the same ID.
+func (c *common) AddKey(ctx context.Context, namespace, armor string) (signature.Key, error) {
+	if err := checkNamespace(namespace); err != nil {
+		return signature.Key{}, err
+	}
+	key, err := signature.ParseKey(strings.TrimSpace(armor) + "\n")
+	if err != nil {
+		return signature.Key{}, fault.New(fault.Invalid, KeyInvalid, err)
+	}
+	return key, c.changeKeys(ctx, namespace, func(file *keyFile) error {
+		for i, there := range file.Keys {
+			if strings.EqualFold(there.ID, key.ID) {
+				file.Keys[i].Key = key
+				return nil
+			}
+		}
+		file.Keys = append(file.Keys, keyEntry{Key: key})
+		return nil
+	})
+}
+
+// RemoveKey removes a key by its ID. Clients cannot install what it signed from then on:
+// unless this is forced, the key of a published version stays.
+func (r *providers) RemoveKey(ctx context.Context, namespace, id string, force bool) error {
+	if err := checkNamespace(namespace); err != nil {
+		return err
+	}
+	if !force {
+		if err := r.keyUnused(ctx, namespace, id); err != nil {
+			return err
+		}
+	}
+	return r.changeKeys(ctx, namespace, func(file *keyFile) error {
+		before := len(file.Keys)
+		file.Keys = slices.DeleteFunc(file.Keys, func(k keyEntry) bool { return strings.EqualFold(k.ID, id) })
+		if len(file.Keys) == before {
+			return fault.New(fault.Missing, KeyInvalid, fmt.Errorf("the namespace %s has no key %.80q", namespace, id))
+		}
+		return nil
+	})
+}
+
+// keyUnused refuses a key that a published version needs, or may need.
+func (r *providers) keyUnused(ctx context.Context, namespace, id string) error {
+	types, err := r.Names(ctx, Providers, namespace)
+	if err != nil {
+		return err
+	}
+	for _, typ := range types {
+		p := address.Provider{Namespace: namespace, Type: typ}
+		index, err := r.index.read(ctx, providerIndexKey(p), r.listProvider(p))
+		if err != nil {
+			return err
+		}
+		for v, there := range index.Versions {
+			if there.Retracted == nil && (there.Key == "" || strings.EqualFold(there.Key, id)) {
+				return fault.New(fault.Conflict, KeyInUse, fmt.Errorf("the key may have signed version %s of %s, and without it clients cannot install that version: retract the version, or remove the key by force", v, p))
+			}
+		}
+	}
+	return nil
+}
+
+func (c *common) changeKeys(ctx context.Context, namespace string, change func(*keyFile) error) error {
+	return blob.Update(ctx, c.store, keysKey(namespace), mostKeys, func(old []byte) ([]byte, error) {
+		var file keyFile
+		if old != nil {
+			var err error
+			if file, err = decodeKeys(namespace, old); err != nil {
+				return nil, err
+			}
+		}
+		if err := change(&file); err != nil {
+			return nil, err
+		}
+		return json.Marshal(file)
+	})
+}
+
+// checkNamespace refuses what is no namespace of providers.
+func checkNamespace(namespace string) error {
+	_, err := address.NewProvider("", namespace, "any")
+	return err
+}

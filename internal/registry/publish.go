@@ -1,0 +1,379 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/registry/signature"
+)
+
+// Files of a provider wait below their version until a user publishes it.
+const waitingPrefix = "waiting/" + providersPrefix
+
+const (
+	mostSignature = 64 << 10
+	mostManifest  = 64 << 10
+	waitingFor    = 7 * 24 * time.Hour // after which files that no user published are deleted
+)
+
+// waitingKey is the key of a file that waits. Packages are named by their checksums, so
+// that those of two releases of one version do not mix.
+func waitingKey(p address.Provider, v address.Version, name string) string {
+	return waitingPrefix + p.Namespace + "/" + p.Type + "/" + string(v) + "/" + name
+}
+
+// clockSkew is how far the clock of a machine that signs may be ahead: a signature of the
+// future counts as expired.
+const clockSkew = 10 * time.Minute
+
+func waitingPackage(p address.Provider, v address.Version, sum string) string {
+	return waitingKey(p, v, sum+".zip")
+}
+
+// StageProvider keeps a file of a version until PublishProvider. Clients do not see it.
+func (r *providers) StageProvider(ctx context.Context, p address.Provider, v address.Version, file string, u Upload) error {
+	of, end, err := parseFile(p, file)
+	if err == nil && of != v {
+		err = fault.New(fault.Invalid, UploadInvalid, fmt.Errorf("%.250q is a file of version %s, and the address is of version %s", file, of, v))
+	}
+	if err != nil {
+		return err
+	}
+	index, err := r.index.read(ctx, providerIndexKey(p), r.listProvider(p))
+	if err != nil {
+		return err
+	}
+	if there, ok := index.Versions[v]; ok && !there.incomplete() {
+		return fault.New(fault.Conflict, VersionExists, fmt.Errorf("version %s of %s is published, and published content never changes: publish a new version", v, p))
+	}
+	most, ok := map[part]int64{sumsPart: signature.MaxSums, signaturePart: mostSignature, manifestPart: mostManifest}[end]
+	if ok {
+		if err := r.store.Put(ctx, waitingKey(p, v, file), blob.Bounded(ctx, u.Content, most)); err != nil {
+			return fmt.Errorf("keeping %s: %w", file, err)
+		}
+		return nil
+	}
+	s, err := r.spool(ctx, file, u.Content)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.store.Put(ctx, waitingPackage(p, v, s.sha256), s.content()), s.Close())
+}
+
+// incomplete reports whether an index was made from a list that had the version: another
+// program published it, or this one crashed before it wrote the index.
+func (v ProviderVersion) incomplete() bool { return v.Published.IsZero() }
+
+// Sweep deletes files of providers that were uploaded a week ago and not published.
+func (r *providers) Sweep(ctx context.Context) error {
+	keys, err := r.store.List(ctx, waitingPrefix)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		v, err := r.store.Open(ctx, key)
+		if fault.Of(err) == fault.Missing {
+			continue
+		}
+		if err == nil {
+			err = v.Close()
+		}
+		if err == nil && r.o.Now().Sub(v.Modified) > waitingFor {
+			err = r.store.Delete(ctx, key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release is a version that is being published: what was uploaded of it, verified.
+type release struct {
+	provider  address.Provider
+	version   address.Version
+	sums      []byte // the list of checksums
+	signature []byte // on it
+	manifest  []byte // nil: there is none
+	made      ProviderVersion
+}
+
+// PublishProvider verifies the files that were uploaded of a version, and publishes it.
+// Without protocols, those of the manifest count, else 5.0.
+//
+// The signed list of checksums is stored first, and only once: it decides which packages
+// the version has. After a crash, another PublishProvider goes on with the same list.
+func (r *providers) PublishProvider(ctx context.Context, p address.Provider, v address.Version, by string, protocols []string) (ProviderVersion, error) {
+	index, err := r.index.read(ctx, providerIndexKey(p), r.listProvider(p))
+	if err != nil {
+		return ProviderVersion{}, err
+	}
+	if there, ok := index.Versions[v]; ok && !there.incomplete() {
+		return r.publishedAlready(ctx, p, v, there)
+	}
+	rel, err := r.verify(ctx, p, v, protocols)
+	if err != nil {
+		return ProviderVersion{}, err
+	}
+	rel.made.By, rel.made.Published = by, r.o.Now().UTC().Truncate(time.Second)
+	if err := r.storeRelease(ctx, rel); err != nil {
+		return ProviderVersion{}, err
+	}
+	if err := r.addName(ctx, Providers, p.Namespace, p.Type); err != nil {
+		return ProviderVersion{}, err
+	}
+	err = r.index.update(ctx, providerIndexKey(p), r.listProvider(p), func(index *providerIndex) error {
+		if index.Versions == nil {
+			index.Versions = map[address.Version]ProviderVersion{}
+		}
+		there, ok := index.Versions[v]
+		if ok && !there.incomplete() {
+			return nil
+		}
+		made := rel.made
+		made.Retracted = there.Retracted
+		index.Versions[v] = made
+		return nil
+	})
+	if err != nil {
+		return ProviderVersion{}, err
+	}
+	return rel.made, r.clear(ctx, p, v, rel.made)
+}
+
+// publishedAlready is the answer for a version that is published: the same list of
+// checksums again is no error.
+func (r *providers) publishedAlready(ctx context.Context, p address.Provider, v address.Version, there ProviderVersion) (ProviderVersion, error) {
+	file := fileOf(p, v, sumsPart)
+	waiting, err := r.whole(ctx, waitingKey(p, v, file), signature.MaxSums)
+	if err != nil && fault.Of(err) != fault.Missing {
+		return ProviderVersion{}, err
+	}
+	if err == nil {
+		sums, err := r.whole(ctx, ProviderKey(p, file), signature.MaxSums)
+		if err != nil {
+			return ProviderVersion{}, err
+		}
+		if !bytes.Equal(waiting, sums) {
+			return ProviderVersion{}, errExists(p, v)
+		}
+	}
+	if there.Retracted != nil {
+		return ProviderVersion{}, fault.New(fault.Conflict, VersionRetracted, fmt.Errorf("version %s of %s was retracted: %s: restore it, or publish a new version", v, p, there.Retracted.Reason))
+	}
+	there.Version = v
+	return there, r.clear(ctx, p, v, there)
+}
+
+// clear deletes what waited, after the index names the version.
+func (r *providers) clear(ctx context.Context, p address.Provider, v address.Version, there ProviderVersion) error {
+	var errs []error
+	for _, part := range []part{sumsPart, signaturePart, manifestPart} {
+		errs = append(errs, r.store.Delete(ctx, waitingKey(p, v, fileOf(p, v, part))))
+	}
+	for _, made := range there.Packages {
+		errs = append(errs, r.store.Delete(ctx, waitingPackage(p, v, made.SHA256)))
+	}
+	return errors.Join(errs...)
+}
+
+// verify checks everything that was uploaded of a version.
+func (r *providers) verify(ctx context.Context, p address.Provider, v address.Version, protocols []string) (rel release, err error) {
+	rel = release{provider: p, version: v, made: ProviderVersion{Version: v, Protocols: protocols, Packages: map[address.Platform]Package{}}}
+	if rel.sums, err = r.waiting(ctx, p, v, sumsPart, signature.MaxSums); err != nil {
+		return rel, err
+	}
+	if rel.signature, err = r.waiting(ctx, p, v, signaturePart, mostSignature); err != nil {
+		return rel, err
+	}
+	if rel.made.Key, err = r.verifySignature(ctx, p, rel.sums, rel.signature); err != nil {
+		return rel, err
+	}
+	listed, err := signature.ParseSums(rel.sums)
+	if err != nil {
+		return rel, fault.New(fault.Invalid, UploadInvalid, err)
+	}
+	rel.manifest, err = r.waiting(ctx, p, v, manifestPart, mostManifest)
+	if err != nil && fault.Reason(err, "") != UploadMissing {
+		return rel, err
+	}
+	if err := rel.protocols(listed); err != nil {
+		return rel, err
+	}
+	return rel, r.verifyPackages(ctx, rel, listed)
+}
+
+// waiting reads a small file that was uploaded.
+func (r *providers) waiting(ctx context.Context, p address.Provider, v address.Version, part part, most int64) ([]byte, error) {
+	file := fileOf(p, v, part)
+	b, err := r.whole(ctx, waitingKey(p, v, file), most)
+	if fault.Of(err) == fault.Missing {
+		err = fault.New(fault.Invalid, UploadMissing, fmt.Errorf("%s is missing: upload it, and publish the version again", file))
+	}
+	return b, err
+}
+
+// verifySignature returns the ID of the key of the namespace that made a signature.
+func (r *providers) verifySignature(ctx context.Context, p address.Provider, sums, sig []byte) (string, error) {
+	invalid := func(format string, args ...any) error {
+		return fault.New(fault.Invalid, SignatureInvalid, fmt.Errorf(format, args...))
+	}
+	if bytes.HasPrefix(sig, []byte("-----BEGIN")) {
+		return "", invalid("the signature is in ASCII armour, which clients cannot read: make it with gpg --detach-sign, without --armor")
+	}
+	keys, err := r.Keys(ctx, p.Namespace)
+	if err != nil {
+		return "", err
+	}
+	if len(keys) == 0 {
+		return "", invalid("the namespace %s has no key for signatures: add the public key, as gpg --armor --export prints it", p.Namespace)
+	}
+	switch by, err := signature.Verify(sums, sig, keys, r.o.Now().Add(clockSkew)); {
+	case errors.Is(err, signature.ErrUnknown):
+		return "", invalid("no key of the namespace %s made the signature on SHA256SUMS: sign it with one of them, or add the public key", p.Namespace)
+	case err != nil:
+		return "", invalid("the signature on SHA256SUMS is not valid: %w", err)
+	case by.Expired:
+		return "", invalid("the key %s, which signed SHA256SUMS, has expired: extend it, and add it again", by.KeyID)
+	default:
+		return by.KeyID, nil
+	}
+}
+
+// protocols takes the protocols of plug-ins from the manifest, unless the user named them.
+func (rel *release) protocols(listed signature.Sums) error {
+	var manifest struct {
+		Metadata struct {
+			Protocols []string `json:"protocol_versions"`
+		} `json:"metadata"`
+	}
+	if rel.manifest != nil {
+		file := fileOf(rel.provider, rel.version, manifestPart)
+		if sum := sha256.Sum256(rel.manifest); listed[file] != hex.EncodeToString(sum[:]) {
+			return fault.New(fault.Invalid, UploadInvalid, fmt.Errorf("%s does not have the checksum that SHA256SUMS has for it: upload the file that was signed", file))
+		}
+		if err := json.Unmarshal(rel.manifest, &manifest); err != nil {
+			return fault.New(fault.Invalid, UploadInvalid, fmt.Errorf("reading %s: %w", file, err))
+		}
+	}
+	if len(rel.made.Protocols) == 0 {
+		rel.made.Protocols = manifest.Metadata.Protocols
+	}
+	if len(rel.made.Protocols) == 0 {
+		rel.made.Protocols = []string{"5.0"}
+	}
+	for _, protocol := range rel.made.Protocols {
+		if !protocolGrammar.MatchString(protocol) {
+			return fault.New(fault.Invalid, UploadInvalid, fmt.Errorf("%.80q is no protocol of plug-ins: write it as 5.0 or 6.0", protocol))
+		}
+	}
+	return nil
+}
+
+var protocolGrammar = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,3}$`)
+
+// verifyPackages checks the package of each platform that the list of checksums names.
+func (r *providers) verifyPackages(ctx context.Context, rel release, listed signature.Sums) error {
+	sums := listed.Platforms(rel.provider.Type, string(rel.version))
+	if len(sums) == 0 {
+		return fault.New(fault.Invalid, UploadInvalid, fmt.Errorf("SHA256SUMS names no archive of version %s of %s: its archives are called %s", rel.version, rel.provider, fileOf(rel.provider, rel.version, "OS_ARCH.zip")))
+	}
+	var missing []string
+	for _, text := range slices.Sorted(maps.Keys(sums)) {
+		platform, err := address.ParsePlatform(text)
+		if err != nil {
+			return err
+		}
+		file := PackageFile(rel.provider, rel.version, platform)
+		v, err := r.store.Open(ctx, waitingPackage(rel.provider, rel.version, sums[text]))
+		if fault.Of(err) == fault.Missing {
+			missing = append(missing, file)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		made, err := r.verifyPackage(ctx, rel.provider, file, sums[text], v)
+		if err = errors.Join(err, v.Close()); err != nil {
+			return err
+		}
+		rel.made.Packages[platform] = made
+	}
+	if len(missing) > 0 {
+		return fault.New(fault.Invalid, UploadMissing, fmt.Errorf("SHA256SUMS names archives that were not uploaded with the checksums that it has: upload %s as it was signed, and publish the version again", strings.Join(missing, ", ")))
+	}
+	return nil
+}
+
+// Limits of the unpacked package of a provider.
+const (
+	mostUnpacked     = 8 << 30
+	mostUnpackedFile = 4 << 30
+)
+
+func (r *providers) verifyPackage(ctx context.Context, p address.Provider, file, sum string, content io.Reader) (Package, error) {
+	invalid := func(format string, args ...any) error {
+		return fault.New(fault.Invalid, UploadInvalid, fmt.Errorf(format, args...))
+	}
+	s, err := r.spool(ctx, file, content)
+	if err != nil {
+		return Package{}, err
+	}
+	defer s.Close()
+	if s.sha256 != sum {
+		return Package{}, fmt.Errorf("%s has changed in the store: it has the checksum %s, and had %s", file, s.sha256, sum)
+	}
+	format, files, err := archive.Inspect(s.File, s.size, archive.Limits{Bytes: mostUnpacked, File: mostUnpackedFile})
+	if err != nil {
+		return Package{}, fmt.Errorf("%s: %w", file, err)
+	}
+	program := "terraform-provider-" + p.Type
+	if format != archive.Zip || !slices.ContainsFunc(files, func(f string) bool { return strings.HasPrefix(f, program) }) {
+		return Package{}, invalid("%s is no package of a provider: it is a zip archive with a program whose name begins with %s", file, program)
+	}
+	h1, err := archive.HashZip(s.File, s.size)
+	if err != nil {
+		return Package{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return Package{SHA256: sum, H1: h1, Size: s.size}, nil
+}
+
+// storeRelease stores a verified version. The list of checksums is first, and the
+// signature last: without both, a list of the store shows no version.
+func (r *providers) storeRelease(ctx context.Context, rel release) error {
+	p, v := rel.provider, rel.version
+	if same, err := r.putBytes(ctx, ProviderKey(p, fileOf(p, v, sumsPart)), rel.sums); err != nil {
+		return err
+	} else if !same {
+		return errExists(p, v)
+	}
+	for platform, made := range rel.made.Packages {
+		if err := r.copy(ctx, waitingPackage(p, v, made.SHA256), ProviderKey(p, PackageFile(p, v, platform)), made.SHA256); err != nil {
+			return err
+		}
+	}
+	for part, content := range map[part][]byte{manifestPart: rel.manifest, signaturePart: rel.signature} {
+		if content == nil {
+			continue
+		}
+		if err := r.store.Put(ctx, ProviderKey(p, fileOf(p, v, part)), bytes.NewReader(content)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
