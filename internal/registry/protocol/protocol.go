@@ -9,7 +9,6 @@ import (
 	"net/http"
 
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/registry"
 )
 
 // Verb is what a caller does with a namespace.
@@ -43,8 +42,3 @@ const unauthenticated = "Unauthenticated"
 
 // Unauthenticated marks an error as that of a request without a known caller.
 func Unauthenticated(err error) error { return fault.New(fault.Denied, unauthenticated, err) }
-
-// Opener opens archives by key, for requests with a signed address.
-type Opener interface {
-	OpenArchive(ctx context.Context, key string) (registry.Archive, error)
-}

@@ -1,0 +1,195 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/registry"
+)
+
+// Options are what a handler serves, and how.
+type Options struct {
+	Registry *registry.Registry
+	Rights   Rights
+	Signer   Signer        // of the addresses of archives
+	Life     time.Duration // of such an address; 15 minutes if zero
+
+	// Openers open archives whose keys begin with these prefixes, besides those of the
+	// registry: "mirror/".
+	Openers map[string]Opener
+	// Services are what discovery names besides modules and providers: login.v1.
+	Services map[string]any
+	// Served is called with what a tenant got of an archive; it may be nil.
+	Served func(tenant, key string, bytes int64)
+
+	// Stall is how long a client may take for a part of a body, of some kilobytes. A
+	// transfer that makes progress has no other limit. One minute if zero.
+	Stall time.Duration
+	Now   func() time.Time // time.Now if nil
+	Log   *slog.Logger
+}
+
+// prefix is where all but discovery is.
+const prefix = "/v1/"
+
+// Server is the handler of a registry.
+type Server struct {
+	Options
+	mux *http.ServeMux
+}
+
+// New returns a handler for /.well-known/terraform.json and for all that is below /v1/.
+// Requests of the engine and of users come to it as they are: a handler around it may
+// log them, and must not limit their time.
+func New(o Options) (*Server, error) {
+	if o.Registry == nil || o.Rights == nil || o.Signer == nil {
+		return nil, errors.New("a registry over HTTP needs its content, rights and a signer")
+	}
+	o.Life, o.Stall = cmp.Or(o.Life, 15*time.Minute), cmp.Or(o.Stall, time.Minute)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{o, http.NewServeMux()}
+	s.mux.HandleFunc("GET /.well-known/terraform.json", s.discovery)
+	s.mux.HandleFunc("GET "+prefix+"archives/{key...}", s.archive)
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.answer(w, r, fault.New(fault.Missing, "NoRoute", errors.New("the registry has nothing at this address")))
+	})
+	modules{s}.routes()
+	providers{s}.routes()
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	t := s.transfer(w, r)
+	s.mux.ServeHTTP(t, r)
+}
+
+// Action answers a request of a caller that may do it.
+type Action func(w http.ResponseWriter, r *http.Request, c Caller) error
+
+// Handle adds a route below /v1/ for callers with a right in the namespace that the
+// pattern calls {namespace}.
+func (s *Server) Handle(method, pattern string, v Verb, do Action) {
+	s.mux.HandleFunc(method+" "+prefix+pattern, func(w http.ResponseWriter, r *http.Request) {
+		err := s.allowed(w, r, v, do)
+		if err != nil {
+			s.answer(w, r, err)
+		}
+	})
+}
+
+func (s *Server) allowed(w http.ResponseWriter, r *http.Request, v Verb, do Action) error {
+	c, err := s.Rights.Caller(r)
+	if err != nil {
+		return err
+	}
+	namespace := r.PathValue("namespace")
+	if strings.HasPrefix(r.URL.Path, prefix+"providers/") {
+		namespace = strings.ToLower(namespace) // as the address is read
+	}
+	if err := s.Rights.May(r.Context(), c, v, namespace); err != nil {
+		return err
+	}
+	return do(w, r, c)
+}
+
+// discovery says which services a host has. Clients accept exactly this media type.
+func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
+	services := map[string]any{"modules.v1": prefix + "modules/", "providers.v1": prefix + "providers/"}
+	maps.Copy(services, s.Services)
+	w.Header().Set("Cache-Control", "public, max-age=300")
+	s.json(w, r, http.StatusOK, services)
+}
+
+// json sends an answer. Clients accept exactly this media type.
+func (s *Server) json(w http.ResponseWriter, r *http.Request, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		s.answer(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	if _, err := w.Write(b); err != nil {
+		s.Log.Debug("answer not sent", "path", r.URL.Path, "err", err)
+	}
+}
+
+// JSON sends an answer of status 200 for a route that Handle added.
+func (s *Server) JSON(w http.ResponseWriter, r *http.Request, v any) { s.json(w, r, http.StatusOK, v) }
+
+// answer sends an error in the form that clients of registries show.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, err error) {
+	kind := fault.Of(err)
+	status := kind.Meaning().HTTP
+	var large *http.MaxBytesError
+	switch reason := fault.Reason(err, ""); {
+	case reason == unauthenticated:
+		status = http.StatusUnauthorized
+		w.Header().Set("WWW-Authenticate", `Bearer realm="registry"`)
+	case reason == registry.VersionRetracted && kind == fault.Missing:
+		status = http.StatusGone
+	case reason == blob.TooLarge, errors.As(err, &large):
+		status = http.StatusRequestEntityTooLarge
+	case errors.Is(err, context.DeadlineExceeded):
+		kind, status = fault.Later, http.StatusServiceUnavailable
+	}
+	text := err.Error()
+	if kind == fault.Broken {
+		if r.Context().Err() != nil {
+			s.Log.Debug("client left", "path", r.URL.Path, "err", err)
+		} else {
+			s.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+		}
+		text = "internal error of the registry: its log has details"
+	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	s.json(w, r, status, map[string][]string{"errors": {fault.Shorten(text, 2<<10)}})
+}
+
+// mostBody bounds the bodies of requests that are no uploads.
+const mostBody = 64 << 10
+
+// body reads the JSON of a request.
+func body(r *http.Request, into any) error {
+	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, mostBody))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if errors.Is(err, io.EOF) {
+		return nil // nothing is said
+	}
+	if err == nil && d.More() {
+		err = errors.New("there is more than one value")
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, "BodyInvalid", fmt.Errorf("reading the body of the request: %w", err))
+	}
+	return nil
+}
+
+// missing is the error of a request to a name that nothing can have. Clients show no
+// text of an error, and know 404 as that of an unknown name.
+func missing(err error) error {
+	return fault.New(fault.Missing, fault.Reason(err, ""), err)
+}

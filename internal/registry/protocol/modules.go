@@ -1,0 +1,141 @@
+package protocol
+
+import (
+	"net/http"
+
+	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/registry"
+)
+
+// modules are the routes of modules.v1, and of uploads.
+type modules struct{ *Server }
+
+func (s modules) routes() {
+	const one = "modules/{namespace}/{name}/{system}/"
+	s.Handle("GET", one+"versions", Read, s.versions)
+	s.Handle("GET", one+"{version}/download", Read, s.download)
+	s.Handle("PUT", one+"{version}", Write, s.publish)
+	s.Handle("POST", one+"{version}/retract", Write, s.retract)
+	s.Handle("POST", one+"{version}/restore", Write, s.restore)
+}
+
+func moduleOf(r *http.Request) (address.Module, error) {
+	return address.NewModule(r.PathValue("namespace"), r.PathValue("name"), r.PathValue("system"))
+}
+
+func moduleVersionOf(r *http.Request) (address.Module, address.Version, error) {
+	m, err := moduleOf(r)
+	if err != nil {
+		return m, "", err
+	}
+	v, err := address.ParseVersion(r.PathValue("version"))
+	return m, v, err
+}
+
+// versions lists the versions that clients may use. Those that are retracted are
+// beside them, where only users look.
+func (s modules) versions(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	type version struct {
+		Version string `json:"version"`
+	}
+	type retracted struct {
+		Version string `json:"version"`
+		*registry.Retraction
+	}
+	m, err := moduleOf(r)
+	if err != nil {
+		return missing(err)
+	}
+	all, err := s.Registry.ModuleVersions(r.Context(), m)
+	if err != nil {
+		return err
+	}
+	open, gone := make([]version, 0, len(all)), []retracted(nil)
+	for _, v := range all {
+		if v.Retracted != nil {
+			gone = append(gone, retracted{string(v.Version), v.Retracted})
+			continue
+		}
+		open = append(open, version{string(v.Version)})
+	}
+	type module struct {
+		Source    string      `json:"source"`
+		Versions  []version   `json:"versions"`
+		Retracted []retracted `json:"retracted,omitempty"`
+	}
+	s.JSON(w, r, map[string]any{"modules": []module{{m.String(), open, gone}}})
+	return nil
+}
+
+// download says where the archive of a version is, in the header, as older clients
+// need it, and in the body. The address is signed: no client sends its token to it.
+func (s modules) download(w http.ResponseWriter, r *http.Request, c Caller) error {
+	m, v, err := moduleVersionOf(r)
+	if err != nil {
+		return missing(err)
+	}
+	found, err := s.Registry.ModuleVersion(r.Context(), m, v)
+	if err != nil {
+		return err
+	}
+	location := s.URL(r, Link{Key: registry.ModuleKey(m, found.File), SHA256: found.SHA256, Tenant: c.Tenant})
+	w.Header().Set("X-Terraform-Get", location)
+	s.JSON(w, r, map[string]any{"location": location, "use_registry_credentials": false})
+	return nil
+}
+
+func (s modules) publish(w http.ResponseWriter, r *http.Request, c Caller) error {
+	m, v, err := moduleVersionOf(r)
+	if err != nil {
+		return err
+	}
+	made, err := s.Registry.PublishModule(r.Context(), m, v, registry.Upload{By: c.Name, Content: r.Body})
+	if err != nil {
+		return err
+	}
+	s.Log.Info("module published", "module", m.String(), "version", string(v), "by", c.Name, "sha256", made.SHA256)
+	s.json(w, r, http.StatusCreated, published{string(v), made.SHA256, made.Size})
+	return nil
+}
+
+// published is the answer to an upload.
+type published struct {
+	Version string `json:"version"`
+	SHA256  string `json:"sha256"`
+	Size    int64  `json:"size"`
+}
+
+// reason is the body of a retraction.
+type reason struct {
+	Reason string `json:"reason"`
+}
+
+func (s modules) retract(w http.ResponseWriter, r *http.Request, c Caller) error {
+	var why reason
+	m, v, err := moduleVersionOf(r)
+	if err == nil {
+		err = body(r, &why)
+	}
+	if err == nil {
+		err = s.Registry.RetractModule(r.Context(), m, v, c.Name, why.Reason)
+	}
+	if err != nil {
+		return err
+	}
+	s.Log.Info("module retracted", "module", m.String(), "version", string(v), "by", c.Name, "reason", why.Reason)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s modules) restore(w http.ResponseWriter, r *http.Request, c Caller) error {
+	m, v, err := moduleVersionOf(r)
+	if err == nil {
+		err = s.Registry.RestoreModule(r.Context(), m, v)
+	}
+	if err != nil {
+		return err
+	}
+	s.Log.Info("module restored", "module", m.String(), "version", string(v), "by", c.Name)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,49 @@
+package protocol
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// transfer moves the deadlines of a connection with the progress of a body, in place of
+// the fixed ones of the server: a slow client gets all of a large archive, and one that
+// stalls is cut off.
+type transfer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	stall   time.Duration
+	now     func() time.Time
+}
+
+// transfer lifts the limits of the server for a request. Between the parts of a body
+// there is none for the answer: verifying a large upload takes its time.
+func (s *Server) transfer(w http.ResponseWriter, r *http.Request) *transfer {
+	t := &transfer{w, http.NewResponseController(w), s.Stall, s.Now}
+	// A writer without deadlines, as of a test, has none to lift.
+	_ = t.control.SetWriteDeadline(time.Time{})
+	r.Body = &received{r.Body, t}
+	return t
+}
+
+func (t *transfer) Write(p []byte) (int, error) {
+	_ = t.control.SetWriteDeadline(t.now().Add(t.stall))
+	return t.ResponseWriter.Write(p)
+}
+
+func (t *transfer) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// received is the body of a request.
+type received struct {
+	io.ReadCloser
+	t *transfer
+}
+
+func (r *received) Read(p []byte) (int, error) {
+	_ = r.t.control.SetReadDeadline(r.t.now().Add(r.t.stall))
+	n, err := r.ReadCloser.Read(p)
+	if err != nil {
+		_ = r.t.control.SetReadDeadline(time.Time{}) // the server watches for the end of the connection
+	}
+	return n, err
+}
