@@ -326,3 +326,68 @@ spec:
 		t.Errorf("after the deletion the world holds %+v", all)
 	}
 }
+
+// A stack whose code moves from git into an image is applied from there, and its GitRepository
+// goes. While the image is not there, everything stays as it is.
+func TestCodeThatMovesIntoAnImage(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	handler, err := source.NewRegistry(t.TempDir(), source.RegistryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	repository := strings.TrimPrefix(server.URL, "http://") + "/team/moved"
+	code := func(in, value string) map[string]string {
+		return map[string]string{
+			in + "main.tf": w.HCL() + "resource \"world_thing\" \"a\" {\n  name  = \"a\"\n  value = \"" + value + "\"\n}\n",
+			in + "deploy":  "terraform apply -auto-approve\n",
+			in + "destroy": "terraform destroy -auto-approve\n",
+		}
+	}
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(code("", "git"))
+	s := scriptedFrom(t, c, `
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: moved}
+spec:
+  scripts: {deploy: deploy, destroy: destroy}
+  gitRepo: {url: "`+g.URL+`", branch: main}
+`)
+	s.await(t, "Success", hash, hash)
+	sources := func() string {
+		t.Helper()
+		return c.Kubectl(t, "get", "gitrepositories,ocirepositories", "-o", "name")
+	}
+	s.patch(t, `{"spec":{"gitRepo":null,"containerRegistry":{"imageName":"`+repository+`","semanticVersion":"~1.0.0"}}}`)
+	s.await(t, "Pending", "OCIRepository", hash)
+	if got := sources(); !strings.Contains(got, "gitrepository.source.toolkit.fluxcd.io/alustan-moved") {
+		t.Errorf("before the image is there, the sources are %q, want the former one among them", got)
+	}
+	container.Push(t, repository+":1.0.0", container.Image(t, v1.Config{WorkingDir: "/app"}, container.Files(t, code("app/", "image"))))
+	from, err := s.object(t.Context(), "OCIRepository", "source.toolkit.fluxcd.io/v1", "alustan-"+s.name)
+	if err == nil {
+		err = s.Client.Patch(t.Context(), from, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, "Success", "1.0.0@sha256:", "1.0.0@sha256:")
+	if all := w.Named("a"); len(all) != 1 || *all[0].Value != "image" {
+		t.Errorf("the world holds %+v, want what the image has", all)
+	}
+	testkit.Eventually(t, testkit.Patience, "the former source is gone", func(context.Context) error {
+		if got := strings.Fields(sources()); len(got) != 1 || got[0] != "ocirepository.source.toolkit.fluxcd.io/alustan-moved" {
+			return fmt.Errorf("the sources are %q", got)
+		}
+		return nil
+	})
+	s.delete(t)
+	s.awaitGone(t)
+	if all := w.Things(); len(all) != 0 {
+		t.Errorf("after the deletion the world holds %+v", all)
+	}
+}

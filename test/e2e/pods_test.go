@@ -310,11 +310,12 @@ func TestPodWithoutANodeGivesItsTurnBack(t *testing.T) {
 }
 
 // A registry of images that is out gives the turn of a pod to another stack, and is no
-// failure. An image that the registry does not have is one, if the stack chose it.
+// failure. An image that the registry does not have is one, if the stack chose it. A corrected
+// image is tried at once, whatever the retry interval is.
 func TestPodWithoutItsImage(t *testing.T) {
 	_, c, w, k := runsAsPods(t, "--max-runs", "1", "--run-node-timeout", "1s")
 	k.Answer("dial tcp 192.0.2.1:443: connect: connection refused")
-	const auto = "approvePlan: auto\ninterval: 1h\nretryInterval: 1s"
+	const auto = "approvePlan: auto\ninterval: 1h\nretryInterval: 1h"
 	c.Apply(t, inline("stack", auto+"\nrunnerPodTemplate: {spec: {image: \"registry.example/own:1\"}}", chain(w, "x", "a")))
 	saysInReady(t, c, "stack", "waits for its image registry.example/own:1 (ImagePullBackOff)")
 	c.Apply(t, inline("other", auto, chain(w, "y", "b")))
