@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/agext/levenshtein"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -34,18 +37,25 @@ const (
 type Annotation struct {
 	Name    string
 	May     string            // what its value may be, for messages
-	Reads   func(string) bool // whether a value is one of these; never asked about an empty one
+	Reads   func(string) bool // whether a value is one of these; never asked about an empty one. Nil if each is
 	Instead string            // what takes its place, if the kind does not read it
 }
 
-// Common are the annotations with values of their own that every kind reads.
+// Common are the annotations that every kind reads.
 func Common() []Annotation {
-	return []Annotation{
+	known := []Annotation{
 		{Name: AdoptState, May: TrueOrFalse, Reads: IsBool},
 		{Name: Deletion, May: "destroy, approve or retain", Reads: OneOf(DeletionDestroy, DeletionApprove, DeletionRetain)},
 		{Name: Network, May: "none or host", Reads: OneOf("none", "host")},
 		{Name: Repair, May: "JSON that terrier repair writes", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &stack.Repair{}) == nil }},
 	}
+	for _, name := range []string{
+		Engine, Rejected, Comment, IgnoreUntracked, PreviewDestroy, Cancel, AcceptState, BreakGlassCommand, oldIgnoreUntracked, oldBreakGlassCommand,
+		backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy,
+	} {
+		known = append(known, Annotation{Name: name})
+	}
+	return known
 }
 
 // OneOf reads these values.
@@ -71,16 +81,43 @@ func Misread(says map[string]string, known []Annotation) []string {
 	return wrong
 }
 
-// Unread names the annotations of an object that its kind does not read, and what takes
-// the place of each.
+// Unread names the annotations of an object that have no effect, and what the user can write
+// in their place: those that only another kind reads, and names with a typing error.
 func Unread(says map[string]string, known []Annotation) []string {
 	var none []string
-	for _, a := range known {
-		if _, set := says[a.Name]; set && a.Instead != "" {
-			none = append(none, fmt.Sprintf("metadata.annotations[%s] (%s takes its place)", a.Name, a.Instead))
+	for _, name := range slices.Sorted(maps.Keys(says)) {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		switch a, wrong := nearest(name, known); {
+		case wrong > typingErrors:
+		case a.Instead != "":
+			none = append(none, fmt.Sprintf("metadata.annotations[%s] (%s takes its place)", name, a.Instead))
+		case wrong > 0:
+			none = append(none, fmt.Sprintf("metadata.annotations[%s] (there is no such annotation: it may be %s)", name, a.Name))
 		}
 	}
 	return none
+}
+
+// prefix begins the names of Terrier's own annotations. Programs write some that no list has.
+const prefix = "terrier.dev/"
+
+// typingErrors is how many letters may be wrong in a name for it to be meant.
+const typingErrors = 2
+
+// nearest is the annotation whose name is most like a name, and how many letters are wrong.
+func nearest(name string, known []Annotation) (found Annotation, wrong int) {
+	if i := slices.IndexFunc(known, func(a Annotation) bool { return a.Name == name }); i >= 0 {
+		return known[i], 0
+	}
+	wrong = typingErrors + 1
+	for _, a := range known {
+		if d := levenshtein.Distance(name, a.Name, nil); d < wrong {
+			found, wrong = a, d
+		}
+	}
+	return found, wrong
 }
 
 // CheckAnnotations is the error of all annotations of an object whose values mean nothing.

@@ -130,6 +130,7 @@ func (Dialect) Annotations() []dialect.Annotation {
 		dialect.Annotation{Name: Interval, May: "a duration such as 90s or 6h", Reads: func(v string) bool { _, err := time.ParseDuration(v); return err == nil }},
 		dialect.Annotation{Name: Retries, May: "a number such as 10", Reads: func(v string) bool { n, err := strconv.Atoi(v); return err == nil && n >= 0 }},
 		dialect.Annotation{Name: Suspended, May: dialect.TrueOrFalse, Reads: dialect.IsBool},
+		dialect.Annotation{Name: Approved}, dialect.Annotation{Name: Unlock}, dialect.Annotation{Name: BreakGlass},
 		dialect.Annotation{Name: "terrier.dev/backend", Instead: "spec.backend"},
 		dialect.Annotation{Name: "terrier.dev/backend-settings", Instead: "spec.backend"},
 	)

@@ -141,7 +141,7 @@ func (d Second) Decode(o client.Object) (dialect.Stack, error) {
 	if err = cmp.Or(err, part(o, "spec", &spec), part(o, "status", &status), dialect.CheckAnnotations(o, d.Annotations())); err != nil {
 		return dialect.Stack{}, fault.New(fault.Invalid, string(stack.SpecInvalid), err)
 	}
-	st := dialect.Stack{Status: status.Stored, Replan: a.Replan}
+	st := dialect.Stack{Status: status.Stored, Replan: a.Replan, Ignored: dialect.Unread(o.GetAnnotations(), d.Annotations())}
 	st.Spec = stack.Spec{Mode: stack.Manual, Suspended: a.Suspended, Approved: a.Approved, Unlock: stack.Unlock{ID: a.Unlock}, Interval: time.Hour}
 	a.Into(&st.Spec)
 	st.Configuration = stack.Configuration{Backend: stack.Backend{Kind: stack.Managed, Suffix: "second-" + o.GetName()}, DependsOn: spec.Needs}

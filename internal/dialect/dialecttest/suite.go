@@ -34,11 +34,22 @@ func Run(t *testing.T, d dialect.Dialect, o client.Object) {
 func annotations(t *testing.T, d dialect.Dialect, fresh func() client.Object) {
 	for _, a := range d.Annotations() {
 		o := fresh()
+		o.SetAnnotations(map[string]string{a.Name + "s": "maybe"})
+		if st, err := d.Decode(o); err != nil || len(st.Ignored) != 1 || !strings.Contains(st.Ignored[0], a.Name+"s") {
+			t.Errorf("with a typing error in %s, Decode() ignores %q, %v, want the annotation", a.Name, st.Ignored, err)
+		}
+		o = fresh()
 		o.SetAnnotations(map[string]string{a.Name: "maybe"})
 		st, err := d.Decode(o)
 		if a.Instead != "" {
 			if err != nil || len(st.Ignored) != 1 || !strings.Contains(st.Ignored[0], a.Name) || !strings.Contains(st.Ignored[0], a.Instead) {
 				t.Errorf("with %s, Decode() ignores %q, %v, want the annotation with %s", a.Name, st.Ignored, err, a.Instead)
+			}
+			continue
+		}
+		if a.Reads == nil {
+			if len(st.Ignored) > 0 {
+				t.Errorf("with %s, Decode() ignores %q, want nothing", a.Name, st.Ignored)
 			}
 			continue
 		}

@@ -81,7 +81,7 @@ func (Dialect) EventReason(r stack.Run) string { return dialect.EventReason(r) }
 // Annotations implements Dialect. The kind has fields for what users of the other kind say
 // in annotations.
 func (Dialect) Annotations() []dialect.Annotation {
-	known := append(dialect.Common(), dialect.Annotation{
+	known := append(dialect.Common(), dialect.Annotation{Name: Backend}, dialect.Annotation{
 		Name: WebhookPlan, May: WebhookPlanMasked + " or " + WebhookPlanUnmasked, Reads: dialect.OneOf(WebhookPlanMasked, WebhookPlanUnmasked),
 	}, dialect.Annotation{
 		Name: BackendSettings, May: "a JSON object of texts", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &map[string]string{}) == nil },

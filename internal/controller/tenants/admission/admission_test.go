@@ -321,6 +321,8 @@ func TestWarningsOfStacks(t *testing.T) {
 		"bad values":       {"alustan.io", `{terrier.dev/suspended: ture, terrier.dev/drift: repot}`, []string{`the annotation terrier.dev/drift is "repot"; it may be repair or report`, `the annotation terrier.dev/suspended is "ture"; it may be true or false`}},
 		"the first kind":   {"infra.contrib.fluxcd.io", `{terrier.dev/adopt-state: perhaps}`, []string{`the annotation terrier.dev/adopt-state is "perhaps"; it may be true or false`}},
 		"the other kind's": {"infra.contrib.fluxcd.io", `{terrier.dev/suspended: "true"}`, []string{"no effect: metadata.annotations[terrier.dev/suspended] (spec.suspend takes its place)"}},
+		"a typing error":   {"alustan.io", `{terrier.dev/suspend: "true"}`, []string{"no effect: metadata.annotations[terrier.dev/suspend] (there is no such annotation: it may be terrier.dev/suspended)"}},
+		"of a program":     {"alustan.io", `{terrier.dev/tenant: "a", terrier.dev/changed-by: "ann"}`, nil},
 		"no annotations":   {"infra.contrib.fluxcd.io", "{}", nil},
 		"another group":    {"example.com", `{terrier.dev/suspended: ture}`, nil},
 	} {
