@@ -130,12 +130,17 @@ func TestVersions(t *testing.T) {
 }
 
 func TestVersionsHaveAnOrder(t *testing.T) {
-	want := []address.Version{"0.9.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-rc.2", "1.0.0-rc.10", "1.0.0", "1.0.1", "1.0.10", "1.10.0", "10.0.0"}
+	want := []address.Version{"", "latest", "0.9.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-rc.2", "1.0.0-rc.10", "1.0.0", "1.0.1", "1.0.10", "1.10.0", "10.0.0"}
 	got := slices.Clone(want)
 	slices.Reverse(got)
 	address.SortVersions(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("SortVersions() = %v, want %v", got, want)
+	}
+	for i, v := range want[1:] {
+		if v.Compare(want[i]) <= 0 || want[i].Compare(v) >= 0 || v.Compare(v) != 0 {
+			t.Errorf("%q is not after %q", v, want[i])
+		}
 	}
 	if !address.Version("1.0.0-rc.2").Prerelease() || address.Version("1.0.0").Prerelease() {
 		t.Error("1.0.0-rc.2 is a pre-release, and 1.0.0 is none")

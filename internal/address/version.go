@@ -1,6 +1,7 @@
 package address
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -34,25 +35,55 @@ func ParseVersion(text string) (Version, error) {
 // Compare is negative if v is before o in the order of semantic versions, and positive
 // if it is after o. A text that is no version is before all versions.
 func (v Version) Compare(o Version) int {
-	a, errA := semver.StrictNewVersion(string(v))
-	b, errB := semver.StrictNewVersion(string(o))
-	if errA != nil || errB != nil {
-		if errA != nil && errB != nil {
-			return strings.Compare(string(v), string(o))
-		}
-		if errA != nil {
-			return -1
-		}
-		return 1
+	readA, errA := semver.StrictNewVersion(string(v))
+	readB, errB := semver.StrictNewVersion(string(o))
+	if errA != nil {
+		readA = nil
 	}
-	if c := a.Compare(b); c != 0 {
-		return c
+	if errB != nil {
+		readB = nil
 	}
-	return strings.Compare(string(v), string(o))
+	return compare(v, readA, o, readB)
 }
 
 // Prerelease reports whether v is one that clients choose only if a user names it.
 func (v Version) Prerelease() bool { return strings.Contains(string(v), "-") }
 
 // SortVersions orders versions, the lowest first.
-func SortVersions(all []Version) { slices.SortFunc(all, Version.Compare) }
+func SortVersions(all []Version) { SortByVersion(all, func(v Version) Version { return v }) }
+
+// SortByVersion orders what has versions, the lowest first. It reads each version once.
+func SortByVersion[T any](all []T, of func(T) Version) {
+	type keyed struct {
+		value T
+		text  Version
+		read  *semver.Version // nil: it is no version
+	}
+	keys := make([]keyed, len(all))
+	for i, value := range all {
+		text := of(value)
+		read, err := semver.StrictNewVersion(string(text))
+		if err != nil {
+			read = nil
+		}
+		keys[i] = keyed{value, text, read}
+	}
+	slices.SortFunc(keys, func(a, b keyed) int { return compare(a.text, a.read, b.text, b.read) })
+	for i, k := range keys {
+		all[i] = k.value
+	}
+}
+
+// compare orders two versions, of which nil is none.
+func compare(a Version, readA *semver.Version, b Version, readB *semver.Version) int {
+	switch {
+	case readA != nil && readB != nil:
+		return cmp.Or(readA.Compare(readB), strings.Compare(string(a), string(b)))
+	case readA != nil:
+		return 1
+	case readB != nil:
+		return -1
+	default:
+		return strings.Compare(string(a), string(b))
+	}
+}

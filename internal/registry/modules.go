@@ -64,7 +64,7 @@ func (r *modules) ModuleVersions(ctx context.Context, m address.Module) ([]Modul
 		v.Version = version
 		all = append(all, v)
 	}
-	slices.SortFunc(all, func(a, b ModuleVersion) int { return a.Version.Compare(b.Version) })
+	address.SortByVersion(all, func(v ModuleVersion) address.Version { return v.Version })
 	return all, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry"
 )
@@ -334,5 +335,28 @@ func TestReadOnlyBucket(t *testing.T) {
 	p.versions(t, m)
 	if n := count(); n != 1 {
 		t.Errorf("there were %d lists after a minute, want one", n)
+	}
+}
+
+// An index of 10,000 versions answers from memory as long as it has not changed.
+func BenchmarkVersions(b *testing.B) {
+	files, err := blob.OpenVersionedFiles(b.TempDir(), 1<<30)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer files.Close()
+	store := &watched{Versions: files}
+	for i := range 10_000 {
+		store.older = append(store.older, fmt.Sprintf("modules/team/vpc/aws/team-vpc-aws-1.%d.%d.tar.gz", i/100, i%100))
+	}
+	m := address.Module{Namespace: "team", Name: "vpc", System: "aws"}
+	r := registry.New(store, registry.Options{Scratch: b.TempDir()})
+	for b.Loop() {
+		if all, err := r.ModuleVersions(b.Context(), m); err != nil || len(all) != 10_000 {
+			b.Fatal(len(all), err)
+		}
+	}
+	if lists := store.listed(); len(lists) > 3 {
+		b.Errorf("requests made the lists %v", lists)
 	}
 }

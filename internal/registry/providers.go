@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +75,7 @@ func (r *providers) ProviderVersions(ctx context.Context, p address.Provider) ([
 		v.Version = version
 		all = append(all, v)
 	}
-	slices.SortFunc(all, func(a, b ProviderVersion) int { return a.Version.Compare(b.Version) })
+	address.SortByVersion(all, func(v ProviderVersion) address.Version { return v.Version })
 	return all, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -52,8 +53,11 @@ func platforms(v registry.ProviderVersion) []address.Platform {
 	return all
 }
 
-// mostWarnings bounds the warnings of a list: clients show all of them at each init.
-const mostWarnings = 3
+// Bounds of the warnings of a list: clients show all of them at each init.
+const (
+	mostWarnings = 3
+	warnedFor    = 90 * 24 * time.Hour
+)
 
 // versions lists the versions that clients may use, and warns of the newest that
 // are retracted: clients show warnings to their users.
@@ -78,7 +82,7 @@ func (s providers) versions(w http.ResponseWriter, r *http.Request, _ Caller) er
 	open, warnings := make([]version, 0, len(all)), []string(nil)
 	for _, v := range slices.Backward(all) {
 		if v.Retracted != nil {
-			if len(warnings) < mostWarnings {
+			if len(warnings) < mostWarnings && s.Now().Sub(v.Retracted.At) < warnedFor {
 				warnings = append(warnings, fmt.Sprintf("Version %s of %s was retracted: %s", v.Version, p, v.Retracted.Reason))
 			}
 			continue

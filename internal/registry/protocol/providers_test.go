@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
 )
@@ -169,13 +170,27 @@ func TestRetractedProviders(t *testing.T) {
 	for _, version := range []string{"1.0.0", "1.1.0"} {
 		s.publish(t, signer, registrytest.NewRelease(t, signer, "team/cloud", version, 100, here))
 	}
+	lock := requiring(t, s.host()+"/team/cloud", "~> 1.0")
+	if out, err := s.tofu(t, lock, reader, "", "init", "-input=false"); err != nil || !strings.Contains(out, "cloud v1.1.0 (signed") {
+		t.Errorf("tofu init: %v: %s", err, out)
+	}
 	const path = "/v1/providers/team/cloud/1.1.0"
 	s.ask(t, "POST", path+"/retract", admin, strings.NewReader(`{"reason":"it leaks the token"}`)).want(t, http.StatusNoContent, "")
 	out, err := s.tofu(t, requiring(t, s.host()+"/team/cloud", "~> 1.0"), reader, "", "init", "-input=false")
 	if err != nil || !strings.Contains(out, "cloud v1.0.0 (signed") || !strings.Contains(out, "Version 1.1.0 of team/cloud was retracted: it leaks the token") {
 		t.Errorf("tofu init: %v: %s", err, out)
 	}
+	if err := os.RemoveAll(filepath.Join(lock, ".terraform")); err != nil {
+		t.Fatal(err)
+	}
+	s.refused(t, lock, reader, "Version 1.1.0 of team/cloud was retracted: it leaks the token")
 	s.ask(t, "GET", path+"/download/linux/amd64", reader, nil).want(t, http.StatusGone, "it leaks the token")
+	s.mu.Lock()
+	s.now = time.Now().Add(91 * 24 * time.Hour)
+	s.mu.Unlock()
+	if a := s.ask(t, "GET", "/v1/providers/team/cloud/versions", reader, nil); strings.Contains(a.body, "warnings") {
+		t.Errorf("after three months there are warnings: %s", a.body)
+	}
 	s.ask(t, "POST", path+"/restore", admin, nil).want(t, http.StatusNoContent, "")
 	s.ask(t, "GET", path+"/download/"+strings.ReplaceAll(here, "_", "/"), reader, nil).want(t, http.StatusOK, "")
 }

@@ -108,6 +108,7 @@ func start(t *testing.T) *service {
 	handler, err := protocol.New(protocol.Options{
 		Registry: registry.New(store, registry.Options{Scratch: t.TempDir(), MaxArchive: 4 << 20, Now: s.clock, Log: log}),
 		Rights:   callers{},
+		Now:      s.clock,
 		Signer:   rights.NewSigner(rights.NewKey(), s.clock),
 		Served: func(tenant, _ string, bytes int64) {
 			s.mu.Lock()
