@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -42,6 +43,12 @@ func TestRetained(t *testing.T) {
 	e.left(t, "twice", "uid-3", kube.Retained{Why: "the object was removed", At: e.ago(time.Hour)})
 	e.left(t, "network", string(e.object(t).UID), kube.Retained{Why: "a copy was put back"})
 	e.records["stacks/uid-1/runs/apply-1/log.txt"], e.records["stacks/uid-10/state.json"] = "of the one that goes", "of another one"
+	gone := func(file string) string { return record.Gone("", e.cluster.Namespace, "old", "uid-1", file) }
+	last, err := json.Marshal(runner.Report{ID: "destroy-1", Phase: runner.Done, Outcome: stack.Succeeded, Gone: e.ago(2 * time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.records[gone(record.ReportFile)], e.records[gone(runner.FileLog)] = string(last), "the last words\n"
 	e.dialogue(t, []line{
 		{"retained", 0, []string{"old", "secret/tfstate-default-old", "terrier.dev/deletion is retain", "not stored here"}, "hunter22"},
 		{"retained show old", 0, []string{"t.a", "t.c  exists, ID c-1", "t.d  may exist", "terrier.dev/adopt-state=true", "terrier retained forget old"}, "hunter22"},
@@ -51,16 +58,21 @@ func TestRetained(t *testing.T) {
 		{"retained show twice --uid uid-3", 0, []string{"60m ago"}, ""},
 		{"retained state old", 0, []string{"hunter22"}, ""},
 		{"retained state twice --uid uid-2", 4, []string{"no copy"}, ""},
+		{"logs old", 0, []string{"the last words", e.cluster.Namespace + "/old is gone since ", "(120m ago). Its last run, destroy-1, ended Succeeded"}, ""},
+		{"runs old", 0, []string{"destroy-1", "is gone since"}, ""},
+		{"logs network", 4, nil, "is gone since"},
 		{"retained forget network --yes", 5, []string{"exists again"}, ""},
 		{"retained forget old", 2, []string{"which has 2 retained resources and was deleted 120m ago?", "--yes"}, ""},
 		{"retained show old", 0, []string{"t.a"}, ""},
 		{"retained forget old --yes", 0, []string{"Deleted the record", "kubectl delete secret tfstate-default-old"}, ""},
 		{"retained forget old --yes", 4, []string{"there is no record"}, ""},
+		{"logs old", 4, []string{"old does not exist"}, "is gone since"},
 		{"retained -o json", 0, []string{"uid-2", "uid-3"}, "uid-1"},
 	})
 	for key, want := range map[string]bool{
 		"stacks/uid-1/runs/apply-1/log.txt":                false,
 		record.Retained("uid-1", record.RetainedStateFile): false,
+		gone(runner.FileLog):                               false,
 		"stacks/uid-10/state.json":                         true,
 		record.Retained("uid-2", record.RetainedFile):      true,
 	} {
