@@ -17,6 +17,7 @@ import (
 const (
 	mostIndex    = 64 << 20    // bytes of one index; 10,000 versions have 3 MiB
 	parsedWeight = 64 << 20    // bytes of all indexes in memory
+	entryWeight  = 300         // bytes of one version in memory, about
 	listedFor    = time.Minute // how long the answer of a list is used where no index can be written
 )
 
@@ -32,7 +33,7 @@ type indexes[D document] struct {
 
 // document is what an index holds.
 type document interface {
-	empty() bool
+	entries() int
 }
 
 type parsed[D any] struct {
@@ -50,7 +51,10 @@ func newIndexes[D document](store blob.Versions, o Options) *indexes[D] {
 		parsed: cache.Map[string, parsed[D]]{
 			Size: 10_000, Weight: parsedWeight, Weigh: func(key string, p parsed[D]) int { return len(key) + p.size },
 		},
-		listed: cache.Map[string, *listing[D]]{Size: 1000, TTL: listedFor, Now: o.Now},
+		listed: cache.Map[string, *listing[D]]{
+			Size: 10_000, TTL: listedFor, Now: o.Now,
+			Weight: parsedWeight, Weigh: func(key string, l *listing[D]) int { return len(key) + entryWeight*(1+l.content.entries()) },
+		},
 	}
 }
 
@@ -88,7 +92,7 @@ func (x *indexes[D]) read(ctx context.Context, key string, again rebuild[D]) (D,
 func (x *indexes[D]) first(ctx context.Context, key string, again rebuild[D]) (D, error) {
 	l, err := x.listed.Load(ctx, key, func(ctx context.Context) (*listing[D], error) {
 		content, err := again(ctx)
-		if err != nil || content.empty() {
+		if err != nil || content.entries() == 0 {
 			return &listing[D]{content}, err
 		}
 		err = x.update(ctx, key, func(context.Context) (D, error) { return content, nil }, func(now *D) error {

@@ -37,7 +37,7 @@ type moduleIndex struct {
 	Versions map[address.Version]ModuleVersion `json:"versions"`
 }
 
-func (m moduleIndex) empty() bool { return len(m.Versions) == 0 }
+func (m moduleIndex) entries() int { return len(m.Versions) }
 
 // moduleFormats are the ends of the names of archives that clients unpack. Where a
 // version has several archives, the first of these counts.
@@ -87,7 +87,7 @@ func (r *modules) ModuleVersion(ctx context.Context, m address.Module, v address
 
 func (r *modules) known(ctx context.Context, m address.Module) (moduleIndex, error) {
 	index, err := r.index.read(ctx, moduleIndexKey(m), r.listModule(m))
-	if err == nil && index.empty() {
+	if err == nil && index.entries() == 0 {
 		err = fault.New(fault.Missing, ModuleMissing, fmt.Errorf("there is no module %s", m))
 	}
 	return index, err
@@ -117,7 +117,7 @@ func (r *modules) listModule(m address.Module) rebuild[moduleIndex] {
 				index.Versions[v] = ModuleVersion{File: file}
 			}
 		}
-		if index.empty() {
+		if index.entries() == 0 {
 			return index, nil
 		}
 		if err := r.addName(ctx, Modules, m.Namespace, m.Name+"/"+m.System); err != nil {
@@ -135,7 +135,7 @@ func formatOf(file string) int {
 // The same bytes again are no error. Other bytes under a version that exists are a
 // Conflict.
 func (r *modules) PublishModule(ctx context.Context, m address.Module, v address.Version, u Upload) (ModuleVersion, error) {
-	upload, err := r.spool(ctx, "the archive of the module", u.Content)
+	upload, err := r.spool(ctx, "the archive of the module", u)
 	if err != nil {
 		return ModuleVersion{}, err
 	}

@@ -68,8 +68,10 @@ func TestPublishModule(t *testing.T) {
 }
 
 // Published bytes never change (RG-08).
-func TestPublishAgain(t *testing.T) {
-	p, m := newPlace(t), module(t, "team/vpc/aws")
+func TestPublishAgain(t *testing.T) { everywhere(t, inPublishAgain) }
+
+func inPublishAgain(t *testing.T, p *place) {
+	m := module(t, "team/vpc/aws")
 	content := archiveOf(t, "one")
 	made := p.publish(t, m, "1.0.0", content)
 	p.now = p.now.Add(time.Hour)
@@ -90,8 +92,10 @@ func TestPublishAgain(t *testing.T) {
 }
 
 // Of many uploads of one version at once, one wins (RG-08).
-func TestPublishAtOnce(t *testing.T) {
-	p, m := newPlace(t), module(t, "team/vpc/aws")
+func TestPublishAtOnce(t *testing.T) { everywhere(t, inPublishAtOnce) }
+
+func inPublishAtOnce(t *testing.T, p *place) {
+	m := module(t, "team/vpc/aws")
 	const many = 16
 	var won [many]error
 	var all [many][]byte
@@ -124,8 +128,10 @@ func TestPublishAtOnce(t *testing.T) {
 }
 
 // Many versions at once all get into the index.
-func TestPublishManyVersionsAtOnce(t *testing.T) {
-	p, m := newPlace(t), module(t, "team/vpc/aws")
+func TestPublishManyVersionsAtOnce(t *testing.T) { everywhere(t, inPublishManyVersionsAtOnce) }
+
+func inPublishManyVersionsAtOnce(t *testing.T, p *place) {
+	m := module(t, "team/vpc/aws")
 	var wait sync.WaitGroup
 	var errs [20]error
 	for i := range errs {
@@ -174,6 +180,11 @@ func TestCrashBeforeTheIndex(t *testing.T) {
 	}
 }
 
+// failing is content that must not be read.
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("it was read") }
+
 func TestUploadsThatAreNoModules(t *testing.T) {
 	p, m := newPlace(t), module(t, "team/vpc/aws")
 	for name, tt := range map[string]struct {
@@ -191,8 +202,10 @@ func TestUploadsThatAreNoModules(t *testing.T) {
 		t.Log(name)
 		wantFault(t, err, fault.Invalid, tt.reason, tt.says)
 	}
+	_, err := p.PublishModule(t.Context(), m, "1.0.0", registry.Upload{Size: 2 << 20, Content: failing{}})
+	wantFault(t, err, fault.Invalid, "BlobTooLarge", "larger than the limit of 1048576 bytes")
 	long := strings.Repeat("a", 64)
-	_, err := p.PublishModule(t.Context(), module(t, long+"/"+long+"/"+long), "1.0.0", upload(archiveOf(t, "x")))
+	_, err = p.PublishModule(t.Context(), module(t, long+"/"+long+"/"+long), "1.0.0", upload(archiveOf(t, "x")))
 	wantFault(t, err, fault.Invalid, address.Reason, "longer than 200 characters")
 	if keys, err := p.store.List(t.Context(), ""); err != nil || len(keys) != 0 {
 		t.Errorf("the store has %v, %v, want nothing", keys, err)
@@ -235,8 +248,9 @@ func TestRetractModule(t *testing.T) {
 
 // RG-03, RG-17: a bucket of boring-registry is served as it is, and names that begin
 // alike stay apart.
-func TestBucketOfBoringRegistry(t *testing.T) {
-	p := newPlace(t)
+func TestBucketOfBoringRegistry(t *testing.T) { everywhere(t, inBucketOfBoringRegistry) }
+
+func inBucketOfBoringRegistry(t *testing.T, p *place) {
 	content := archiveOf(t, "one")
 	for _, key := range []string{
 		"modules/team/vpc/aws/team-vpc-aws-1.0.1.tar.gz", "modules/team/vpc/aws/team-vpc-aws-1.0.10.tar.gz",

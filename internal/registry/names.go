@@ -27,7 +27,7 @@ type nameIndex struct {
 	Names []string `json:"names"` // sorted
 }
 
-func (n nameIndex) empty() bool { return len(n.Names) == 0 }
+func (n nameIndex) entries() int { return len(n.Names) }
 
 // Namespaces are those that have published something of a kind, sorted.
 func (c *common) Namespaces(ctx context.Context, k Kind) ([]string, error) {

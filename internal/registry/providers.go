@@ -52,7 +52,7 @@ type providerIndex struct {
 	Versions map[address.Version]ProviderVersion `json:"versions"`
 }
 
-func (p providerIndex) empty() bool { return len(p.Versions) == 0 }
+func (p providerIndex) entries() int { return len(p.Versions) }
 
 // ProviderKey is the key of a file of a provider.
 func ProviderKey(p address.Provider, file string) string {
@@ -101,7 +101,7 @@ func (r *providers) ProviderVersion(ctx context.Context, p address.Provider, v a
 
 func (r *providers) known(ctx context.Context, p address.Provider) (providerIndex, error) {
 	index, err := r.index.read(ctx, providerIndexKey(p), r.listProvider(p))
-	if err == nil && index.empty() {
+	if err == nil && index.entries() == 0 {
 		err = fault.New(fault.Missing, ProviderMissing, fmt.Errorf("there is no provider %s", p))
 	}
 	return index, err
@@ -137,7 +137,7 @@ func (r *providers) listProvider(p address.Provider) rebuild[providerIndex] {
 		maps.DeleteFunc(index.Versions, func(v address.Version, there ProviderVersion) bool {
 			return parts[v] != 2 || len(there.Packages) == 0
 		})
-		if index.empty() {
+		if index.entries() == 0 {
 			return index, nil
 		}
 		if err := r.addName(ctx, Providers, p.Namespace, p.Type); err != nil {

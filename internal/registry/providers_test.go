@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -82,8 +83,10 @@ func (p *place) storeKeys(t *testing.T, prefix string) []string {
 }
 
 // RG-06: a version is there when it was published, whole and verified.
-func TestPublishProvider(t *testing.T) {
-	p, signer := newPlace(t), registrytest.NewSigner(t)
+func TestPublishProvider(t *testing.T) { everywhere(t, inPublishProvider) }
+
+func inPublishProvider(t *testing.T, p *place) {
+	signer := registrytest.NewSigner(t)
 	p.now = time.Now().UTC().Truncate(time.Second)
 	r := releaseOf(t, signer, "1.2.0")
 	provider, version := providerOf(r)
@@ -325,8 +328,10 @@ func TestCrashWhilePublishingAProvider(t *testing.T) {
 }
 
 // Two publishes of different releases of one version at once: the version is one of them.
-func TestPublishProvidersAtOnce(t *testing.T) {
-	p, signer := newPlace(t), registrytest.NewSigner(t)
+func TestPublishProvidersAtOnce(t *testing.T) { everywhere(t, inPublishProvidersAtOnce) }
+
+func inPublishProvidersAtOnce(t *testing.T, p *place) {
+	signer := registrytest.NewSigner(t)
 	p.now = time.Now()
 	p.addKey(t, "acme", signer)
 	var wait sync.WaitGroup
@@ -394,8 +399,10 @@ func TestRetractProvider(t *testing.T) {
 	wantFault(t, p.RetractProvider(t.Context(), provider, "3.0.0", "ann", "x"), fault.Missing, registry.VersionMissing, "")
 }
 
-func TestKeys(t *testing.T) {
-	p, one, two := newPlace(t), registrytest.NewSigner(t), registrytest.NewSigner(t)
+func TestKeys(t *testing.T) { everywhere(t, inKeys) }
+
+func inKeys(t *testing.T, p *place) {
+	one, two := registrytest.NewSigner(t), registrytest.NewSigner(t)
 	p.now = time.Now()
 	ids := func() (all []string) {
 		t.Helper()
@@ -453,8 +460,10 @@ func TestExpiredKey(t *testing.T) {
 }
 
 // RG-17: providers in a bucket of boring-registry, with the older form of the file of keys.
-func TestProvidersOfBoringRegistry(t *testing.T) {
-	p, signer := newPlace(t), registrytest.NewSigner(t)
+func TestProvidersOfBoringRegistry(t *testing.T) { everywhere(t, inProvidersOfBoringRegistry) }
+
+func inProvidersOfBoringRegistry(t *testing.T, p *place) {
+	signer := registrytest.NewSigner(t)
 	p.now = time.Now()
 	r := releaseOf(t, signer, "1.0.0")
 	provider, version := providerOf(r)
@@ -503,4 +512,19 @@ func TestSweep(t *testing.T) {
 	if err := p.Sweep(t.Context()); err != nil || len(p.storeKeys(t, "waiting/")) != 0 {
 		t.Errorf("after a week %v wait, %v", p.storeKeys(t, "waiting/"), err)
 	}
+}
+
+// Only files of the version of an address are kept, whatever a client calls them.
+func FuzzFilesOfAProvider(f *testing.F) {
+	for _, name := range []string{"terraform-provider-cloud_1.0.0_SHA256SUMS", "terraform-provider-cloud_1.0.0_linux_amd64.zip", "../x", "terraform-provider-cloud_1.0.0_linux_amd64_.zip"} {
+		f.Add(name)
+	}
+	provider := address.Provider{Namespace: "acme", Type: "cloud"}
+	known := regexp.MustCompile(`^terraform-provider-cloud_1\.0\.0_(SHA256SUMS|SHA256SUMS\.sig|manifest\.json|[0-9a-z]+_[0-9a-z]+\.zip)$`)
+	f.Fuzz(func(t *testing.T, name string) {
+		p := newPlace(t)
+		if err := p.StageProvider(t.Context(), provider, "1.0.0", name, upload([]byte("x"))); (err == nil) != known.MatchString(name) {
+			t.Errorf("StageProvider(%q) = %v", name, err)
+		}
+	})
 }

@@ -68,7 +68,7 @@ func (r *providers) StageProvider(ctx context.Context, p address.Provider, v add
 		}
 		return nil
 	}
-	s, err := r.spool(ctx, file, u.Content)
+	s, err := r.spool(ctx, file, u)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func (r *providers) verifyPackage(ctx context.Context, p address.Provider, file,
 	invalid := func(format string, args ...any) error {
 		return fault.New(fault.Invalid, UploadInvalid, fmt.Errorf(format, args...))
 	}
-	s, err := r.spool(ctx, file, content)
+	s, err := r.spool(ctx, file, Upload{Content: content})
 	if err != nil {
 		return Package{}, err
 	}

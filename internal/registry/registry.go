@@ -122,6 +122,7 @@ func (c *common) retraction(by, reason string) (*Retraction, error) {
 type Upload struct {
 	By      string // the user
 	Content io.Reader
+	Size    int64 // of the content as the client says; 0 or less if it does not
 }
 
 // Reasons of faults.

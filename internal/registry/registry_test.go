@@ -9,16 +9,21 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"go.uber.org/goleak"
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/blob/bucket"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry"
 )
@@ -98,9 +103,40 @@ func newPlace(t *testing.T) *place {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = files.Close() })
-	p := &place{store: &watched{Versions: files}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	return placeIn(t, files)
+}
+
+func placeIn(t *testing.T, store blob.Versions) *place {
+	t.Helper()
+	p := &place{store: &watched{Versions: store}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	p.restart(t)
 	return p
+}
+
+// everywhere runs a test in a directory and in a bucket.
+func everywhere(t *testing.T, test func(*testing.T, *place)) {
+	t.Run("files", func(t *testing.T) { test(t, newPlace(t)) })
+	t.Run("s3", func(t *testing.T) {
+		backend := s3mem.New()
+		if err := backend.CreateBucket("registry"); err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(gofakes3.New(backend).Server())
+		t.Cleanup(server.Close)
+		environ := func(name string) string {
+			return map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}[name]
+		}
+		at, err := bucket.Parse("s3://registry/x?path-style=true&endpoint="+url.QueryEscape(server.URL), environ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := bucket.Open(at, bucket.Options{Environ: environ, Scratch: t.TempDir(), Limit: 1 << 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		test(t, placeIn(t, store))
+	})
 }
 
 // restart opens the registry again, as another process would.

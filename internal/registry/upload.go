@@ -23,7 +23,10 @@ type spooled struct {
 
 // spool copies content to a file without a name, which the kernel removes with this
 // process.
-func (c *common) spool(ctx context.Context, what string, content io.Reader) (s *spooled, err error) {
+func (c *common) spool(ctx context.Context, what string, u Upload) (s *spooled, err error) {
+	if u.Size > c.o.MaxArchive {
+		return nil, fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s is larger than the limit of %d bytes", what, c.o.MaxArchive))
+	}
 	file, err := os.CreateTemp(c.o.Scratch, "upload-")
 	if err != nil {
 		return nil, fmt.Errorf("keeping an upload: %w", err)
@@ -37,7 +40,7 @@ func (c *common) spool(ctx context.Context, what string, content io.Reader) (s *
 		return nil, fmt.Errorf("keeping an upload: %w", err)
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(file, sum), blob.Bounded(ctx, content, c.o.MaxArchive))
+	n, err := io.Copy(io.MultiWriter(file, sum), blob.Bounded(ctx, u.Content, c.o.MaxArchive))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", what, err)
 	}

@@ -89,7 +89,7 @@ func (s modules) publish(w http.ResponseWriter, r *http.Request, c Caller) error
 	if err != nil {
 		return err
 	}
-	made, err := s.Registry.PublishModule(r.Context(), m, v, registry.Upload{By: c.Name, Content: r.Body})
+	made, err := s.Registry.PublishModule(r.Context(), m, v, registry.Upload{By: c.Name, Content: r.Body, Size: r.ContentLength})
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func (s providers) download(w http.ResponseWriter, r *http.Request, c Caller) er
 func (s providers) upload(w http.ResponseWriter, r *http.Request, c Caller) error {
 	p, v, err := providerVersionOf(r)
 	if err == nil {
-		err = s.Registry.StageProvider(r.Context(), p, v, r.PathValue("file"), registry.Upload{By: c.Name, Content: r.Body})
+		err = s.Registry.StageProvider(r.Context(), p, v, r.PathValue("file"), registry.Upload{By: c.Name, Content: r.Body, Size: r.ContentLength})
 	}
 	if err != nil {
 		return err
