@@ -35,7 +35,7 @@ func (r *preparation) install(ctx context.Context, c command) error {
 	for {
 		r.registry.begin()
 		res, err := r.engine.execute(ctx, c)
-		if r.registry.withdraw(err) {
+		if r.registry.withdraw(res, err) {
 			r.reportFile.set(func(rep *Report) { rep.Diagnostics = rep.Diagnostics[:before] })
 			continue
 		}
@@ -135,7 +135,7 @@ func (r *preparation) explainProviders(res result, err error) error {
 	if !failed || e.outcome != stack.Failed {
 		return err
 	}
-	if r.registry.explain(&e) {
+	if r.registry.explain(res, &e) {
 		return e
 	}
 	var why string

@@ -37,6 +37,7 @@ type registryRelay struct {
 	*run
 	relay  *relay.Relay // nil if the run has no registry
 	direct bool         // the registry is away: providers come from their registries in this run
+	lacks  []string     // providers that its mirror has not, so that they come from their registries
 	failed error        // the configuration could not be completed
 }
 
@@ -123,7 +124,7 @@ func (r *registryRelay) writeConfig(address string) error {
 		m.Providers = slices.DeleteFunc(all, func(p string) bool { return slices.Contains(r.directory.moved, p) })
 	}
 	content := workdir.Relay{
-		Address: address, Secret: r.relay.Secret(), Hosts: r.job.Registry.Hosts, Mirror: r.mirrors(),
+		Address: address, Secret: r.relay.Secret(), Hosts: r.job.Registry.Hosts, Mirror: r.mirrors(), Direct: r.lacks,
 	}.Complete(r.job.Files[at].Content, m)
 	tree, err := r.work.open(dirTree)
 	if err != nil {
@@ -163,23 +164,55 @@ func (r *registryRelay) problem(err error) *relay.Problem {
 	return r.relay.Problem()
 }
 
-// withdraw makes the providers come from their registries after an init that failed because
-// the registry was away. It is false where the operator, the network of the run, or a
-// refusal of the registry forbids that.
-func (r *registryRelay) withdraw(err error) bool {
-	p := r.problem(err)
-	if p == nil || !p.Away() || !r.mirrors() || r.host.MirrorOnly || r.sandbox.config.Network == sandbox.NoNetwork {
+// withdraw makes providers come from their registries after an init that failed: all of them
+// if the registry was away, else those that its mirror lacks. It is false where the operator,
+// the network of the run, or a refusal of the registry forbids that.
+func (r *registryRelay) withdraw(res result, err error) bool {
+	e, failed := errors.AsType[ending](err)
+	if !failed || e.outcome != stack.Failed || !r.mirrors() || r.host.MirrorOnly || r.sandbox.config.Network == sandbox.NoNetwork {
 		return false
 	}
-	r.direct = true
-	r.recorder.logf("The registry of this platform does not answer: %s. Init takes providers from their registries.", p.Message)
+	switch p := r.problem(err); {
+	case p == nil:
+		lacks := slices.DeleteFunc(r.lacking(res), func(a string) bool { return slices.Contains(r.lacks, a) })
+		if len(lacks) == 0 {
+			return false
+		}
+		r.lacks = append(r.lacks, lacks...)
+		r.recorder.logf("The registry of this platform has no %s that fits. Init takes it from its registry.", strings.Join(lacks, " and "))
+	case p.Away():
+		r.direct = true
+		r.recorder.logf("The registry of this platform does not answer: %s. Init takes providers from their registries.", orStatus(p))
+	default:
+		return false
+	}
 	return true
 }
 
+// lacking are the providers that an init did not find in the mirror of the registry.
+func (r *registryRelay) lacking(res result) []string {
+	name, diags := r.job.Engine.Name, res.output.diagnostics
+	all := append(engine.MissingProviders(name, diags), engine.UnfitProviders(name, diags)...)
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(a string) bool {
+		host, _, _ := strings.Cut(a, "/")
+		return slices.Contains(r.job.Registry.Hosts, host) || r.mirrored(a) && !slices.Contains(r.directory.moved, a)
+	})
+}
+
 // explain adds to the failure of an init what the registry has to do with it.
-func (r *registryRelay) explain(e *ending) bool {
+func (r *registryRelay) explain(res result, e *ending) bool {
 	p := r.problem(*e)
 	switch {
+	case p == nil && r.relay != nil && r.job.Registry.Mirror && len(r.lacking(res)) > 0:
+		lacks := strings.Join(r.lacking(res), " and ")
+		why := ", so init asked the registry of its address."
+		if r.host.MirrorOnly {
+			why = ", and --provider-registries=false keeps init from the registry of its address."
+		} else if r.sandbox.config.Network == sandbox.NoNetwork {
+			why = ", and runs of this stack have no network to ask the registry of its address."
+		}
+		e.explain("The registry of this platform has no " + lacks + " that fits" + why)
 	case p == nil:
 		return false
 	case p.Away():

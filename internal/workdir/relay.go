@@ -14,27 +14,28 @@ type Relay struct {
 	Address string   // 127.0.0.1:PORT; serves https
 	Secret  string   // the bearer token of its clients
 	Hosts   []string // the names of the registry in the addresses of modules and providers
-	Mirror  bool     // all other providers come from there as well
+	Mirror  bool     // all other providers come from there as well, but for
+	Direct  []string // these, by address: they come from their registries
 }
 
 // Complete returns a configuration that CLIConfig made, or one that a stack completed,
 // with the registry in it. m is the mirror of the configuration, less the providers that
 // do not come from there any more.
 //
-// The configuration of a stack comes first: where it names a host of the registry itself,
-// or says where providers come from, that stays.
+// The configuration of a stack comes first: a host that it names stays as it says, with the
+// providers of that host, and so does all that says where providers come from.
 func (r Relay) Complete(config []byte, m Mirror) []byte {
 	text := string(config)
-	var hosts []string
-	for _, h := range r.Hosts {
-		if !strings.Contains(text, fmt.Sprintf("\nhost %q {", h)) && !strings.Contains(text, fmt.Sprintf("\ncredentials %q {", h)) {
-			hosts = append(hosts, h)
-		}
-	}
+	named := namedHosts(text)
+	hosts := slices.DeleteFunc(slices.Clone(r.Hosts), func(h string) bool { return slices.Contains(named, h) })
 	if before, in, ok := installed(text, m); ok {
 		after := in.installation()
 		if r.Mirror || in.Only && len(hosts) > 0 {
-			after = r.installation(in, hosts)
+			direct := everyProvider(hosts)
+			if !in.Only {
+				direct = slices.Concat(direct, everyProvider(named), r.Direct)
+			}
+			after = r.installation(in, direct)
 		}
 		if before == "" {
 			text += after
@@ -53,6 +54,30 @@ func (r Relay) Complete(config []byte, m Mirror) []byte {
 			h, "https://"+r.Address+"/v1/modules/", "https://"+r.Address+"/v1/providers/")
 	}
 	return []byte(b.String())
+}
+
+// namedHosts are the hosts that a configuration says something about.
+func namedHosts(text string) []string {
+	var found []string
+	for line := range strings.Lines(text) {
+		for _, block := range []string{"host ", "credentials "} {
+			rest, ok := strings.CutPrefix(line, block)
+			name, ends := strings.CutSuffix(rest, " {\n")
+			if host, err := strconv.Unquote(name); ok && ends && err == nil && !slices.Contains(found, host) {
+				found = append(found, host)
+			}
+		}
+	}
+	return found
+}
+
+// everyProvider are the patterns of all providers of some hosts.
+func everyProvider(hosts []string) []string {
+	patterns := make([]string, len(hosts))
+	for i, h := range hosts {
+		patterns[i] = h + "/*/*"
+	}
+	return patterns
 }
 
 // installed finds the block of a configuration that CLIConfig wrote, and the mirror that
@@ -77,10 +102,10 @@ func installed(text string, m Mirror) (block string, in Mirror, ok bool) {
 	return block, in, true
 }
 
-// installation is the block with the registry in it: first what the mirror has, then the
-// providers of the registry itself, whose signatures the engine checks, then all others by
-// way of the registry.
-func (r Relay) installation(m Mirror, hosts []string) string {
+// installation is the block with the registry in it: first what the mirror has, then those
+// providers that come from where their address says, as the ones of the registry itself,
+// whose signatures the engine checks, then all others by way of the registry.
+func (r Relay) installation(m Mirror, direct []string) string {
 	var b strings.Builder
 	b.WriteString("\nprovider_installation {\n")
 	var others []string
@@ -88,13 +113,9 @@ func (r Relay) installation(m Mirror, hosts []string) string {
 		others = slices.Compact(slices.Sorted(slices.Values(m.Providers)))
 		fmt.Fprintf(&b, "  filesystem_mirror {\n    path    = %s\n    include = %s\n  }\n", strconv.Quote(m.Dir), quoted(others))
 	}
-	if len(hosts) > 0 {
-		var own []string
-		for _, h := range hosts {
-			own = append(own, h+"/*/*")
-		}
-		fmt.Fprintf(&b, "  direct {\n    include = %s\n    exclude = %s\n  }\n", quoted(own), quoted(others))
-		others = append(others, own...)
+	if len(direct) > 0 {
+		fmt.Fprintf(&b, "  direct {\n    include = %s\n    exclude = %s\n  }\n", quoted(direct), quoted(others))
+		others = append(others, direct...)
 	}
 	if r.Mirror {
 		fmt.Fprintf(&b, "  network_mirror {\n    url     = %q\n    exclude = %s\n  }\n", "https://"+r.Address+"/v1/mirror/", quoted(others))

@@ -89,6 +89,21 @@ provider_installation {
 		"modules alone, and one provider has moved": {string(CLIConfig(mirror).Content), modules, Mirror{Dir: "/mirror", Providers: []string{null}},
 			string(CLIConfig(Mirror{Dir: "/mirror", Providers: []string{null}}).Content) + host},
 		"a stack that says where providers come from": {ownInstall, all, mirror, ownInstall + credentials + host},
+		"the hosts that a stack names are asked, and a provider that the mirror lacks": {
+			"disable_checkpoint = true\n" + strings.ReplaceAll(credentials, "127.0.0.1:4711", "private.example.com"),
+			Relay{Address: all.Address, Secret: all.Secret, Mirror: true, Direct: []string{random}}, Mirror{Dir: "/mirror"},
+			"disable_checkpoint = true\n" + strings.ReplaceAll(credentials, "127.0.0.1:4711", "private.example.com") + `
+provider_installation {
+  direct {
+    include = ["private.example.com/*/*", "registry.opentofu.org/hashicorp/random"]
+    exclude = []
+  }
+  network_mirror {
+    url     = "https://127.0.0.1:4711/v1/mirror/"
+    exclude = ["private.example.com/*/*", "registry.opentofu.org/hashicorp/random"]
+  }
+}
+` + credentials},
 		"a stack with credentials of the host": {
 			"disable_checkpoint = true\n" + strings.ReplaceAll(credentials, "127.0.0.1:4711", "registry.example.com"), modules, mirror,
 			"disable_checkpoint = true\n" + strings.ReplaceAll(credentials, "127.0.0.1:4711", "registry.example.com")},
