@@ -41,6 +41,7 @@ type Policy struct {
 	Deny      []netip.Prefix // more to refuse: the API server, our own services
 	PlainHTTP bool           // objects may ask for unencrypted connections
 	Proxy     bool           // honour HTTP_PROXY and friends; a proxy resolves names itself, so addresses behind it are not checked
+	ProxyURL  *url.URL       // an HTTP proxy for all requests, in place of those of the environment
 	MaxBytes  int64          // of one answer; 1 GiB if zero
 	Timeout   time.Duration  // of one request with its answer; 10 minutes if zero
 	Resolver  Resolver       // net.DefaultResolver if nil
@@ -163,7 +164,10 @@ func (c *Client) transport(config *tls.Config) *http.Transport {
 		t.ResponseHeaderTimeout = 0 // an answer may take long, and a dead server is found by its silence
 		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.policy.Alive, PingTimeout: c.policy.Alive}
 	}
-	if c.policy.Proxy {
+	switch {
+	case c.policy.ProxyURL != nil:
+		t.Proxy = http.ProxyURL(c.policy.ProxyURL)
+	case c.policy.Proxy:
 		t.Proxy = http.ProxyFromEnvironment
 	}
 	return t
