@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-
-	"github.com/terrier-iac/terrier/internal/registry/signature"
 )
 
 // Fault answers a request in place of next, or changes the answer of next.
@@ -106,9 +104,3 @@ func copied(w http.ResponseWriter, from *httptest.ResponseRecorder) {
 	w.Header().Set("Content-Length", strconv.Itoa(from.Body.Len()))
 	w.WriteHeader(from.Code)
 }
-
-func archiveName(r *Release, platform string) string {
-	return signature.Archive(r.Type, r.Version, platform)
-}
-
-func sumsName(r *Release) string { return signature.SumsName(r.Type, r.Version) }

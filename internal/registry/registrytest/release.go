@@ -3,6 +3,7 @@ package registrytest
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -21,6 +22,7 @@ import (
 type Release struct {
 	Namespace, Type, Version string
 	Archives                 map[string][]byte // zip archives by platform: linux_amd64
+	Names                    map[string]string // of archives that have other names than the usual ones
 
 	Sums      []byte          // SHA256SUMS
 	Signature []byte          // of Sums
@@ -47,12 +49,19 @@ func (r *Release) Sign(t testing.TB, s *Signer) {
 	t.Helper()
 	var b strings.Builder
 	for _, platform := range slices.Sorted(maps.Keys(r.Archives)) {
-		fmt.Fprintf(&b, "%s  %s\n", Sum(r.Archives[platform]), signature.Archive(r.Type, r.Version, platform))
+		fmt.Fprintf(&b, "%s  %s\n", Sum(r.Archives[platform]), r.name(platform))
 	}
 	fmt.Fprintf(&b, "%s  terraform-provider-%s_%s_manifest.json\n", Sum(nil), r.Type, r.Version)
 	r.Sums = []byte(b.String())
 	r.Signature, r.Keys = s.Sign(t, r.Sums), []signature.Key{s.Key(t)}
 }
+
+// name is the name of an archive.
+func (r *Release) name(platform string) string {
+	return cmp.Or(r.Names[platform], signature.Archive(r.Type, r.Version, platform))
+}
+
+func (r *Release) sumsName() string { return signature.SumsName(r.Type, r.Version) }
 
 // Hashes are what a lock file says of the archive of a platform: h1 and zh.
 func (r *Release) Hashes(t testing.TB, platform string) (h1, zh string) {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -65,7 +66,9 @@ func New(t testing.TB) *Upstream {
 }
 
 func (u *Upstream) serve(h http.Handler) *httptest.Server {
-	s := httptest.NewTLSServer(u.recorded(h))
+	s := httptest.NewUnstartedServer(u.recorded(h))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // clients are to fail
+	s.StartTLS()
 	u.t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
@@ -189,12 +192,12 @@ func (u *Upstream) download(w http.ResponseWriter, r *http.Request, release, sys
 		http.NotFound(w, r)
 		return
 	}
-	name := archiveName(found, system+"_"+arch)
+	name := found.name(system + "_" + arch)
 	at := u.Files + release + "/"
 	keys := found.Keys
 	answer(w, map[string]any{
 		"protocols": found.Protocols, "os": system, "arch": arch, "filename": name,
-		"download_url": at + name, "shasums_url": at + sumsName(found), "shasums_signature_url": at + sumsName(found) + ".sig",
+		"download_url": at + name, "shasums_url": at + found.sumsName(), "shasums_signature_url": at + found.sumsName() + ".sig",
 		"shasum": Sum(found.Archives[system+"_"+arch]), "signing_keys": map[string]any{"gpg_public_keys": keys},
 	})
 }
@@ -211,13 +214,13 @@ func (u *Upstream) files(w http.ResponseWriter, r *http.Request) {
 	name := parts[len(parts)-1]
 	var data []byte
 	switch name {
-	case sumsName(found):
+	case found.sumsName():
 		data = found.Sums
-	case sumsName(found) + ".sig":
+	case found.sumsName() + ".sig":
 		data = found.Signature
 	}
 	for platform, archive := range found.Archives {
-		if name == archiveName(found, platform) {
+		if name == found.name(platform) {
 			data = archive
 		}
 	}

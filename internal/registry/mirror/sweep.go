@@ -1,0 +1,132 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/address"
+)
+
+// Swept is what a sweep did.
+type Swept struct {
+	Deleted  int   // archives
+	Bytes    int64 // of them
+	Compared int   // releases, with their upstreams
+}
+
+const (
+	compareAfter = 7 * 24 * time.Hour // a release with stored archives is compared with its upstream so often
+	mostCompared = 20                 // in one sweep
+)
+
+// sweepEvery is the time between two sweeps of one process.
+const sweepEvery = 12 * time.Hour
+
+// Run sweeps as the settings say, until ctx ends. Several processes may do so.
+func (m *Mirror) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(sweepEvery):
+		}
+		done, err := m.Sweep(ctx, time.Duration(m.o.Settings.DeleteUnusedAfter))
+		if err != nil && ctx.Err() == nil {
+			m.o.Log.Error("mirror not swept", "err", err)
+		}
+		m.o.Log.Info("mirror swept", "deleted", done.Deleted, "bytes", done.Bytes, "compared", done.Compared)
+	}
+}
+
+// Sweep deletes archives that no client has used for a time, and compares some releases
+// with their upstreams. It deletes nothing that was imported, and nothing of which it
+// does not know the last use. What was verified stays known, so an archive that is wanted
+// again is downloaded again. A zero time deletes nothing.
+func (m *Mirror) Sweep(ctx context.Context, unused time.Duration) (Swept, error) {
+	keys, err := m.store.List(ctx, indexes)
+	if err != nil {
+		return Swept{}, err
+	}
+	var done Swept
+	var errs []error
+	for _, key := range keys {
+		p, err := address.ParseProvider(strings.TrimSuffix(strings.TrimPrefix(key, indexes), ".json"))
+		if err != nil || indexKey(p) != key {
+			continue
+		}
+		if err := m.sweep(ctx, p, unused, &done); err != nil {
+			errs = append(errs, fmt.Errorf("sweeping %s: %w", p, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+func (m *Mirror) sweep(ctx context.Context, p address.Provider, unused time.Duration, done *Swept) error {
+	index, err := m.records.read(ctx, p)
+	if err != nil || index == nil {
+		return err
+	}
+	now := m.o.Now()
+	var errs []error
+	for v, r := range index.Releases {
+		for name, pkg := range r.Packages {
+			platform, err := address.ParsePlatform(name)
+			if err != nil || unused == 0 && !pkg.Removing {
+				continue
+			}
+			if !pkg.unused(now, unused) && !pkg.Removing && !pkg.forgotten() {
+				continue
+			}
+			deleted, err := (&one{m, p, v, platform}).remove(ctx, unused)
+			errs = append(errs, err)
+			if deleted {
+				done.Deleted++
+				done.Bytes += pkg.Size
+			}
+		}
+		if r.stored() && now.Sub(r.Compared) > compareAfter && done.Compared < mostCompared {
+			done.Compared++
+			if err := m.Compare(ctx, p, v); err != nil { // the next sweep tries it again
+				m.o.Log.Info("release not compared with its upstream", "provider", p.String(), "version", string(v), "err", err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unused reports whether an archive is here, and was not used for so long.
+func (p *Package) unused(now time.Time, unused time.Duration) bool {
+	return !p.Pinned && !p.Stored.IsZero() && !p.Used.IsZero() && now.Sub(later(p.Used, p.Stored)) > unused
+}
+
+// forgotten reports whether an archive is here, and its last use is not known.
+func (p *Package) forgotten() bool { return !p.Stored.IsZero() && p.Used.IsZero() }
+
+// remove deletes an archive, if it is still unused. The index says so first: a crash in
+// between leaves an archive that the next sweep deletes, and none that is missing.
+func (o *one) remove(ctx context.Context, unused time.Duration) (bool, error) {
+	now := o.o.Now()
+	removing := false
+	err := o.change(ctx, func(pkg *Package) {
+		removing = false
+		switch {
+		case pkg.forgotten(): // it gets its time from now on
+			pkg.Used = day(now)
+		case pkg.Removing || unused > 0 && pkg.unused(now, unused):
+			pkg.Stored, pkg.Removing, removing = time.Time{}, true, true
+		}
+	})
+	if err != nil || !removing {
+		return false, err
+	}
+	if err := o.store.Delete(ctx, o.key()); err != nil {
+		return false, err
+	}
+	return true, o.change(ctx, func(pkg *Package) { pkg.Removing = false })
+}
