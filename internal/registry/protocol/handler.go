@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry"
+	"github.com/terrier-iac/terrier/internal/registry/mirror"
 )
 
 // Options are what a handler serves, and how.
@@ -150,6 +151,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusGone
 	case reason == blob.TooLarge, errors.As(err, &large):
 		status = http.StatusRequestEntityTooLarge
+	case mirror.OfUpstream(err): // the caller learns what is wrong with it
+		kind, status = fault.Later, http.StatusBadGateway
+		s.Log.Warn("upstream is wrong", "path", r.URL.Path, "err", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		kind, status = fault.Later, http.StatusServiceUnavailable
 	}
