@@ -2,7 +2,9 @@ package protocol_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -231,4 +233,53 @@ func TestArchives(t *testing.T) {
 	s.mu.Unlock()
 	s.ask(t, "GET", path, "", nil).want(t, http.StatusForbidden, "the address has expired")
 	s.ask(t, "GET", location(), "", nil).want(t, http.StatusOK, "")
+}
+
+// What breaks off is an error for the client, and no part of it is kept.
+func TestBrokenTransfers(t *testing.T) {
+	s := start(t)
+	content := tarGz(t, map[string]string{"main.tf": "# " + string(noise(1<<20))})
+	t.Run("an upload", func(t *testing.T) {
+		body, from := io.Pipe()
+		go func() {
+			_, err := from.Write(content[:len(content)/2])
+			from.CloseWithError(errors.Join(errors.New("the client stops here"), err))
+		}()
+		req, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL+"/v1/modules/team/vpc/aws/1.0.0", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+admin)
+		if res, err := s.Do(req); err == nil {
+			t.Errorf("the upload has the status %d, %v", res.StatusCode, res.Body.Close())
+		}
+		if keys, err := s.store.List(t.Context(), ""); err != nil || len(keys) > 0 {
+			t.Errorf("the store has %v, %v", keys, err)
+		}
+	})
+	s.push(t, "team/vpc/aws", "1.0.0", content)
+	t.Run("a download", func(t *testing.T) {
+		a := s.ask(t, "GET", "/v1/modules/team/vpc/aws/1.0.0/download", reader, nil)
+		u, err := a.Request.URL.Parse(a.Header.Get("X-Terraform-Get"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		s.broken = 300_000
+		s.mu.Unlock()
+		res, err := s.Get(u.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if n, err := io.Copy(io.Discard, res.Body); err == nil || n > 300_000 {
+			t.Errorf("%d bytes came, %v, want an error", n, err)
+		}
+		s.refused(t, using(t, s.host()+"/team/vpc/aws", "1.0.0"), reader, "Failed to download module")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !strings.Contains(s.log.String(), "archive not sent") || !strings.Contains(s.log.String(), "the store is gone") {
+			t.Errorf("the log does not say why: %s", s.log.String())
+		}
+	})
 }

@@ -64,13 +64,14 @@ func (callers) May(_ context.Context, c protocol.Caller, v protocol.Verb, namesp
 type service struct {
 	URL string
 	*http.Client
-	store *blob.VersionedFiles
+	store blob.Versions
 	ca    string // a file
 
 	mu     sync.Mutex
 	now    time.Time // zero: that of the machine
 	log    bytes.Buffer
 	change func(http.Handler) http.Handler
+	broken int64            // if not zero, reading an archive fails after so many bytes
 	served map[string]int64 // by tenant
 }
 
@@ -106,7 +107,7 @@ func start(t *testing.T) *service {
 	s := &service{store: store, served: map[string]int64{}}
 	log := slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	handler, err := protocol.New(protocol.Options{
-		Registry: registry.New(store, registry.Options{Scratch: t.TempDir(), MaxArchive: 4 << 20, Now: s.clock, Log: log}),
+		Registry: registry.New(breaking{store, s}, registry.Options{Scratch: t.TempDir(), MaxArchive: 4 << 20, Now: s.clock, Log: log}),
 		Rights:   callers{},
 		Now:      s.clock,
 		Signer:   rights.NewSigner(rights.NewKey(), s.clock),
@@ -137,6 +138,36 @@ func start(t *testing.T) *service {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// breaking is the store of a service.
+type breaking struct {
+	blob.Versions
+	s *service
+}
+
+func (b breaking) Open(ctx context.Context, key string) (blob.Value, error) {
+	v, err := b.Versions.Open(ctx, key)
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	if err == nil && b.s.broken > 0 && strings.HasPrefix(key, "modules/") {
+		v.ReadSeekCloser = &breaksOff{v.ReadSeekCloser, b.s.broken}
+	}
+	return v, err
+}
+
+type breaksOff struct {
+	io.ReadSeekCloser
+	left int64
+}
+
+func (b *breaksOff) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errors.New("the store is gone")
+	}
+	n, err := b.ReadSeekCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
 }
 
 // host is how a configuration names the registry.

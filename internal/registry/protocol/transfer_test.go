@@ -97,6 +97,36 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
+// The limit of a server on the time of an answer does not hold: this one would have no
+// time for any.
+func TestServersWithATimeLimit(t *testing.T) {
+	store, err := blob.OpenVersionedFiles(t.TempDir(), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	r := registry.New(store, registry.Options{Scratch: t.TempDir()})
+	h, err := protocol.New(protocol.Options{Registry: r, Rights: anyone{}, Signer: rights.NewSigner(rights.NewKey(), time.Now)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(h)
+	server.Config.WriteTimeout = time.Nanosecond
+	server.Start()
+	t.Cleanup(server.Close)
+	s := &service{URL: server.URL, Client: server.Client()}
+	content := tarGz(t, map[string]string{"main.tf": "# " + string(noise(4<<20))})
+	s.push(t, "team/vpc/aws", "1.0.0", content)
+	a := s.ask(t, "GET", "/v1/modules/team/vpc/aws/1.0.0/download", "", nil)
+	u, err := a.Request.URL.Parse(a.Header.Get("X-Terraform-Get"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := s.ask(t, "GET", u.RequestURI(), "", nil); a.body != string(content) {
+		t.Errorf("the download has %d bytes, want %d", len(a.body), len(content))
+	}
+}
+
 // noise is text that does not shrink.
 func noise(n int) []byte {
 	b := make([]byte, n)
