@@ -58,15 +58,18 @@ func TestScriptsAreCountedAndToldOf(t *testing.T) {
 		}
 		return nil
 	})
-	failed := hook.await(t, false, "")
-	for _, n := range hook.all() {
-		if n.Severity == "error" {
-			failed = n
+	testkit.Eventually(t, testkit.Patience, "the failure is told", func(context.Context) error {
+		for _, n := range hook.all() {
+			if n.Severity != "error" {
+				continue
+			}
+			if n.InvolvedObject.Kind != "Terraform" || n.InvolvedObject.Name != s.name || !strings.Contains(n.Message, "the cloud is down") {
+				t.Fatalf("the failure was told as %s", n.body)
+			}
+			return nil
 		}
-	}
-	if failed.InvolvedObject.Kind != "Terraform" || failed.InvolvedObject.Name != s.name || failed.Severity != "error" || !strings.Contains(failed.Message, "the cloud is down") {
-		t.Errorf("the failure was told as %s", failed.body)
-	}
+		return fmt.Errorf("told were %d notifications, and none of an error", len(hook.all()))
+	})
 
 	s.patch(t, `{"spec":{"scripts":{"apply":{"inline":"exit 0"}}}}`)
 	s.await(t, "Success", hash, hash)
@@ -136,6 +139,14 @@ resource "world_thing" "a" {
 		stacks = append(stacks, s)
 	}
 	mine, yours := stacks[0], stacks[1]
+	for _, s := range stacks { // both have one world
+		o, err := s.object(t.Context(), "Terraform", "alustan.io/v1alpha1", s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Others(mine.Cluster, string(o.GetUID()))
+		testkit.Others(yours.Cluster, string(o.GetUID()))
+	}
 	mine.await(t, "Success", hash, hash)
 	yours.await(t, "Success", hash, hash)
 	if mine.name != yours.name || len(w.Named("mine")) != 1 || len(w.Named("yours")) != 1 {
