@@ -129,6 +129,9 @@ func (s *Server) json(w http.ResponseWriter, r *http.Request, status int, v any)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if w.Header().Get("Cache-Control") == "" {
+		w.Header().Set("Cache-Control", "no-store") // addresses in answers expire
+	}
 	w.WriteHeader(status)
 	if _, err := w.Write(b); err != nil {
 		s.Log.Debug("answer not sent", "path", r.URL.Path, "err", err)

@@ -32,15 +32,17 @@ func moduleVersionOf(r *http.Request) (address.Module, address.Version, error) {
 	return m, v, err
 }
 
+// retracted is a version that clients may not use, as a user reads about it.
+type retracted struct {
+	Version string `json:"version"`
+	*registry.Retraction
+}
+
 // versions lists the versions that clients may use. Those that are retracted are
 // beside them, where only users look.
 func (s modules) versions(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	type version struct {
 		Version string `json:"version"`
-	}
-	type retracted struct {
-		Version string `json:"version"`
-		*registry.Retraction
 	}
 	m, err := moduleOf(r)
 	if err != nil {

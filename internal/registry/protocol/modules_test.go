@@ -195,6 +195,9 @@ func TestArchives(t *testing.T) {
 		t.Helper()
 		a := s.ask(t, "GET", "/v1/modules/team/vpc/aws/1.0.0/download", reader, nil)
 		a.want(t, http.StatusOK, "")
+		if got := a.Header.Get("Cache-Control"); got != "no-store" {
+			t.Errorf("Cache-Control of an address that expires is %q", got)
+		}
 		u, err := a.Request.URL.Parse(a.Header.Get("X-Terraform-Get"))
 		if err != nil {
 			t.Fatal(err)

@@ -79,9 +79,10 @@ func (s providers) versions(w http.ResponseWriter, r *http.Request, _ Caller) er
 	if err != nil {
 		return err
 	}
-	open, warnings := make([]version, 0, len(all)), []string(nil)
+	open, gone, warnings := make([]version, 0, len(all)), []retracted(nil), []string(nil)
 	for _, v := range slices.Backward(all) {
 		if v.Retracted != nil {
+			gone = append(gone, retracted{string(v.Version), v.Retracted})
 			if len(warnings) < mostWarnings && s.Now().Sub(v.Retracted.At) < warnedFor {
 				warnings = append(warnings, fmt.Sprintf("Version %s of %s was retracted: %s", v.Version, p, v.Retracted.Reason))
 			}
@@ -94,11 +95,13 @@ func (s providers) versions(w http.ResponseWriter, r *http.Request, _ Caller) er
 		open = append(open, of)
 	}
 	slices.Reverse(open)
+	slices.Reverse(gone)
 	s.JSON(w, r, struct {
-		ID       string    `json:"id"`
-		Versions []version `json:"versions"`
-		Warnings []string  `json:"warnings,omitempty"`
-	}{p.String(), open, warnings})
+		ID        string      `json:"id"`
+		Versions  []version   `json:"versions"`
+		Warnings  []string    `json:"warnings,omitempty"`
+		Retracted []retracted `json:"retracted,omitempty"`
+	}{p.String(), open, warnings, gone})
 	return nil
 }
 
