@@ -289,16 +289,12 @@ func (m *Mirror) Export(ctx context.Context, dir string, s Selection) (int, erro
 		return 0, fmt.Errorf("exporting a bundle: %w", err)
 	}
 	defer root.Close()
-	keys, err := m.store.List(ctx, indexes)
+	providers, err := m.records.providers(ctx)
 	if err != nil {
 		return 0, err
 	}
 	written := 0
-	for _, key := range keys {
-		p, err := address.ParseProvider(strings.TrimSuffix(strings.TrimPrefix(key, indexes), ".json"))
-		if err != nil || indexKey(p) != key {
-			continue
-		}
+	for _, p := range providers {
 		n, err := (&exporter{m, root, p, s}).provider(ctx)
 		written += n
 		if err != nil {

@@ -171,6 +171,22 @@ func (r *records) read(ctx context.Context, p address.Provider) (*Index, error) 
 	return index, nil
 }
 
+// providers are those that have an index, by one list of the store.
+func (r *records) providers(ctx context.Context) ([]address.Provider, error) {
+	keys, err := r.store.List(ctx, indexes)
+	if err != nil {
+		return nil, err
+	}
+	var all []address.Provider
+	for _, key := range keys {
+		p, err := address.ParseProvider(strings.TrimSuffix(strings.TrimPrefix(key, indexes), ".json"))
+		if err == nil && indexKey(p) == key {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
 // update changes the index of a provider, as often as another process was faster.
 func (r *records) update(ctx context.Context, p address.Provider, change func(*Index)) error {
 	key := indexKey(p)
@@ -268,24 +284,17 @@ func decodeKeys(text []byte) ([]signature.Key, error) {
 	return all.Keys, nil
 }
 
-// addSums keeps the list of checksums and its signature, the list last: where it is,
-// the signature is. What is there already stays: it was there first.
+// addSums keeps the list of checksums of a release that was verified, and its signature.
+// What is there is of no release that was verified. The list comes last: where it is, the
+// signature is.
 func (r *records) addSums(ctx context.Context, p address.Provider, v address.Version, sums, signed []byte) error {
 	key := sumsKey(p, v)
 	if signed != nil {
-		if err := r.keep(ctx, key+".sig", signed); err != nil {
+		if err := r.store.Put(ctx, key+".sig", bytes.NewReader(signed)); err != nil {
 			return err
 		}
 	}
-	return r.keep(ctx, key, sums)
-}
-
-func (r *records) keep(ctx context.Context, key string, value []byte) error {
-	_, err := r.store.Replace(ctx, key, blob.None, bytes.NewReader(value))
-	if fault.Reason(err, "") == blob.Changed {
-		return nil
-	}
-	return err
+	return r.store.Put(ctx, key, bytes.NewReader(sums))
 }
 
 // small reads a value whole; nil if there is none.

@@ -70,6 +70,26 @@ func TestBucketOfAnotherProgram(t *testing.T) {
 	}
 }
 
+// Checksums in a bucket that are damaged are asked for again, and replaced.
+func TestDamagedChecksums(t *testing.T) {
+	signer := registrytest.NewSigner(t)
+	r := registrytest.NewRelease(t, signer, "acme/cloud", "1.0.0", 0, amd64)
+	s := open(t, newUpstream(t, r), t.TempDir())
+	const name = "mirror/providers/" + host + "/acme/cloud/terraform-provider-cloud_1.0.0_SHA256SUMS"
+	s.put(t, "mirror/providers/"+host+"/acme/signing-keys.json", []byte(mustJSON(t, map[string]any{"gpg_public_keys": r.Keys})))
+	s.put(t, name, []byte("damaged"))
+	s.put(t, name+".sig", r.Signature)
+	s.installs(t, r, amd64)
+	bundle := t.TempDir()
+	if _, err := s.Export(t.Context(), bundle, mirror.Selection{}); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, registrytest.New(t), t.TempDir(), setUpstream(func(u *mirror.Upstream) { u.Offline = true }))
+	if _, err := other.Import(t.Context(), os.DirFS(bundle), "alice"); err != nil {
+		t.Errorf("the exported checksums are not good: %v", err)
+	}
+}
+
 // An archive that vanished from the store is downloaded again.
 func TestArchiveVanishes(t *testing.T) {
 	r := registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", "1.0.0", 0, amd64)

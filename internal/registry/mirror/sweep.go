@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
@@ -46,17 +45,13 @@ func (m *Mirror) Run(ctx context.Context) {
 // does not know the last use. What was verified stays known, so an archive that is wanted
 // again is downloaded again. A zero time deletes nothing.
 func (m *Mirror) Sweep(ctx context.Context, unused time.Duration) (Swept, error) {
-	keys, err := m.store.List(ctx, indexes)
+	providers, err := m.records.providers(ctx)
 	if err != nil {
 		return Swept{}, err
 	}
 	var done Swept
 	var errs []error
-	for _, key := range keys {
-		p, err := address.ParseProvider(strings.TrimSuffix(strings.TrimPrefix(key, indexes), ".json"))
-		if err != nil || indexKey(p) != key {
-			continue
-		}
+	for _, p := range providers {
 		if err := m.sweep(ctx, p, unused, &done); err != nil {
 			errs = append(errs, fmt.Errorf("sweeping %s: %w", p, err))
 		}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -148,6 +149,7 @@ func (u *upstream) versions(ctx context.Context, p address.Provider) (map[addres
 				platforms = append(platforms, platform.String())
 			}
 		}
+		slices.Sort(platforms) // registries list them in any order
 		all[v] = platforms
 	}
 	return all, nil
