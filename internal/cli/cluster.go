@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,20 +31,34 @@ func (c *cluster) bind(root *cobra.Command, env Env) {
 	f.StringVar(&to.Context, "context", "", "the `context` of the kubeconfig to use")
 	f.StringVarP(&to.Namespace, "namespace", "n", "", "the `namespace` to use")
 	f.StringVar(&to.Server, "server", "", "the `URL` of the Terrier server (TERRIER_SERVER); by default the server of the cluster. With a token in TERRIER_TOKEN, commands use only this server, and no kubeconfig")
+	tokenFile := f.String("token-file", "", "a `file` with the token for --server, instead of TERRIER_TOKEN (TERRIER_TOKEN_FILE)")
 	f.StringVar(&to.CA, "server-ca", "", "the `file` with the certificate authority of --server (TERRIER_SERVER_CA)")
 	to.Path, to.Home, to.Dir, to.Now, to.Kinds = env.getenv("KUBECONFIG"), env.getenv("HOME"), env.Dir, env.Now, env.Kinds
 	to.Waiting = func(why string) { fmt.Fprintln(env.Stderr, cleanText(why)) }
-	root.PersistentPreRun = func(*cobra.Command, []string) {
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		to.Server, to.CA = cmp.Or(to.Server, env.getenv("TERRIER_SERVER")), cmp.Or(to.CA, env.getenv("TERRIER_SERVER_CA"))
 		to.Token = secret.New(env.getenv("TERRIER_TOKEN"))
 		if to.CA != "" && !filepath.IsAbs(to.CA) {
 			to.CA = filepath.Join(env.Dir, to.CA)
 		}
+		if name := cmp.Or(*tokenFile, env.getenv("TERRIER_TOKEN_FILE")); name != "" {
+			text, err := env.readFile(name, tokenBytes)
+			if err != nil {
+				return fmt.Errorf("reading the token: %w", err)
+			}
+			if to.Token = secret.New(strings.TrimSpace(string(text))); to.Token.Empty() {
+				return usage("the file %s of the token is empty", name)
+			}
+		}
+		return nil
 	}
 	// An error means that the flag does not exist, which it does.
 	_ = root.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
 	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions)
 }
+
+// tokenBytes bounds a token.
+const tokenBytes = 64 << 10
 
 // stacks connects to the cluster, or to a server alone.
 func (c *cluster) stacks() (command.StackAPI, error) {

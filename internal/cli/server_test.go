@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -199,7 +200,10 @@ func (p platform) begin(t *testing.T, ended *stack.CommandResult) {
 func TestCommandsOverHTTP(t *testing.T) {
 	viaCluster, viaServer := newPlatform(t), newPlatform(t)
 	viaCluster.Environ, viaServer.Environ = viaCluster.overKubeconfig(), viaServer.overHTTP()
-	tried := map[string]bool{}
+	tried, module := map[string]bool{}, t.TempDir()
+	if err := os.WriteFile(filepath.Join(module, "main.tf"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, step := range []struct {
 		args  string
 		code  int
@@ -291,6 +295,17 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "notifications"},
 		{args: "ui"},
 		{args: "push . oci://SERVER/NS/module:v1", code: 4},
+		{args: "module push MODULE --name a --system b --version 1.0.0", code: 4}, // these servers have no registry
+		{args: "module list a/b/c", code: 4},
+		{args: "module retract a/b/c 1.0.0 --reason wrong", code: 4},
+		{args: "module restore a/b/c 1.0.0", code: 4},
+		{args: "provider push MODULE", code: 4},
+		{args: "provider list a/b", code: 4},
+		{args: "provider retract a/b 1.0.0 --reason wrong", code: 4},
+		{args: "provider restore a/b 1.0.0", code: 4},
+		{args: "provider keys list", code: 4},
+		{args: "provider keys add -", stdin: "a key", code: 4},
+		{args: "provider keys remove 00", code: 4},
 	} {
 		var got [2]said
 		for i, p := range []platform{viaCluster, viaServer} {
@@ -298,7 +313,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 				step.first(p, t)
 			}
 			p.Stdin = strings.NewReader(step.stdin)
-			words := strings.Fields(strings.NewReplacer("SERVER", strings.TrimPrefix(p.url, "https://"), "NS", p.cluster.Namespace).Replace(step.args))
+			words := strings.Fields(strings.NewReplacer("SERVER", strings.TrimPrefix(p.url, "https://"), "NS", p.cluster.Namespace, "MODULE", module).Replace(step.args))
 			got[i] = p.comparable(t, p.run(t, append([]string{"-n", p.cluster.Namespace}, words...)...))
 		}
 		if got[1].code != step.code {
@@ -323,7 +338,10 @@ var elsewhere = map[string]bool{"version": true, "help": true, "import lynq": tr
 // commandOf are the words of a command before its arguments.
 func commandOf(args string) string {
 	words := strings.Fields(args)
-	if slices.Contains([]string{"state", "rollout", "audit"}, words[0]) || words[0] == "retained" && len(words) > 1 {
+	if words[0] == "provider" && words[1] == "keys" {
+		return strings.Join(words[:3], " ")
+	}
+	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider"}, words[0]) || words[0] == "retained" && len(words) > 1 {
 		return words[0] + " " + words[1]
 	}
 	return words[0]

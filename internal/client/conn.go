@@ -53,15 +53,15 @@ func (c *conn) host() string {
 // requestTime bounds every request that waits for nothing.
 const requestTime = time.Minute
 
-// address is one below the API.
-type address struct {
+// endpoint is an address below the API.
+type endpoint struct {
 	params url.Values
 	parts  []string
 }
 
-func (c *conn) at(params url.Values, parts ...string) address { return address{params, parts} }
+func (c *conn) at(params url.Values, parts ...string) endpoint { return endpoint{params, parts} }
 
-func (a address) below(base *url.URL) string {
+func (a endpoint) below(base *url.URL) string {
 	all := append([]string{"api", "v1"}, a.parts...)
 	for i := range all {
 		all[i] = url.PathEscape(all[i])
@@ -85,23 +85,23 @@ func (c *conn) post(ctx context.Context, within time.Duration, in, out any, part
 }
 
 // json reads an answer into v.
-func (c *conn) json(ctx context.Context, v any, to address) error {
+func (c *conn) json(ctx context.Context, v any, to endpoint) error {
 	return c.send(ctx, requestTime, http.MethodGet, to, nil, v)
 }
 
-func get[T any](ctx context.Context, c *conn, to address) (out T, err error) {
+func get[T any](ctx context.Context, c *conn, to endpoint) (out T, err error) {
 	err = c.json(ctx, &out, to)
 	return out, err
 }
 
 // listed is get of a list that is not a page.
-func listed[T any](ctx context.Context, c *conn, to address) ([]T, error) {
+func listed[T any](ctx context.Context, c *conn, to endpoint) ([]T, error) {
 	list, err := get[items[T]](ctx, c, to)
 	return list.Items, err
 }
 
 // send sends a body of JSON and reads the answer into out, unless that is nil.
-func (c *conn) send(ctx context.Context, within time.Duration, method string, to address, body []byte, out any) error {
+func (c *conn) send(ctx context.Context, within time.Duration, method string, to endpoint, body []byte, out any) error {
 	answer, err := c.do(ctx, within, method, to, body)
 	if err != nil {
 		return err
@@ -115,13 +115,13 @@ func (c *conn) send(ctx context.Context, within time.Duration, method string, to
 	return nil
 }
 
-func (c *conn) open(ctx context.Context, within time.Duration, to address) (io.ReadCloser, error) {
+func (c *conn) open(ctx context.Context, within time.Duration, to endpoint) (io.ReadCloser, error) {
 	return c.do(ctx, within, http.MethodGet, to, nil)
 }
 
 // do sends a request, again if need be. Its time, unless that is zero, ends with the
 // returned body.
-func (c *conn) do(ctx context.Context, within time.Duration, method string, to address, body []byte) (answer io.ReadCloser, err error) {
+func (c *conn) do(ctx context.Context, within time.Duration, method string, to endpoint, body []byte) (answer io.ReadCloser, err error) {
 	p, err := c.find()
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (c *conn) do(ctx context.Context, within time.Duration, method string, to a
 }
 
 // send sends a request once.
-func (p peer) send(ctx context.Context, within time.Duration, method string, to address, body []byte) (io.ReadCloser, error) {
+func (p peer) send(ctx context.Context, within time.Duration, method string, to endpoint, body []byte) (io.ReadCloser, error) {
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if within > 0 {
 		bounded, cancel = context.WithTimeout(ctx, within)

@@ -50,7 +50,7 @@ func (r *Records) Plan(ctx context.Context, id query.StackID, digest string) (io
 	return r.open(ctx, requestTime, r.path(id, url.Values{"digest": {digest}}, "plan", "document"))
 }
 
-func (r *Records) path(id query.StackID, params url.Values, more ...string) address {
+func (r *Records) path(id query.StackID, params url.Values, more ...string) endpoint {
 	return r.at(params, object(id.Key, "stacks", more...)...)
 }
 

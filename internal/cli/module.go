@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/client"
+	"github.com/terrier-iac/terrier/internal/client/publish"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
+)
+
+// moduleCommands publish modules in the registry of a server.
+type moduleCommands struct{ *program }
+
+func (p moduleCommands) commands() []*cobra.Command {
+	return []*cobra.Command{group(&cobra.Command{
+		Use:     "module",
+		Short:   "Publish modules in the registry, and list or retract versions",
+		GroupID: groupOperate,
+		Example: `  terrier module push ./modules/network --version 1.2.3
+  terrier module list net/network/aws
+  terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets"`,
+	}, p.push(), p.list(), p.retract(), p.restore())}
+}
+
+// pushOptions are how a module is pushed.
+type pushOptions struct {
+	publish.ModuleOptions
+	ignore bool // versions that exist
+	dry    bool
+	f      format
+}
+
+func (p moduleCommands) push() *cobra.Command {
+	var o pushOptions
+	c := &cobra.Command{
+		Use:   "push DIR",
+		Short: "Publish a directory as a version of a module",
+		Long: `Packs a directory and publishes it as a version of a module. The name of the module
+is NAMESPACE/NAME/SYSTEM. It comes from flags, or from a file .terrier-module.hcl in the
+directory. The file boring-registry.hcl of boring-registry is read as well:
+
+  metadata {
+    namespace = "net"
+    name      = "network"
+    system    = "aws" # or provider
+    version   = "1.2.3"
+  }
+
+A published version never changes. The command succeeds again if the content is the same.
+With other content it fails, or with --ignore-existing leaves the version as it is.
+
+With --version-from-tag the version is that of the git tag of the commit that is checked
+out: 1.2.3 or v1.2.3, after --tag-prefix. The command fails if a file differs from the
+commit. With --recursive, modules without a tag are skipped.
+
+The archive contains neither .git and .terraform, nor states. --exclude leaves out more,
+with the patterns of a .gitignore file; a pattern that begins with ! takes files back in.
+The same files always make the same archive.`,
+		Example: `  terrier module push . --namespace net --name network --system aws --version 1.2.3
+  terrier module push ./modules --recursive --version-from-tag --tag-prefix "{name}-"
+  terrier module push . --exclude "examples/" --exclude "!examples/basic/" --dry-run
+  TERRIER_SERVER=https://registry.example.com terrier module push . --token-file ./token`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: directories,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Dir, o.Namespace = p.path(args[0]), p.connection.Namespace
+			return p.pushModules(cmd.Context(), o)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&o.Name, "name", "", "the `name` of the module")
+	flags.StringVar(&o.System, "system", "", "the target `system` of the module, for instance aws")
+	flags.StringVar(&o.Version, "version", "", "the `version` to publish")
+	flags.BoolVar(&o.FromTag, "version-from-tag", false, "publish the version of the git tag of the commit that is checked out")
+	flags.StringVar(&o.TagPrefix, "tag-prefix", "", "what is before the version in a tag; {namespace}, {name} and {system} are those of the module")
+	flags.BoolVar(&o.Recursive, "recursive", false, "publish each directory below DIR that has a metadata file")
+	flags.StringVar(&o.Constraint, "version-constraints-semver", "", "publish only versions that match this `constraint`, for instance \">= 1.0.0\"")
+	flags.StringArrayVar(&o.Exclude, "exclude", nil, "a `pattern` of files to leave out (repeatable)")
+	flags.BoolVar(&o.ignore, "ignore-existing", false, "leave versions that exist with other content as they are")
+	flags.BoolVar(&o.dry, "dry-run", false, "pack, and publish nothing")
+	formatFlag(c, &o.f, forJSON, forYAML)
+	return c
+}
+
+func directories(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// Outcomes of a module of a push.
+const (
+	outcomePublished = "published"
+	outcomeExists    = "exists"
+	outcomeSkipped   = "skipped"
+	outcomePacked    = "packed"
+)
+
+// pushed is what became of one module.
+type pushed struct {
+	Module  string `json:"module"`
+	Version string `json:"version,omitempty"`
+	Dir     string `json:"dir"`
+	Outcome string `json:"outcome"`
+	Reason  string `json:"reason,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+	Size    int64  `json:"size,omitempty"`
+}
+
+func (p moduleCommands) pushModules(ctx context.Context, o pushOptions) error {
+	modules, err := publish.Modules(o.ModuleOptions)
+	if err != nil {
+		return err
+	}
+	var to *client.Registry
+	if !o.dry {
+		if to, _, err = p.connection.Registry(ctx); err != nil {
+			return err
+		}
+	}
+	var all []pushed
+	for _, m := range modules {
+		var one pushed
+		if one, err = p.pushModule(ctx, to, m, o.ignore); err != nil {
+			break
+		}
+		all = append(all, one)
+		if o.f == forPeople {
+			p.sayPushed(one)
+		}
+	}
+	if o.f != forPeople {
+		p.structured(o.f, map[string]any{"items": all})
+	}
+	return err
+}
+
+func (p moduleCommands) sayPushed(one pushed) {
+	name := one.Module + " " + one.Version
+	switch one.Outcome {
+	case outcomeSkipped:
+		p.say("Skipped %s: %s\n", strings.TrimSpace(name), one.Reason)
+	case outcomeExists:
+		p.say("%s exists with other content, and stays as it is\n", name)
+	case outcomePacked:
+		p.say("Packed %s: %s, sha256:%s\n", name, query.Size(int(one.Size)), one.SHA256)
+	default:
+		p.say("Published %s: %s, sha256:%s\n", name, query.Size(int(one.Size)), one.SHA256)
+	}
+}
+
+// pushModule packs a module, and publishes it unless there is no registry.
+func (p moduleCommands) pushModule(ctx context.Context, to *client.Registry, m publish.Module, ignore bool) (one pushed, err error) {
+	one = pushed{Module: m.Address.String(), Version: string(m.Version), Dir: m.Dir, Outcome: outcomeSkipped, Reason: m.Skipped}
+	if m.Skipped != "" {
+		return one, nil
+	}
+	f, err := os.CreateTemp("", "terrier-module-*.tar.gz")
+	if err != nil {
+		return one, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	sum := sha256.New()
+	err = m.Pack(io.MultiWriter(f, sum))
+	info, failed := f.Stat()
+	if err = errors.Join(err, failed, f.Close()); err != nil {
+		return one, err
+	}
+	one.Outcome, one.Size, one.SHA256 = outcomePacked, info.Size(), hex.EncodeToString(sum.Sum(nil))
+	if to == nil {
+		return one, nil
+	}
+	_, err = to.PushModule(ctx, m.Address, m.Version, f.Name())
+	one.Outcome = outcomePublished
+	if ignore && fault.Of(err) == fault.Conflict {
+		one.Outcome, one.SHA256, one.Size, err = outcomeExists, "", 0, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("publishing %s %s: %w", m.Address, m.Version, err)
+	}
+	return one, err
+}
+
+func (p moduleCommands) list() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "list NAMESPACE/NAME/SYSTEM",
+		Short: "List the versions of a module",
+		Example: `  terrier module list net/network/aws
+  terrier module list net/network/aws -o json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, to, err := p.module(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			list, err := to.Modules(cmd.Context(), m)
+			if err == nil && !p.structured(f, map[string]any{"items": list}) {
+				p.moduleVersions(list)
+			}
+			return err
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+// module reads the address of a command, and connects to the registry.
+func (p moduleCommands) module(ctx context.Context, name string) (address.Module, *client.Registry, error) {
+	m, err := address.ParseModule(name)
+	if err != nil {
+		return m, nil, err
+	}
+	to, _, err := p.connection.Registry(ctx)
+	return m, to, err
+}
+
+func (p moduleCommands) moduleVersions(list []client.RegistryVersion) {
+	t := &table{head: []string{"VERSION", "RETRACTED", "BY", "REASON"}}
+	for _, v := range list {
+		if r := v.Retracted; r != nil {
+			t.add(cell{string(v.Version), yellow}, plain(age(p.Now(), r.At)+" ago"), plain(r.By), plain(r.Reason))
+			continue
+		}
+		t.add(plain(string(v.Version)), plain(""), plain(""), plain(""))
+	}
+	p.table(t)
+}
+
+func (p moduleCommands) retract() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "retract NAMESPACE/NAME/SYSTEM VERSION",
+		Short: "Withdraw a version of a module",
+		Long: `Withdraws a version of a module: it disappears from the list of versions, so that no
+version constraint selects it. Its content stays, and the version cannot be published
+again with other content. Clients that ask for exactly this version are refused.`,
+		Example:           `  terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets"`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(reason) == "" {
+				return usage("--reason is missing: users of the version read it")
+			}
+			v, err := address.ParseVersion(args[1])
+			if err != nil {
+				return err
+			}
+			m, to, err := p.module(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := to.RetractModule(cmd.Context(), m, v, reason); err != nil {
+				return err
+			}
+			p.say("Retracted %s %s\n", m, v)
+			return nil
+		},
+	}
+	reasonFlag(c, &reason)
+	return c
+}
+
+func reasonFlag(c *cobra.Command, reason *string) {
+	c.Flags().StringVar(reason, "reason", "", "why the version is withdrawn, and which one to use instead; users read it")
+}
+
+func (p moduleCommands) restore() *cobra.Command {
+	return &cobra.Command{
+		Use:               "restore NAMESPACE/NAME/SYSTEM VERSION",
+		Short:             "Make a retracted version of a module usable again",
+		Example:           `  terrier module restore net/network/aws 1.2.3`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := address.ParseVersion(args[1])
+			if err != nil {
+				return err
+			}
+			m, to, err := p.module(cmd.Context(), args[0])
+			if err == nil {
+				err = to.RestoreModule(cmd.Context(), m, v)
+			}
+			if err == nil {
+				p.say("Restored %s %s\n", m, v)
+			}
+			return err
+		},
+	}
+}

@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/client"
+	"github.com/terrier-iac/terrier/internal/client/publish"
+	"github.com/terrier-iac/terrier/internal/query"
+)
+
+// providerCommands publish providers in the registry of a server.
+type providerCommands struct{ *program }
+
+func (p providerCommands) commands() []*cobra.Command {
+	return []*cobra.Command{group(&cobra.Command{
+		Use:     "provider",
+		Short:   "Publish providers in the registry, and the keys that sign them",
+		GroupID: groupOperate,
+		Example: `  terrier provider keys add release.asc --namespace net
+  terrier provider push ./dist --namespace net
+  terrier provider list net/dns`,
+	}, p.push(), p.list(), p.retract(), p.restore(), p.keys())}
+}
+
+func (p providerCommands) push() *cobra.Command {
+	return &cobra.Command{
+		Use:   "push {DIR | SHA256SUMS}",
+		Short: "Publish a signed release of a provider",
+		Long: `Publishes a release of a provider as its build tools leave it: the list of sums
+terraform-provider-TYPE_VERSION_SHA256SUMS, its detached signature SHA256SUMS.sig, the
+packages terraform-provider-TYPE_VERSION_OS_ARCH.zip that the list names, and its
+manifest.json if there is one. DIR contains one such list.
+
+The command checks all sums before it sends anything. The registry verifies the
+signature with a key of the namespace, and the version is visible only after that.`,
+		Example: `  terrier provider push ./dist --namespace net
+  terrier provider push ./dist/terraform-provider-dns_1.2.3_SHA256SUMS -n net`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			namespace := p.connection.Namespace
+			if namespace == "" {
+				return usage("the namespace of the provider is missing: name it with --namespace")
+			}
+			r, err := publish.OpenProvider(p.path(args[0]), namespace)
+			if err != nil {
+				return err
+			}
+			to, _, err := p.connection.Registry(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, f := range r.Files {
+				if err := to.PushProviderFile(cmd.Context(), r.Address, r.Version, f); err != nil {
+					return fmt.Errorf("sending %s: %w", filepath.Base(f), err)
+				}
+			}
+			if err := to.PublishProvider(cmd.Context(), r.Address, r.Version); err != nil {
+				return fmt.Errorf("publishing %s %s: %w", r.Address, r.Version, err)
+			}
+			for _, name := range r.Ignored {
+				p.note("Not sent: %s, which the list names\n", name)
+			}
+			p.say("Published %s %s for %s\n", r.Address, r.Version, query.Count(len(r.Packages), "platform"))
+			return nil
+		},
+	}
+}
+
+// provider reads the address of a command, and connects to the registry.
+func (p providerCommands) provider(ctx context.Context, name string) (address.Provider, *client.Registry, error) {
+	at, err := address.ParseProvider(name)
+	if err == nil && at.Host != "" {
+		err = usage("%s has a host: name a provider of this registry as NAMESPACE/TYPE", name)
+	}
+	if err != nil {
+		return at, nil, err
+	}
+	to, _, err := p.connection.Registry(ctx)
+	return at, to, err
+}
+
+func (p providerCommands) list() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:               "list NAMESPACE/TYPE",
+		Short:             "List the versions of a provider",
+		Example:           `  terrier provider list net/dns`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, to, err := p.provider(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			list, warnings, err := to.Providers(cmd.Context(), at)
+			if err != nil {
+				return err
+			}
+			for _, w := range warnings {
+				p.note("%s\n", w)
+			}
+			if !p.structured(f, map[string]any{"items": list}) {
+				t := &table{head: []string{"VERSION", "PLATFORMS"}}
+				for _, v := range list {
+					t.add(plain(string(v.Version)), plain(strings.Join(v.Platforms, " ")))
+				}
+				p.table(t)
+			}
+			return nil
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+func (p providerCommands) retract() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "retract NAMESPACE/TYPE VERSION",
+		Short: "Withdraw a version of a provider",
+		Long: `Withdraws a version of a provider: no version constraint selects it, and clients that
+ask for exactly this version are refused. Its content stays. The registry tells users
+the reason.`,
+		Example:           `  terrier provider retract net/dns 1.2.3 --reason "loses records; use 1.2.4"`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(reason) == "" {
+				return usage("--reason is missing: users of the version read it")
+			}
+			return p.change(cmd.Context(), args, "Retracted", func(to *client.Registry, at address.Provider, v address.Version) error {
+				return to.RetractProvider(cmd.Context(), at, v, reason)
+			})
+		},
+	}
+	reasonFlag(c, &reason)
+	return c
+}
+
+func (p providerCommands) restore() *cobra.Command {
+	return &cobra.Command{
+		Use:               "restore NAMESPACE/TYPE VERSION",
+		Short:             "Make a retracted version of a provider usable again",
+		Example:           `  terrier provider restore net/dns 1.2.3`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.change(cmd.Context(), args, "Restored", func(to *client.Registry, at address.Provider, v address.Version) error {
+				return to.RestoreProvider(cmd.Context(), at, v)
+			})
+		},
+	}
+}
+
+// change changes one version.
+func (p providerCommands) change(ctx context.Context, args []string, done string, do func(*client.Registry, address.Provider, address.Version) error) error {
+	v, err := address.ParseVersion(args[1])
+	if err != nil {
+		return err
+	}
+	at, to, err := p.provider(ctx, args[0])
+	if err == nil {
+		err = do(to, at, v)
+	}
+	if err == nil {
+		p.say("%s %s %s\n", done, at, v)
+	}
+	return err
+}
+
+func (p providerCommands) keys() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "keys",
+		Short: "Show and change the public keys that sign the providers of a namespace",
+		Example: `  gpg --armor --export release@example.com | terrier provider keys add - --namespace net
+  terrier provider keys list --namespace net`,
+	}, p.addKey(), p.listKeys(), p.removeKey())
+}
+
+// keyBytes bounds a public key.
+const keyBytes = 1 << 20
+
+func (p providerCommands) addKey() *cobra.Command {
+	return &cobra.Command{
+		Use:   "add FILE",
+		Short: "Add a public key in ASCII armour; - reads it from standard input",
+		Example: `  terrier provider keys add release.asc --namespace net
+  gpg --armor --export release@example.com | terrier provider keys add - -n net`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			armor, err := p.readFile(args[0], keyBytes)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(string(armor), "PRIVATE KEY") {
+				return usage("%s has a private key, which belongs to no registry: export the public key with: gpg --armor --export", args[0])
+			}
+			to, namespace, err := p.connection.Registry(cmd.Context())
+			if err != nil {
+				return err
+			}
+			k, err := to.AddKey(cmd.Context(), namespace, armor)
+			if err == nil {
+				p.say("Added the key %s to the namespace %s\n", k.ID, namespace)
+			}
+			return err
+		},
+	}
+}
+
+func (p providerCommands) listKeys() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the public keys of a namespace",
+		Example: `  terrier provider keys list --namespace net`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			to, namespace, err := p.connection.Registry(cmd.Context())
+			if err != nil {
+				return err
+			}
+			list, err := to.Keys(cmd.Context(), namespace)
+			if err != nil || p.structured(f, map[string]any{"items": list}) {
+				return err
+			}
+			if len(list) == 0 {
+				p.say("The namespace %s has no keys. To add one: terrier provider keys add FILE -n %s\n", namespace, namespace)
+				return nil
+			}
+			t := &table{head: []string{"KEY", "COMMENT"}}
+			for _, k := range list {
+				t.add(plain(k.ID), plain(comment(k.Armor)))
+			}
+			p.table(t)
+			return nil
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+// comment is what the armour of a key says about it.
+func comment(armor string) string {
+	for line := range strings.Lines(armor) {
+		if text, ok := strings.CutPrefix(line, "Comment:"); ok {
+			return strings.TrimSpace(text)
+		}
+	}
+	return ""
+}
+
+func (p providerCommands) removeKey() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "remove KEY",
+		Short: "Remove a public key of a namespace",
+		Long: `Removes a public key of a namespace. A key that a published version needs stays,
+since clients could not install that version any more.`,
+		Example:           `  terrier provider keys remove 34365D9472D7468F --namespace net`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, namespace, err := p.connection.Registry(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := to.RemoveKey(cmd.Context(), namespace, args[0], force); err != nil {
+				return err
+			}
+			p.say("Removed the key %s of the namespace %s\n", args[0], namespace)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "remove the key also if a published version needs it")
+	return c
+}

@@ -1,0 +1,259 @@
+// Package publish prepares modules and providers in directories for a registry: it finds
+// them, works out their names and versions, and packs them.
+//
+// It sends nothing. A directory that has uncommitted changes never gets the version of a
+// tag, and directories of the engine and of Git are never packed. Start reading at Modules.
+package publish
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
+
+	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// The reasons of this package's faults.
+const (
+	ReasonModule   = "ModuleInvalid"
+	ReasonNoModule = "ModuleMissing"
+	ReasonVersion  = "VersionUnclear"
+	ReasonProvider = "ProviderInvalid"
+)
+
+func invalid(reason, format string, args ...any) error {
+	return fault.New(fault.Invalid, reason, fmt.Errorf(format, args...))
+}
+
+// ModuleOptions say which modules to publish, under which names and versions. What they
+// name counts more than the metadata file of a module.
+type ModuleOptions struct {
+	Dir       string
+	Recursive bool // every directory with a metadata file, instead of Dir alone
+
+	Namespace, Name, System string
+	Version                 string
+	FromTag                 bool   // the version is that of a git tag of the commit that is checked out
+	TagPrefix               string // what stands before the version in a tag; {namespace}, {name} and {system} are those of the module
+
+	Constraint string   // only versions that match
+	Exclude    []string // patterns of a .gitignore file
+}
+
+// Module is a directory that can be published.
+type Module struct {
+	Dir     string
+	Address address.Module
+	Version address.Version
+	Skipped string // why it is not to be published; empty if it is
+
+	skip archive.Skip
+}
+
+// Modules finds the modules of a directory. Those that the options leave out are among
+// them, and say why.
+func Modules(o ModuleOptions) ([]Module, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	matches, err := constraint(o.Constraint)
+	if err != nil {
+		return nil, err
+	}
+	dirs := []string{o.Dir}
+	if o.Recursive {
+		if dirs, err = found(o.Dir); err != nil {
+			return nil, err
+		}
+	}
+	var all []Module
+	owners := map[string]string{}
+	for _, dir := range dirs {
+		m, err := o.module(dir)
+		if err != nil {
+			return nil, fmt.Errorf("the module in %s: %w", dir, err)
+		}
+		if other := owners[m.Address.String()]; other != "" {
+			return nil, invalid(ReasonModule, "%s and %s have the same name %s: change the metadata of one of them", other, dir, m.Address)
+		}
+		owners[m.Address.String()] = dir
+		if m.Skipped == "" && !matches(m.Version) {
+			m.Skipped = fmt.Sprintf("the version does not match %q", o.Constraint)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func (o ModuleOptions) check() error {
+	if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() {
+		return fault.New(fault.Missing, "DirectoryMissing", fmt.Errorf("there is no directory %s", o.Dir))
+	}
+	switch {
+	case o.Version != "" && o.FromTag:
+		return invalid(ReasonVersion, "--version and --version-from-tag exclude each other")
+	case o.TagPrefix != "" && !o.FromTag:
+		return invalid(ReasonVersion, "--tag-prefix needs --version-from-tag")
+	case o.Recursive && (o.Name != "" || o.System != ""):
+		return invalid(ReasonModule, "--recursive publishes several modules, so that --name and --system cannot name them: their metadata files do")
+	}
+	return nil
+}
+
+// found are the directories below dir that have a metadata file.
+func found(dir string) ([]string, error) {
+	var dirs []string
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name != dir && (d.Name() == ".git" || d.Name() == ".terraform") {
+				return fs.SkipDir
+			}
+			if _, ok, err := metadataFile(name); err != nil || !ok {
+				return err
+			}
+			dirs = append(dirs, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for modules in %s: %w", dir, err)
+	}
+	if len(dirs) == 0 {
+		return nil, fault.New(fault.Missing, ReasonNoModule, fmt.Errorf("no directory in %s has a file %s or %s with the name of a module", dir, ownMetadata, boringMetadata))
+	}
+	return dirs, nil
+}
+
+// module reads what the directory says of its module.
+func (o ModuleOptions) module(dir string) (Module, error) {
+	says, err := readMetadata(dir)
+	if err != nil {
+		return Module{}, err
+	}
+	says.Namespace, says.Name, says.System = cmp.Or(o.Namespace, says.Namespace), cmp.Or(o.Name, says.Name), cmp.Or(o.System, says.System)
+	for _, part := range []struct{ name, value string }{{"namespace", says.Namespace}, {"name", says.Name}, {"system", says.System}} {
+		if part.value == "" {
+			return Module{}, invalid(ReasonModule, "the %s of the module is not known: name it with --%[1]s, or in a file %s with: metadata { %[1]s = \"…\" }", part.name, ownMetadata)
+		}
+	}
+	m := Module{Dir: dir}
+	if m.Address, err = address.NewModule(says.Namespace, says.Name, says.System); err != nil {
+		return Module{}, err
+	}
+	skip, err := excluding(o.Exclude)
+	if err != nil {
+		return Module{}, err
+	}
+	m.skip = skip
+	if err := m.checkFiles(); err != nil {
+		return Module{}, err
+	}
+	text := cmp.Or(o.Version, says.Version)
+	if o.FromTag {
+		prefix := strings.NewReplacer("{namespace}", says.Namespace, "{name}", says.Name, "{system}", says.System).Replace(o.TagPrefix)
+		if text, m.Skipped, err = m.tagged(prefix, o.Recursive); err != nil || m.Skipped != "" {
+			return m, err
+		}
+	}
+	if text == "" {
+		return Module{}, invalid(ReasonVersion, "the version of the module is not known: name it with --version, take it from a git tag with --version-from-tag, or write it into %s", ownMetadata)
+	}
+	m.Version, err = address.ParseVersion(text)
+	return m, err
+}
+
+// never is left out of every archive, whatever the user takes back in; usually is left out
+// unless the user takes it back in.
+var (
+	never   = []string{".git/", ".git", ".terraform/", "/" + ownMetadata, "/" + boringMetadata}
+	usually = []string{"*.tfstate", "*.tfstate.*", "crash.log", "crash.*.log"}
+)
+
+// excluding returns what to leave out, by patterns of which the last that matches decides.
+func excluding(patterns []string) (archive.Skip, error) {
+	var all []gitignore.Pattern
+	for _, p := range usually {
+		all = append(all, gitignore.ParsePattern(p, nil))
+	}
+	for _, p := range patterns {
+		if strings.TrimSpace(strings.TrimPrefix(p, "!")) == "" {
+			return nil, invalid(ReasonModule, "--exclude %q is no pattern: write it as in a .gitignore file", p)
+		}
+		all = append(all, gitignore.ParsePattern(p, nil))
+	}
+	for _, p := range never {
+		all = append(all, gitignore.ParsePattern(p, nil))
+	}
+	matcher := gitignore.NewMatcher(all)
+	return func(name string, dir bool) bool {
+		return name != "." && matcher.Match(strings.Split(name, "/"), dir)
+	}, nil
+}
+
+// each calls visit for the files that Pack packs, symbolic links among them.
+func (m Module) each(visit func(name string, d fs.DirEntry) error) error {
+	return fs.WalkDir(os.DirFS(m.Dir), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if base := path.Base(name); base == ".git" || base == ".terraform" {
+				return fs.SkipDir // large, and never packed
+			}
+			return nil
+		case m.skip(name, false):
+			return nil
+		}
+		return visit(name, d)
+	})
+}
+
+// checkFiles refuses what is no module, and files whose content is elsewhere.
+func (m Module) checkFiles() error {
+	declares := false
+	err := m.each(func(name string, _ fs.DirEntry) error {
+		for _, end := range []string{".tf", ".tofu", ".tf.json", ".tofu.json"} {
+			declares = declares || strings.HasSuffix(name, end)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the module: %w", err)
+	}
+	if !declares {
+		return invalid(ReasonModule, "there is no file *.tf, *.tofu, *.tf.json or *.tofu.json, so it is no module")
+	}
+	left, err := source.FindPointer(os.DirFS(m.Dir), ".", func(name string) bool { return m.skip(name, false) })
+	if err != nil {
+		return fmt.Errorf("reading the module: %w", err)
+	}
+	if left != "" {
+		return invalid(ReasonModule, "%s is a pointer of Git LFS without its content: run git lfs pull", left)
+	}
+	return nil
+}
+
+// Pack writes the archive of a module. The same files make the same bytes.
+func (m Module) Pack(w io.Writer) error {
+	if m.Skipped != "" {
+		return errors.New("a module that is left out is not packed")
+	}
+	if err := archive.Pack(m.Dir, m.skip, w, archive.Limits{}); err != nil {
+		return fmt.Errorf("packing %s: %w", m.Dir, err)
+	}
+	return nil
+}

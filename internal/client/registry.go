@@ -1,0 +1,338 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/fault"
+)
+
+// Registry is the registry of modules and providers of a server.
+type Registry struct {
+	conn     *conn
+	services map[string]*url.URL // by the names of the discovery document; nil until it was read
+}
+
+// ReasonNoRegistry is the reason of a fault of a server that has no registry.
+const ReasonNoRegistry = "NoRegistry"
+
+// The services of a registry.
+const (
+	modulesService   = "modules.v1"
+	providersService = "providers.v1"
+)
+
+// Registry returns the registry of the server, and the namespace of a command that names
+// none.
+func (c Connection) Registry(ctx context.Context) (*Registry, string, error) {
+	to, namespace, err := c.server(ctx)
+	return &Registry{conn: to}, namespace, err
+}
+
+// PublishedModule is what a registry says of a version of a module that it took.
+type PublishedModule struct {
+	Version address.Version `json:"version"`
+	SHA256  string          `json:"sha256"`
+	Size    int64           `json:"size"`
+}
+
+// RegistryVersion is a version of a module or a provider in a registry.
+type RegistryVersion struct {
+	Version   address.Version `json:"version"`
+	Platforms []string        `json:"platforms,omitempty"` // of a provider
+	Retracted *Retraction     `json:"retracted,omitempty"` // nil: clients may use it
+}
+
+// Retraction says why a version was withdrawn.
+type Retraction struct {
+	Reason string    `json:"reason"`
+	By     string    `json:"by,omitempty"`
+	At     time.Time `json:"at,omitzero"`
+}
+
+// PublishedKey is a public key that a namespace signs its providers with.
+type PublishedKey struct {
+	ID    string `json:"key_id"`
+	Armor string `json:"ascii_armor"`
+}
+
+// Modules are the versions of a module, the lowest first, those that users withdrew
+// included.
+func (r *Registry) Modules(ctx context.Context, m address.Module) ([]RegistryVersion, error) {
+	var answer struct {
+		Modules []struct {
+			Versions  []RegistryVersion `json:"versions"`
+			Retracted []struct {
+				Version address.Version `json:"version"`
+				Retraction
+			} `json:"retracted"`
+		} `json:"modules"`
+	}
+	err := r.ask(ctx, modulesService, http.MethodGet, content{}, nil, &answer, m.Namespace, m.Name, m.System, "versions")
+	if err != nil || len(answer.Modules) == 0 {
+		return nil, err
+	}
+	all := answer.Modules[0].Versions
+	for _, v := range answer.Modules[0].Retracted {
+		all = append(all, RegistryVersion{Version: v.Version, Retracted: &v.Retraction})
+	}
+	slices.SortFunc(all, func(a, b RegistryVersion) int { return a.Version.Compare(b.Version) })
+	return all, nil
+}
+
+// Providers are the versions of a provider that clients may use, the lowest first, and what
+// the registry warns of.
+func (r *Registry) Providers(ctx context.Context, p address.Provider) (all []RegistryVersion, warnings []string, err error) {
+	var answer struct {
+		Versions []struct {
+			Version   address.Version `json:"version"`
+			Platforms []struct {
+				OS   string `json:"os"`
+				Arch string `json:"arch"`
+			} `json:"platforms"`
+		} `json:"versions"`
+		Warnings []string `json:"warnings"`
+	}
+	err = r.ask(ctx, providersService, http.MethodGet, content{}, nil, &answer, p.Namespace, p.Type, "versions")
+	for _, v := range answer.Versions {
+		one := RegistryVersion{Version: v.Version}
+		for _, on := range v.Platforms {
+			one.Platforms = append(one.Platforms, on.OS+"_"+on.Arch)
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b RegistryVersion) int { return a.Version.Compare(b.Version) })
+	return all, answer.Warnings, err
+}
+
+// PushModule publishes the archive in a file as a version of a module. The same bytes again
+// are no error; other bytes are a Conflict.
+func (r *Registry) PushModule(ctx context.Context, m address.Module, v address.Version, file string) (PublishedModule, error) {
+	p := PublishedModule{Version: v}
+	err := r.ask(ctx, modulesService, http.MethodPut, content{file: file, kind: "application/gzip"}, nil, &p, m.Namespace, m.Name, m.System, string(v))
+	return p, err
+}
+
+// RetractModule withdraws a version of a module, and RestoreModule takes that back.
+func (r *Registry) RetractModule(ctx context.Context, m address.Module, v address.Version, reason string) error {
+	return r.command(ctx, modulesService, map[string]string{"reason": reason}, m.Namespace, m.Name, m.System, string(v), "retract")
+}
+
+// RestoreModule makes a version of a module usable again.
+func (r *Registry) RestoreModule(ctx context.Context, m address.Module, v address.Version) error {
+	return r.command(ctx, modulesService, nil, m.Namespace, m.Name, m.System, string(v), "restore")
+}
+
+// RetractProvider withdraws a version of a provider, and RestoreProvider takes that back.
+func (r *Registry) RetractProvider(ctx context.Context, p address.Provider, v address.Version, reason string) error {
+	return r.command(ctx, providersService, map[string]string{"reason": reason}, p.Namespace, p.Type, string(v), "retract")
+}
+
+// RestoreProvider makes a version of a provider usable again.
+func (r *Registry) RestoreProvider(ctx context.Context, p address.Provider, v address.Version) error {
+	return r.command(ctx, providersService, nil, p.Namespace, p.Type, string(v), "restore")
+}
+
+// PushProviderFile uploads one file of a version of a provider. Nothing of the version is
+// visible before PublishProvider.
+func (r *Registry) PushProviderFile(ctx context.Context, p address.Provider, v address.Version, file string) error {
+	return r.ask(ctx, providersService, http.MethodPut, content{file: file, kind: "application/octet-stream"}, nil, nil, p.Namespace, p.Type, string(v), filepath.Base(file))
+}
+
+// PublishProvider has the registry verify the files of a version, and publish it.
+func (r *Registry) PublishProvider(ctx context.Context, p address.Provider, v address.Version) error {
+	return r.command(ctx, providersService, nil, p.Namespace, p.Type, string(v), "publish")
+}
+
+// Keys are those that a namespace signs its providers with.
+func (r *Registry) Keys(ctx context.Context, namespace string) ([]PublishedKey, error) {
+	var answer struct {
+		Keys []PublishedKey `json:"gpg_public_keys"`
+	}
+	err := r.ask(ctx, providersService, http.MethodGet, content{}, nil, &answer, namespace, "signing-keys")
+	return answer.Keys, err
+}
+
+// AddKey adds a public key in ASCII armour, and returns it as the registry has it.
+func (r *Registry) AddKey(ctx context.Context, namespace string, armor []byte) (PublishedKey, error) {
+	var k PublishedKey
+	err := r.ask(ctx, providersService, http.MethodPut, content{text: armor, kind: "application/pgp-keys"}, nil, &k, namespace, "signing-keys")
+	return k, err
+}
+
+// RemoveKey removes a public key by its ID. One that a published version needs stays,
+// unless this is forced.
+func (r *Registry) RemoveKey(ctx context.Context, namespace, id string, force bool) error {
+	params := url.Values{}
+	flag(params, "force", force)
+	return r.ask(ctx, providersService, http.MethodDelete, content{}, params, nil, namespace, "signing-keys", id)
+}
+
+// content is what a request sends: a text, a file, or nothing.
+type content struct {
+	text []byte
+	file string
+	kind string // media type
+}
+
+func (r *Registry) command(ctx context.Context, service string, in map[string]string, parts ...string) error {
+	if in == nil {
+		in = map[string]string{}
+	}
+	text, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	return r.ask(ctx, service, http.MethodPost, content{text: text, kind: "application/json"}, nil, nil, parts...)
+}
+
+// registryAnswer bounds an answer of a registry, which may list 10,000 versions.
+const registryAnswer = 32 << 20
+
+// ask sends a request to a service, and reads the answer into out unless that is nil. All
+// requests but deletions may be sent again: the same content changes nothing twice.
+func (r *Registry) ask(ctx context.Context, service, method string, c content, params url.Values, out any, parts ...string) error {
+	p, err := r.conn.find()
+	if err != nil {
+		return err
+	}
+	base, err := r.service(ctx, p, service)
+	if err != nil {
+		return err
+	}
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	at := base.JoinPath(parts...)
+	at.RawQuery = params.Encode()
+	again := method
+	if method == http.MethodPut {
+		again = http.MethodGet
+	}
+	return r.conn.repeat(ctx, again, func() error { return p.registry(ctx, method, at, c, out) })
+}
+
+// service is the base of a service, which the server names in its discovery document.
+func (r *Registry) service(ctx context.Context, p peer, name string) (*url.URL, error) {
+	if r.services == nil {
+		at := p.base.JoinPath(".well-known", "terraform.json")
+		var says map[string]json.RawMessage
+		err := r.conn.repeat(ctx, http.MethodGet, func() error { return p.registry(ctx, http.MethodGet, at, content{}, &says) })
+		if fault.Of(err) == fault.Missing {
+			return nil, p.noRegistry()
+		}
+		if err != nil {
+			return nil, err
+		}
+		services := map[string]*url.URL{}
+		for _, s := range []string{modulesService, providersService} {
+			var to string
+			if json.Unmarshal(says[s], &to) != nil || to == "" {
+				continue
+			}
+			if services[s], err = at.Parse(to); err != nil {
+				return nil, fmt.Errorf("reading the services of %s: %w", p.base.Host, err)
+			}
+		}
+		r.services = services
+	}
+	base := r.services[name]
+	if base == nil || base.Scheme != p.base.Scheme || base.Host != p.base.Host {
+		return nil, p.noRegistry()
+	}
+	return base, nil
+}
+
+func (p peer) noRegistry() error {
+	return fault.New(fault.Missing, ReasonNoRegistry, fmt.Errorf("the server at %s has no registry of modules and providers: name another server with --server", p.base.Host))
+}
+
+// registry sends a request to a registry once.
+func (p peer) registry(ctx context.Context, method string, at *url.URL, c content, out any) error {
+	var body io.Reader = bytes.NewReader(c.text)
+	size := int64(len(c.text))
+	if c.file != "" {
+		f, err := os.Open(c.file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		body, size = f, info.Size()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), body)
+	if err != nil {
+		return err
+	}
+	req.ContentLength = size
+	if c.kind != "" {
+		req.Header.Set("Content-Type", c.kind)
+	}
+	if c.file != "" {
+		req.Header.Set("Expect", "100-continue") // a refusal comes before the content was sent
+	}
+	resp, err := p.http.Do(req)
+	if err != nil {
+		return p.unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode >= http.StatusMultipleChoices:
+		return p.registryRefusal(resp)
+	case out == nil || resp.StatusCode == http.StatusNoContent:
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, registryAnswer)).Decode(out); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", p.base.Host, err)
+	}
+	return nil
+}
+
+// registryRefusal reads what a registry says is wrong. Its handler answers as registries
+// do, and the server around it as the rest of its API.
+func (p peer) registryRefusal(resp *http.Response) error {
+	var said struct {
+		command.Refusal
+		Errors []string `json:"errors"`
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil || json.Unmarshal(text, &said) != nil || len(said.Errors) == 0 {
+		resp.Body = io.NopCloser(bytes.NewReader(text))
+		return p.refusal(resp)
+	}
+	kind := fault.Broken
+	switch resp.StatusCode {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		kind = fault.Invalid
+	case http.StatusUnauthorized, http.StatusForbidden:
+		kind = fault.Denied
+	case http.StatusNotFound, http.StatusGone:
+		kind = fault.Missing
+	case http.StatusConflict:
+		kind = fault.Conflict
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		kind = fault.Later
+	}
+	reason := ""
+	if resp.StatusCode == http.StatusUnauthorized {
+		reason = access.ReasonUnknownUser
+	}
+	return fault.New(kind, reason, errors.New(strings.Join(said.Errors, "; ")))
+}
