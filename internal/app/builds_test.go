@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/terrier-iac/terrier/internal/app/flags"
 )
 
 // Dockerfiles are built where Jobs are, and where the operator has nothing else.
@@ -27,11 +29,11 @@ func TestBuildsAreChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c BuildsConfig
-			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-			if err := bind(flags, &c, func(string) string { return "" }); err != nil {
+			set := pflag.NewFlagSet("", pflag.ContinueOnError)
+			if err := flags.Bind(set, &c, func(string) string { return "" }); err != nil {
 				t.Fatal(err)
 			}
-			if err := flags.Parse(tt.args); err != nil {
+			if err := set.Parse(tt.args); err != nil {
 				t.Fatal(err)
 			}
 			err := c.check(tt.o)

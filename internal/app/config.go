@@ -1,16 +1,9 @@
 package app
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 )
 
 // Config is all settings. Tags name the flag, the environment
@@ -93,60 +86,6 @@ type Config struct {
 	OIDCAuthority   string   `flag:"oidc-ca-file" env:"TERRIER_OIDC_CA_FILE" help:"file with the certificate authority of the issuer; by default those of the system"`
 
 	LogLevel string `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"warn" help:"debug, info, warn or error"`
-}
-
-// bind registers the flags of c. A flag overrides its environment variable,
-// which overrides the default. Fields in omit stay zero.
-func bind(flags *pflag.FlagSet, c any, environ func(string) string, omit ...string) error {
-	v := reflect.ValueOf(c).Elem()
-	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
-		name, help, def := tag.Get("flag"), tag.Get("help"), tag.Get("default")
-		if slices.Contains(omit, name) {
-			continue
-		}
-		from := ""
-		if names := tag.Get("env"); names != "" {
-			help += " [" + strings.ReplaceAll(names, ",", ", ") + "]"
-			for env := range strings.SplitSeq(names, ",") {
-				if set := environ(env); set != "" {
-					def, from = set, env
-					break
-				}
-			}
-		}
-		var err error
-		switch p := v.Field(i).Addr().Interface().(type) {
-		case *string:
-			flags.StringVarP(p, name, tag.Get("short"), def, help)
-		case *[]string:
-			var list []string
-			if def != "" {
-				list = strings.Split(def, ",") // a colon is part of HOST:PORT
-			}
-			flags.StringArrayVar(p, name, list, help)
-		case *int:
-			var n int
-			n, err = strconv.Atoi(def)
-			flags.IntVar(p, name, n, help)
-		case *bool:
-			on := false
-			if def != "" {
-				on, err = strconv.ParseBool(def)
-			}
-			flags.BoolVar(p, name, on, help)
-		case *time.Duration:
-			var d time.Duration
-			d, err = time.ParseDuration(def)
-			flags.DurationVar(p, name, d, help)
-		default:
-			err = fmt.Errorf("a field of type %T cannot be a flag", p)
-		}
-		if err != nil {
-			return fmt.Errorf("--%s, from the environment variable %s: %w", name, from, err)
-		}
-	}
-	return nil
 }
 
 // beside is the path of a file in the directory of this program, empty if it

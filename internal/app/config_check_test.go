@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/terrier-iac/terrier/internal/app/flags"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -26,11 +27,11 @@ func (u untouched) Start(context.Context, string, string, *slog.Logger) (Running
 func flagged(t *testing.T, args ...string) Config {
 	t.Helper()
 	var c Config
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	if err := bind(flags, &c, func(string) string { return "" }); err != nil {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	if err := flags.Bind(set, &c, func(string) string { return "" }); err != nil {
 		t.Fatal(err)
 	}
-	if err := flags.Parse(args); err != nil {
+	if err := set.Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/terrier-iac/terrier/internal/app/flags"
 )
 
 // A list in the environment can hold what has a colon in it.
 func TestListsInTheEnvironment(t *testing.T) {
 	var c Config
 	set := map[string]string{"TERRIER_ALLOW_HOSTS": "127.0.0.1:8080,[::1]:8443"}
-	if err := bind(pflag.NewFlagSet("", pflag.ContinueOnError), &c, func(name string) string { return set[name] }); err != nil {
+	if err := flags.Bind(pflag.NewFlagSet("", pflag.ContinueOnError), &c, func(name string) string { return set[name] }); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"127.0.0.1:8080", "[::1]:8443"}; !slices.Equal(c.AllowHosts, want) {
@@ -36,13 +38,13 @@ func TestIntervalOfScriptsInTheEnvironment(t *testing.T) {
 		"the variable of Terrier comes first": {map[string]string{"SYNC_INTERVAL": "90s", "TERRIER_SYNC_INTERVAL": "0"}, 0},
 	} {
 		var c Config
-		err := bind(pflag.NewFlagSet("", pflag.ContinueOnError), &c, func(name string) string { return tt.set[name] })
+		err := flags.Bind(pflag.NewFlagSet("", pflag.ContinueOnError), &c, func(name string) string { return tt.set[name] })
 		if err != nil || c.SyncInterval != tt.want {
 			t.Errorf("%s: the interval is %s (%v), want %s", name, c.SyncInterval, err, tt.want)
 		}
 	}
 	var c Config
-	err := bind(pflag.NewFlagSet("", pflag.ContinueOnError), &c, func(name string) string { return map[string]string{"SYNC_INTERVAL": "soon"}[name] })
+	err := flags.Bind(pflag.NewFlagSet("", pflag.ContinueOnError), &c, func(name string) string { return map[string]string{"SYNC_INTERVAL": "soon"}[name] })
 	if err == nil || !strings.Contains(err.Error(), "--sync-interval, from the environment variable SYNC_INTERVAL") {
 		t.Errorf("error = %v, want one that names the flag and the variable", err)
 	}

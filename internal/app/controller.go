@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/app/flags"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -77,11 +78,11 @@ their own.`,
 		},
 	}
 	for _, more := range []any{&k, &pods, &builds} {
-		if err := bind(cmd.Flags(), more, environ); err != nil {
+		if err := flags.Bind(cmd.Flags(), more, environ); err != nil {
 			return nil, err
 		}
 	}
-	return cmd, bind(cmd.Flags(), &c, environ, notInCluster...)
+	return cmd, flags.Bind(cmd.Flags(), &c, environ, notInCluster...)
 }
 
 // inherited is a flag of every command.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/flags"
 	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -83,7 +84,7 @@ func TestTakenRecordsStay(t *testing.T) {
 // Without --lease, a controller uses the Lease that terrier up reserves.
 func TestTheLeaseOfControllersIsTheDefault(t *testing.T) {
 	var k ClusterConfig
-	if err := bind(pflag.NewFlagSet("", pflag.ContinueOnError), &k, func(string) string { return "" }); err != nil {
+	if err := flags.Bind(pflag.NewFlagSet("", pflag.ContinueOnError), &k, func(string) string { return "" }); err != nil {
 		t.Fatal(err)
 	}
 	if k.Lease != leaseOfControllers {

@@ -9,17 +9,18 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/terrier-iac/terrier/internal/app/flags"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 func podsConfig(t *testing.T, args ...string) PodsConfig {
 	t.Helper()
 	var c PodsConfig
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	if err := bind(flags, &c, func(string) string { return "" }); err != nil {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	if err := flags.Bind(set, &c, func(string) string { return "" }); err != nil {
 		t.Fatal(err)
 	}
-	if err := flags.Parse(append([]string{"--runs-as", "pods", "--run-image", "i"}, args...)); err != nil {
+	if err := set.Parse(append([]string{"--runs-as", "pods", "--run-image", "i"}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"github.com/terrier-iac/terrier/internal/app/flags"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
@@ -51,7 +52,7 @@ supervisors finish active applies, and the next start finds their results.`,
 			return Run(ctx, o)
 		},
 	}
-	return cmd, bind(cmd.Flags(), &c, environ)
+	return cmd, flags.Bind(cmd.Flags(), &c, environ)
 }
 
 // showExample returns the function that applies the examples.
