@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/app"
+	"github.com/terrier-iac/terrier/internal/app/registryserver"
 	"github.com/terrier-iac/terrier/internal/cli"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
@@ -41,12 +42,13 @@ func commands() int {
 	}
 	up, err := app.Up(plane{}, os.Args[0], version, os.Getenv, time.Now)
 	controller, also := app.Controller(os.Args[0], version, os.Getenv, time.Now)
-	if err := errors.Join(err, also); err != nil {
+	registry, too := registryserver.Command(os.Args[0], version, os.Getenv, time.Now)
+	if err := errors.Join(err, also, too); err != nil {
 		fmt.Fprintln(os.Stderr, "terrier:", err)
 		return 2
 	}
 	return cli.Main(cli.Env{
 		Args: os.Args[1:], Environ: os.Environ(), Dir: dir, Now: time.Now, Version: version,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: cli.IsTerminal(os.Stdin),
-	}, up, controller)
+	}, up, controller, registry)
 }

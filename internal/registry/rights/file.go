@@ -34,7 +34,7 @@ type document struct {
 type grant struct {
 	Read   []string `json:"read"`
 	Write  []string `json:"write"`
-	Tenant string   `json:"tenant"` // whose traffic it is; the name of the caller if empty
+	Tenant string   `json:"tenant"` // whose traffic it is; the name of the token, or the issuer, if empty
 }
 
 type tokenEntry struct {

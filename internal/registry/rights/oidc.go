@@ -209,8 +209,7 @@ func (e issuerEntry) known(claims map[string]any) (protocol.Caller, error) {
 	if len(all) == 0 {
 		return protocol.Caller{}, protocol.Unauthenticated(fmt.Errorf("the token of the issuer %s is valid, and the file of rights has no entry for its claims", e.Issuer))
 	}
-	name = e.Issuer + "#" + name
-	return protocol.Caller{Name: name, Tenant: cmp.Or(tenant, name), Grant: all}, nil
+	return protocol.Caller{Name: e.Issuer + "#" + name, Tenant: cmp.Or(tenant, e.Issuer), Grant: all}, nil
 }
 
 // matches reports whether the claims of a token have all values that a rule wants.

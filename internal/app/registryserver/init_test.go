@@ -1,0 +1,390 @@
+package registryserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/cli"
+	"github.com/terrier-iac/terrier/internal/client/publish"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest"
+	"github.com/terrier-iac/terrier/internal/testkit"
+)
+
+// token is the first token of a registry.
+func (r *running) token(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(r.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// terrier runs the command line in this process with a token, and returns its exit code
+// and what it printed.
+func (r *running) terrier(t *testing.T, token string, args ...string) (int, string) {
+	t.Helper()
+	var out bytes.Buffer
+	code := cli.Main(cli.Env{
+		Args: args, Environ: []string{"TERRIER_SERVER=" + r.URL, "TERRIER_SERVER_CA=" + r.CA, "TERRIER_TOKEN=" + token, "TMPDIR=" + t.TempDir()},
+		Dir: t.TempDir(), Now: time.Now, Version: "v1", Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
+	})
+	return code, out.String()
+}
+
+// works runs the command line with the first token, and wants it to succeed.
+func (r *running) works(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out := r.terrier(t, r.token(t), args...)
+	if code != 0 {
+		t.Fatalf("terrier %s ended with %d: %s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+// host is the name of the registry in sources.
+func (r *running) host() string { return strings.TrimPrefix(r.URL, "https://") }
+
+// tofu runs the real engine in a directory, which trusts the registry and has a token for
+// it.
+func (r *running) tofu(t *testing.T, dir, token string, args ...string) (string, error) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "cli.tfrc")
+	text := "disable_checkpoint = true\n"
+	if token != "" {
+		text += fmt.Sprintf("credentials %q {\n  token = %q\n}\n", r.host(), token)
+	}
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, testkit.Tool(t, "tofu"), args...)
+	command.Dir = dir
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "SSL_CERT_FILE=" + r.CA, "TF_CLI_CONFIG_FILE=" + config, "NO_COLOR=1", "TF_IN_AUTOMATION=1"}
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+func files(t *testing.T, all map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range all {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func says(text string) map[string]string {
+	return map[string]string{"main.tf": fmt.Sprintf("output \"says\" {\n  value = %q\n}\n", text)}
+}
+
+var named = []string{"--namespace", "net", "--name", "hello", "--system", "demo"}
+
+func push(dir, version string, more ...string) []string {
+	args := append([]string{"module", "push", dir, "--version", version}, named...)
+	return append(args, more...)
+}
+
+// uses is a configuration that uses the module.
+func (r *running) uses(t *testing.T, constraint string) string {
+	t.Helper()
+	return files(t, map[string]string{"main.tf": fmt.Sprintf("module \"hello\" {\n  source  = \"%s/net/hello/demo\"\n  version = %q\n}\n\noutput \"says\" {\n  value = module.hello.says\n}\n", r.host(), constraint)})
+}
+
+// RG-08, RG-09: a module that was pushed is what the engine installs; what was published
+// never changes; and a version that was retracted is not chosen.
+func TestPushedModuleIsInstalled(t *testing.T) {
+	r := start(t, nil)
+	one, two := files(t, says("one")), files(t, says("two"))
+	if out := r.works(t, push(one, "1.0.0")...); !strings.Contains(out, "Published net/hello/demo 1.0.0") {
+		t.Errorf("push says %s", out)
+	}
+	r.works(t, push(two, "1.1.0")...)
+	installed := func(constraint, want string) {
+		t.Helper()
+		dir := r.uses(t, constraint)
+		for _, args := range [][]string{{"init", "-input=false"}, {"apply", "-input=false", "-auto-approve"}} {
+			out, err := r.tofu(t, dir, r.token(t), args...)
+			if err != nil {
+				t.Fatalf("tofu %s: %v: %s", args[0], err, out)
+			}
+			if args[0] == "apply" && !strings.Contains(out, `says = "`+want+`"`) {
+				t.Errorf("%q is %s, want that it says %s", constraint, out, want)
+			}
+		}
+	}
+	installed("~> 1.0", "two")
+	installed("1.0.0", "one")
+
+	r.works(t, push(one, "1.0.0")...) // the same content
+	if code, out := r.terrier(t, r.token(t), push(two, "1.0.0")...); code != 5 {
+		t.Errorf("other content ended with %d: %s, want 5", code, out)
+	}
+	if out := r.works(t, push(two, "1.0.0", "--ignore-existing")...); !strings.Contains(out, "exists with other content") {
+		t.Errorf("--ignore-existing says %s", out)
+	}
+	installed("1.0.0", "one")
+
+	r.works(t, "module", "retract", "net/hello/demo", "1.1.0", "--reason", "says the wrong thing")
+	installed("~> 1.0", "one")
+	if out := r.works(t, "module", "list", "net/hello/demo"); !strings.Contains(out, "1.0.0") || !strings.Contains(out, "says the wrong thing") {
+		t.Errorf("list says %s", out)
+	}
+	if code, out := r.terrier(t, r.token(t), "module", "list", "net/other/demo"); code != 4 {
+		t.Errorf("a module that is not there ended with %d: %s, want 4", code, out)
+	}
+}
+
+// RG-08: of many pushes of one version with different content exactly one wins.
+func TestOnePushWins(t *testing.T) {
+	r := start(t, nil)
+	const many = 8
+	codes := make([]int, many)
+	var wait sync.WaitGroup
+	for i := range many {
+		dir := files(t, says(fmt.Sprint("push ", i)))
+		wait.Go(func() { codes[i], _ = r.terrier(t, r.token(t), push(dir, "1.0.0")...) })
+	}
+	wait.Wait()
+	won := 0
+	for _, code := range codes {
+		switch code {
+		case 0:
+			won++
+		case 5:
+		default:
+			t.Errorf("a push ended with %d, want 0 or 5", code)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d of %d pushes won, want one: %v", won, many, codes)
+	}
+}
+
+// RG-19: a token does what its rights are, and no more; a revoked one does nothing.
+func TestTokensHaveTheirRights(t *testing.T) {
+	const reader = "the-token-of-the-readers-of-net"
+	r := start(t, nil)
+	r.works(t, push(files(t, says("one")), "1.0.0")...)
+	admin, err := os.ReadFile(r.Rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "reader"), []byte(reader), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	change := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(r.Rights, append(admin, []byte(text)...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("  - {name: reader, tokenFile: reader, read: [net]}\n")
+	await(t, "the reader is known", func() bool { code, _ := r.terrier(t, reader, "module", "list", "net/hello/demo"); return code == 0 })
+	if code, out := r.terrier(t, reader, push(files(t, says("two")), "2.0.0")...); code != 3 || !strings.Contains(out, "reader may not write in the namespace net") {
+		t.Errorf("a reader that pushes ended with %d: %s, want 3", code, out)
+	}
+	if code, out := r.terrier(t, reader, "module", "list", "other/hello/demo"); code != 3 {
+		t.Errorf("a reader of another namespace ended with %d: %s, want 3", code, out)
+	}
+	if out, err := r.tofu(t, r.uses(t, "1.0.0"), reader, "init", "-input=false"); err != nil {
+		t.Errorf("init with the token of a reader: %v: %s", err, out)
+	}
+	if out, err := r.tofu(t, r.uses(t, "1.0.0"), "", "init", "-input=false"); err == nil || !strings.Contains(out, "401") {
+		t.Errorf("init without a token: %v: %s, want 401", err, out)
+	}
+	change("")
+	await(t, "the reader is revoked", func() bool { code, _ := r.terrier(t, reader, "module", "list", "net/hello/demo"); return code == 3 })
+	for _, secret := range []string{reader, r.token(t), "signature="} {
+		if strings.Contains(r.logs(), secret) {
+			t.Errorf("the log holds %q", secret)
+		}
+	}
+}
+
+// An open registry is one for reading alone, and only if the operator says so.
+func TestAnonymousReads(t *testing.T) {
+	r := start(t, func(c *Config) { c.Anonymous = true })
+	r.works(t, push(files(t, says("one")), "1.0.0")...)
+	if out, err := r.tofu(t, r.uses(t, "1.0.0"), "", "init", "-input=false"); err != nil {
+		t.Errorf("init without a token: %v: %s", err, out)
+	}
+	if code, out := r.terrier(t, "a-wrong-token-of-a-caller", push(files(t, says("two")), "2.0.0")...); code != 3 {
+		t.Errorf("a push with a wrong token ended with %d: %s, want 3", code, out)
+	}
+}
+
+// RG-09: a release of a provider that was pushed is what the engine installs, once a key of
+// the namespace has signed it.
+func TestPushedProviderIsInstalled(t *testing.T) {
+	r := start(t, nil)
+	signer := registrytest.NewSigner(t)
+	release := registrytest.NewRelease(t, signer, "net/dns", "1.2.3", 100, runtime.GOOS+"_"+runtime.GOARCH, "darwin_arm64")
+	const base = "terraform-provider-dns_1.2.3_"
+	dist := map[string]string{base + "SHA256SUMS": string(release.Sums), base + "SHA256SUMS.sig": string(release.Signature)}
+	for platform, zip := range release.Archives {
+		dist[base+platform+".zip"] = string(zip)
+	}
+	dir := files(t, dist)
+	args := []string{"provider", "push", dir, "--namespace", "net"}
+	if code, out := r.terrier(t, r.token(t), args...); code != 2 {
+		t.Errorf("a release without a known key ended with %d: %s, want 2", code, out)
+	}
+	key := filepath.Join(files(t, map[string]string{"key.asc": signer.Key(t).Armor}), "key.asc")
+	r.works(t, "provider", "keys", "add", key, "--namespace", "net")
+	if out := r.works(t, "provider", "keys", "list", "--namespace", "net"); !strings.Contains(out, signer.Key(t).ID) {
+		t.Errorf("the keys are %s, want %s", out, signer.Key(t).ID)
+	}
+	private := filepath.Join(files(t, map[string]string{"key.asc": signer.Private(t)}), "key.asc")
+	if code, out := r.terrier(t, r.token(t), "provider", "keys", "add", private, "--namespace", "net"); code != 2 || !strings.Contains(out, "private key") {
+		t.Errorf("a private key ended with %d: %s, want 2", code, out)
+	}
+	if out := r.works(t, args...); !strings.Contains(out, "Published net/dns 1.2.3 for 2 platforms") {
+		t.Errorf("push says %s", out)
+	}
+	if out := r.works(t, "provider", "list", "net/dns"); !strings.Contains(out, "1.2.3") || !strings.Contains(out, "darwin_arm64") {
+		t.Errorf("list says %s", out)
+	}
+	used := files(t, map[string]string{"main.tf": fmt.Sprintf("terraform {\n  required_providers {\n    dns = {\n      source  = \"%s/net/dns\"\n      version = \"~> 1.2\"\n    }\n  }\n}\n", r.host())})
+	out, err := r.tofu(t, used, r.token(t), "init", "-input=false")
+	if err != nil {
+		t.Fatalf("init: %v: %s", err, out)
+	}
+	lock, err := os.ReadFile(filepath.Join(used, ".terraform.lock.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, platform := range []string{runtime.GOOS + "_" + runtime.GOARCH, "darwin_arm64"} {
+		if _, zh := release.Hashes(t, platform); !strings.Contains(string(lock), zh) {
+			t.Errorf("the lock file lacks the hash of %s:\n%s", platform, lock)
+		}
+	}
+	if code, out := r.terrier(t, r.token(t), "provider", "keys", "remove", signer.Key(t).ID, "--namespace", "net"); code != 5 {
+		t.Errorf("removing a key that a version needs ended with %d: %s, want 5", code, out)
+	}
+	r.works(t, "provider", "retract", "net/dns", "1.2.3", "--reason", "loses records")
+	again := files(t, map[string]string{"main.tf": readFile(t, filepath.Join(used, "main.tf"))})
+	if out, err := r.tofu(t, again, r.token(t), "init", "-input=false"); err == nil {
+		t.Errorf("a version that was retracted is installed: %s", out)
+	}
+	if out := r.works(t, "provider", "list", "net/dns"); !strings.Contains(out, "loses records") {
+		t.Errorf("list says %s, want the reason", out)
+	}
+	r.works(t, "provider", "restore", "net/dns", "1.2.3")
+	if out, err := r.tofu(t, again, r.token(t), "init", "-input=false"); err != nil {
+		t.Errorf("init of a version that was restored: %v: %s", err, out)
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// RG-09: a repository with several modules is published in one go, by its tags.
+func TestPushOfAllModulesOfARepository(t *testing.T) {
+	r := start(t, nil)
+	all := map[string]string{}
+	for _, name := range []string{"vpc", "dns"} {
+		all["modules/"+name+"/main.tf"] = says(name)["main.tf"]
+		all["modules/"+name+"/.terrier-module.hcl"] = fmt.Sprintf("metadata {\n  namespace = \"net\"\n  name = %q\n  system = \"demo\"\n}\n", name)
+	}
+	dir := files(t, all)
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "--all"}, {"commit", "--quiet", "--message=x"}, {"tag", "vpc-v1.2.0"}} {
+		command := exec.Command("git", args...)
+		command.Dir = dir
+		command.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com")
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v: %s", args[0], err, out)
+		}
+	}
+	out := r.works(t, "module", "push", filepath.Join(dir, "modules"), "--recursive", "--version-from-tag", "--tag-prefix", "{name}-", "-o", "json")
+	var pushed struct {
+		Items []struct{ Module, Version, Outcome, SHA256 string }
+	}
+	if err := json.Unmarshal([]byte(out), &pushed); err != nil || len(pushed.Items) != 2 {
+		t.Fatalf("push says %s (%v)", out, err)
+	}
+	if dns, vpc := pushed.Items[0], pushed.Items[1]; dns.Outcome != "skipped" || vpc.Outcome != "published" || vpc.Module != "net/vpc/demo" || vpc.Version != "1.2.0" || len(vpc.SHA256) != 64 {
+		t.Errorf("push says %s", out)
+	}
+	r.works(t, "module", "list", "net/vpc/demo")
+}
+
+// RG-22: a request that goes on when the server is stopped ends as always, while new ones
+// are not taken.
+func TestDrain(t *testing.T) {
+	r := start(t, nil)
+	dir := files(t, says("one"))
+	modules, err := publish.Modules(publish.ModuleOptions{Dir: dir, Namespace: "net", Name: "hello", System: "demo", Version: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := modules[0].Pack(&archive); err != nil {
+		t.Fatal(err)
+	}
+	body, in := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.URL+"/v1/modules/net/hello/demo/1.0.0", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+r.token(t))
+	req.Header.Set("Expect", "100-continue")
+	status := make(chan string, 1)
+	go func() {
+		resp, err := r.http.Do(req)
+		if err != nil {
+			status <- err.Error()
+			return
+		}
+		resp.Body.Close()
+		status <- resp.Status
+	}()
+	if _, err := in.Write(archive.Next(1)); err != nil { // after the handler has asked for it
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.stop() }()
+	await(t, "new connections are refused", func() bool {
+		conn, err := net.Dial("tcp", r.host())
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	if _, err := in.Write(archive.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	if got := <-status; got != "201 Created" {
+		t.Errorf("the upload ended with %s, want 201", got)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the registry ended with %v", err)
+	}
+}

@@ -1,0 +1,247 @@
+package registryserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// running is a registry in this process.
+type running struct {
+	Ready
+	http *http.Client
+	dir  string
+	stop func() error
+	logs func() string
+}
+
+// start runs the registry until the end of the test.
+func start(t *testing.T, edit func(*Config)) *running {
+	t.Helper()
+	dir := t.TempDir()
+	c := Config{DataDir: dir, Listen: "127.0.0.1:0", Metrics: "127.0.0.1:0", Drain: 10 * time.Second, Stall: 10 * time.Second, Output: "json", LogLevel: "debug"}
+	if edit != nil {
+		edit(&c)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	var logs lockedBuffer
+	ended := make(chan error, 1)
+	go func() {
+		err := Run(ctx, Options{Config: c, Program: "terrier", Version: "v1", Stdout: in, Stderr: &logs, Now: time.Now, Environ: func(string) string { return "" }})
+		in.CloseWithError(err)
+		ended <- err
+	}()
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	r := &running{dir: dir, logs: logs.String}
+	if err == nil {
+		err = json.Unmarshal(line, &r.Ready)
+	}
+	if err != nil {
+		cancel()
+		t.Fatalf("the registry did not start: %v: %s", err, logs.String())
+	}
+	transport := &http.Transport{ForceAttemptHTTP2: true, ExpectContinueTimeout: time.Minute}
+	if r.CA != "" {
+		pem, err := os.ReadFile(r.CA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(pem)
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	}
+	r.http = &http.Client{Transport: transport}
+	r.stop = sync.OnceValue(func() error {
+		transport.CloseIdleConnections()
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Errorf("the registry ended with %v", err)
+		}
+	})
+	return r
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// get returns the status and the body of an address.
+func (r *running) get(t *testing.T, url, token string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := r.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// RG-22: probes answer, and metrics are at an address of their own.
+func TestProbesAndMetrics(t *testing.T) {
+	r := start(t, nil)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if status, body := r.get(t, r.URL+path, ""); status != http.StatusOK {
+			t.Errorf("%s is %d %s", path, status, body)
+		}
+	}
+	if status, _ := r.get(t, r.URL+"/metrics", ""); status != http.StatusNotFound {
+		t.Errorf("/metrics at the address of the registry is %d, want 404", status)
+	}
+	status, body := r.get(t, r.Metrics, "")
+	for _, want := range []string{`terrier_registry_requests_total{code="200",method="GET",route="/readyz"} 1`, `terrier_build_info{`, "go_goroutines"} {
+		if status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("the metrics are %d, without %s:\n%s", status, want, body)
+		}
+	}
+}
+
+// The first start makes what a registry needs, and the next one finds it.
+func TestFirstStart(t *testing.T) {
+	r := start(t, nil)
+	token, err := os.ReadFile(r.Token)
+	if err != nil || len(strings.TrimSpace(string(token))) < 32 {
+		t.Fatalf("the first token is %q, %v", token, err)
+	}
+	if info, err := os.Stat(r.Token); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the first token can be read by others: %v, %v", info.Mode(), err)
+	}
+	ca, err := os.ReadFile(r.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, func(c *Config) { c.DataDir = r.dir })
+	next, err := os.ReadFile(again.CA)
+	if err != nil || !bytes.Equal(ca, next) {
+		t.Errorf("the authority is another one after a start (%v)", err)
+	}
+	if again.Token != r.Token {
+		t.Errorf("the token is %q, was %q", again.Token, r.Token)
+	}
+	if text := welcome(again.Ready, "terrier"); !strings.Contains(text, again.CA) || !strings.Contains(text, "credentials") || strings.Contains(text, strings.TrimSpace(string(token))) {
+		t.Errorf("what is printed lacks the authority or the credentials, or shows the token:\n%s", text)
+	}
+}
+
+// A changed certificate is served without a start, and an invalid one is not.
+func TestCertificateIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	install := func(name string) *tls.Config {
+		pair, pool := newPair(t, name)
+		for file, text := range pair {
+			if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return &tls.Config{RootCAs: pool, ServerName: name}
+	}
+	config := install("one.example.com")
+	r := start(t, func(c *Config) { c.Cert, c.Key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key") })
+	served := func(config *tls.Config) error {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(r.URL, "https://"), config)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	if err := served(config); err != nil {
+		t.Fatalf("the certificate is not served: %v", err)
+	}
+	next := install("two.example.com")
+	await(t, "the changed certificate is served", func() bool { return served(next) == nil })
+	if err := os.WriteFile(filepath.Join(dir, "tls.key"), []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the log names the invalid files", func() bool {
+		if err := served(next); err != nil {
+			t.Fatalf("after an invalid file the last certificate is not served: %v", err)
+		}
+		return strings.Contains(r.logs(), "certificate not changed")
+	})
+}
+
+// await polls until something is so.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(time.Minute)
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for want, edit := range map[string]func(*Config){
+		"--listen-address":            func(c *Config) { c.Listen = "8443" },
+		"--metrics-address":           func(c *Config) { c.Metrics = "x" },
+		"--tls-cert-file and":         func(c *Config) { c.Cert = "x" },
+		"--plain-http":                func(c *Config) { c.PlainHTTP, c.Cert, c.Key = true, "x", "y" },
+		"--storage":                   func(c *Config) { c.Storage = "ftp://x" },
+		"--log-level":                 func(c *Config) { c.LogLevel = "loud" },
+		"--output":                    func(c *Config) { c.Output = "xml" },
+		"--drain":                     func(c *Config) { c.Drain = -1 },
+		"--allow-host":                func(c *Config) { c.AllowHosts = []string{"a b"} },
+		"reading the file of rights":  func(c *Config) { c.Rights = "nowhere.yaml" },
+		"no such file or directory":   func(c *Config) { c.Cert, c.Key = "nowhere", "nowhere" },
+		"--archive-key-file: reading": func(c *Config) { c.ArchiveKey = os.DevNull },
+	} {
+		t.Run(want, func(t *testing.T) {
+			c := Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", Drain: time.Second, Stall: time.Second, LogLevel: "info"}
+			edit(&c)
+			err := Run(t.Context(), Options{Config: c, Stdout: io.Discard, Stderr: io.Discard, Now: time.Now, Environ: func(string) string { return "" }})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Run() = %v, want an error with %q", err, want)
+			}
+		})
+	}
+}
