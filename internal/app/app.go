@@ -23,6 +23,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/app/leader"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
+	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/blob"
@@ -121,6 +122,7 @@ type parts struct {
 	lists         tenantLists
 	webhookSecret string // the end of the path at which we tell an API server of registries; empty if we do not
 	bindings      *access.Bindings
+	packages      *packages.Packages // the registry of modules and providers; nil without one
 	health        health
 }
 
@@ -216,6 +218,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if p.audits == nil {
 		p.audits = p.auditLog.Log
 	}
+	defer func() { err = errors.Join(err, p.packages.Close()) }()
 	defer sayRunsAtEnd(ctx, p.runs, p.Options)()
 	err = p.serve(ctx)
 	if cause := context.Cause(ctx); errors.Is(cause, errNotLeading) {

@@ -65,6 +65,10 @@ type Config struct {
 	EventsAddress  string        `flag:"events-addr" env:"TERRIER_EVENTS_ADDR" help:"http address of the notification-controller of Flux, which receives every event; off if empty"`
 	Notifications  bool          `flag:"notifications" env:"TERRIER_NOTIFICATIONS" default:"true" help:"deliver notifications for Alert and Provider; set false if another notification controller does"`
 
+	Registry        bool   `flag:"registry" env:"TERRIER_REGISTRY" default:"true" help:"serve a registry of modules and providers, and a mirror of other registries, below the HTTP API"`
+	RegistryStorage string `flag:"registry-storage" env:"TERRIER_REGISTRY_STORAGE" help:"where the registry keeps modules and providers: absolute path of a directory, or the URL of a bucket as --records has them; default the directory packages of the data directory"`
+	RegistryConfig  string `flag:"registry-config" env:"TERRIER_REGISTRY_CONFIG" help:"file with the upstream registries of the mirror, and its rules; by default the public registries are mirrored for all users"`
+
 	TenantNamespaces []string `flag:"tenant-namespaces" env:"TERRIER_TENANT_NAMESPACES" help:"pattern of namespaces that tenants may write to besides their own, unless their template names a ServiceAccount; * includes all namespaces and cluster-scoped objects; default * on one machine, none in a cluster (repeatable)"`
 	SQLiteDirs       []string `flag:"sqlite-dir" env:"TERRIER_SQLITE_DIRS" help:"directory with SQLite files that registries may read; default the current and the data directory on one machine, none in a cluster (repeatable)"`
 	RegistryWorkers  int      `flag:"registry-concurrency" env:"TERRIER_REGISTRY_CONCURRENCY" default:"3" help:"number of registries that are reconciled at the same time"`

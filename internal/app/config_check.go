@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -33,6 +34,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 		return err
 	}
 	if err := store.Check(c.Records, c.RecordsKey, c.RecordsKMS, environ); err != nil {
+		return err
+	}
+	if err := packages.Check(c.Registry, c.RegistryStorage, c.RegistryConfig, environ); err != nil {
 		return err
 	}
 	if _, err := namedEngines(c.Engines); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/terrier-iac/terrier/config/crd"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -329,8 +330,36 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err := p.fillPages(&o, kubeClient); err != nil {
 		return nil, err
 	}
+	if err := openPackages(ctx, p, &o); err != nil {
+		return nil, err
+	}
 	p.others.serve(&o)
 	return web.New(o)
+}
+
+// openPackages opens the registry of modules and providers, unless it is off. Controllers
+// that share stacks have data directories of their own, so that there it needs a storage
+// that all of them have.
+func openPackages(ctx context.Context, p *parts, o *web.Options) error {
+	if !p.Config.Registry {
+		return nil
+	}
+	if p.members != nil && p.Config.RegistryStorage == "" {
+		p.log.Info("no registry of modules and providers: controllers that share stacks need --registry-storage for it")
+		return nil
+	}
+	key, err := p.keys.Derive(packages.KeyPurpose)
+	if err != nil {
+		return err
+	}
+	p.packages, err = packages.Open(ctx, packages.Options{
+		Storage: p.Config.RegistryStorage, Settings: p.Config.RegistryConfig, Dir: p.dir("packages"), Scratch: p.dir("scratch"), Key: key,
+		Allow: p.Config.AllowHosts, Auth: o.Recent, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
+	})
+	if err == nil {
+		o.Packages = p.packages
+	}
+	return err
 }
 
 // pulls wraps auth so that sources can pull from the built-in registry.

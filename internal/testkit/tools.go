@@ -126,7 +126,7 @@ func Engine(tb testing.TB, dir string, env []string, args ...string) string {
 // TryEngine is Engine for a test that looks at how it ends.
 func TryEngine(tb testing.TB, dir string, env []string, args ...string) Ran {
 	tb.Helper()
-	env = append(env, "HOME="+dir, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_CLI_CONFIG_FILE="+engineConfig(tb))
+	env = append([]string{"HOME=" + dir, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_CLI_CONFIG_FILE=" + engineConfig(tb)}, env...)
 	r, err := run(tb.Context(), dir, env, Tool(tb, "tofu"), args...)
 	if err != nil {
 		tb.Fatal(err)

@@ -120,7 +120,7 @@ func TestEveryRouteHasADoor(t *testing.T) {
 
 // forBrowsers reports whether a route is for people, who are shown a way in.
 func forBrowsers(path string) bool {
-	for _, programs := range []string{api, registryPrefix, ArtifactsPrefix, "/healthz", "/readyz", "/sync", "/finalize", "/customize"} {
+	for _, programs := range []string{api, registryPrefix, packagesPrefix + "/", discoveryPath, ArtifactsPrefix, "/healthz", "/readyz", "/sync", "/finalize", "/customize"} {
 		if strings.HasPrefix(path, programs) {
 			return false
 		}

@@ -59,6 +59,8 @@ var answerers = []struct {
 	{metacontroller.SyncPath, eachReplica}, // metacontroller asks what the API server has
 	{metacontroller.FinalizePath, eachReplica},
 	{metacontroller.CustomizePath, eachReplica},
+	{discoveryPath, eachReplica}, // modules and providers are in a bucket that all share
+	{packagesPrefix + "/*", eachReplica},
 	{"/sign-out", eachReplica}, // each one records it, and tells the others
 	{"/api", eachReplica},
 	{api + "/version", eachReplica},

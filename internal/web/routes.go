@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"strings"
@@ -52,6 +53,7 @@ func mounted(o Options) []route {
 			table = append(table, route{method: m, path: registryPrefix + "/*path", door: guarded, access: registryAccess, within: transfer, body: o.Limits.Upload, handle: h})
 		}
 	}
+	table = append(table, packageRows(o)...)
 	for path, h := range o.Admission {
 		table = append(table, route{method: http.MethodPost, path: path, door: open, within: func(l Limits) time.Duration { return l.Request }, body: admissionBody, handle: gin.WrapH(h)})
 	}
@@ -109,4 +111,73 @@ func registryAccess(c *gin.Context) (access.Request, error) {
 
 func keyOf(c *gin.Context) query.Key {
 	return query.Key{Namespace: c.Param("namespace"), Name: c.Param("name"), Kind: c.Param("kind")}
+}
+
+// The addresses of the registry of modules and providers.
+const (
+	packagesPrefix = "/v1"
+	discoveryPath  = "/.well-known/terraform.json"
+)
+
+// packageBytes bounds one upload to the registry of modules and providers.
+const packageBytes = 4 << 30
+
+// packageRows are the rows of the registry of modules and providers. The discovery document
+// is for all. The address of an archive is signed, since clients fetch it without a token.
+// The mirror is for every known user: its own rules decide.
+func packageRows(o Options) []route {
+	if o.Packages == nil {
+		return nil
+	}
+	h := asUser(o.Packages)
+	var table []route
+	add := func(path string, d door, may requirement, methods ...string) {
+		for _, m := range methods {
+			// The handler disconnects clients that stall, and slow ones have time.
+			table = append(table, route{method: m, path: path, door: d, access: may, within: func(l Limits) time.Duration { return l.Stream }, body: packageBytes, handle: h})
+		}
+	}
+	read := []string{http.MethodGet, http.MethodHead}
+	add(discoveryPath, open, nil, read...)
+	add(packagesPrefix+"/archives/*path", open, nil, read...)
+	add(packagesPrefix+"/mirror/*path", known, nil, read...)
+	for _, path := range []string{"/modules/*path", "/providers/*path"} {
+		add(packagesPrefix+path, guarded, packageAccess, append(read, http.MethodPut, http.MethodPost, http.MethodDelete)...)
+	}
+	return table
+}
+
+// packageAccess is the permission for modules and providers. The first part of their
+// address is the namespace whose roles decide.
+func packageAccess(c *gin.Context) (access.Request, error) {
+	a := access.Request{Verb: "get", Resource: access.ResourceRegistry}
+	if m := c.Request.Method; m != http.MethodGet && m != http.MethodHead {
+		a.Verb = "update"
+	}
+	a.Namespace, _, _ = strings.Cut(strings.TrimPrefix(c.Param("path"), "/"), "/")
+	if !dnsName.MatchString(a.Namespace) {
+		return a, errName("namespace", a.Namespace)
+	}
+	return a, nil
+}
+
+type userKey struct{}
+
+// asUser passes the user of a request on to a handler.
+func asUser(h http.Handler) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		h.ServeHTTP(c.Writer, c.Request.WithContext(WithUser(c.Request.Context(), userOf(c))))
+	}
+}
+
+// WithUser is a context with the user of a request.
+func WithUser(ctx context.Context, u access.User) context.Context {
+	return context.WithValue(ctx, userKey{}, u)
+}
+
+// User is the user of a request to one of the handlers of Options, the zero User if its
+// route is open.
+func User(ctx context.Context) access.User {
+	u, _ := ctx.Value(userKey{}).(access.User)
+	return u
 }

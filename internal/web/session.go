@@ -119,7 +119,8 @@ func (s *sessions) cleared() *http.Cookie {
 // shown reports whether a request is authenticated by its cookie: it has one,
 // and no other credentials.
 func (s *sessions) shown(r *http.Request) bool {
-	if r.Header.Get("Authorization") != "" || strings.HasPrefix(r.URL.Path, registryPrefix+"/") {
+	programs := strings.HasPrefix(r.URL.Path, registryPrefix+"/") || strings.HasPrefix(r.URL.Path, packagesPrefix+"/")
+	if r.Header.Get("Authorization") != "" || programs {
 		return false
 	}
 	_, err := r.Cookie(s.name)

@@ -181,8 +181,10 @@ func TestATokenGoesBeforeACookie(t *testing.T) {
 	if got := b.get("/api/v1/version", func(r *http.Request) { r.Header.Set("Authorization", "Bearer other") }); got.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a token that nobody has is %s, want 401", got.Status)
 	}
-	if got := b.get("/v2/apps/x/tags/list"); got.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the registry takes a cookie: %s", got.Status)
+	for _, path := range []string{"/v2/apps/x/tags/list", "/v1/modules/apps/net/aws/versions", "/v1/providers/apps/net/versions"} {
+		if got := b.get(path); got.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s takes a cookie: %s", path, got.Status)
+		}
 	}
 }
 
@@ -220,7 +222,7 @@ func TestOtherSitesGetNothing(t *testing.T) {
 	} {
 		for row := range doors {
 			method, path, _ := strings.Cut(row, " ")
-			if strings.HasPrefix(path, "/v2/") || path == "/sign-out" && tt.writes {
+			if strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/v2/") || path == "/sign-out" && tt.writes {
 				continue // takes no cookie; would end the session
 			}
 			safe := method == http.MethodGet || method == http.MethodHead

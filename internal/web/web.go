@@ -84,6 +84,7 @@ type Options struct {
 
 	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and need no permission
 	Registry  http.Handler // at /v2/
+	Packages  http.Handler // at /v1/ and the address of discovery: modules and providers; nil without a registry of them
 
 	Admission map[string]http.Handler // by path; they take POSTs of an API server, which has no token, and only at paths that cannot be guessed does an answer contain more than the request
 

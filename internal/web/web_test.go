@@ -222,7 +222,7 @@ func options(auth Auth) Options {
 	return Options{
 		Stacks: estate{records: query.NewBlobs(nothing{}, nothing{}, time.Millisecond)},
 		Auth:   auth, Version: "v1", Hosts: []string{"127.0.0.1"},
-		Artifacts: echo("artifacts"), Registry: echo("registry"),
+		Artifacts: echo("artifacts"), Registry: echo("registry"), Packages: echo("packages"),
 		Admission: map[string]http.Handler{"/validate-a-kind": echo("admission")}, Hooks: echo("hook"),
 		Board: emptyBoard(), Queue: idle{}, AuditLog: blank{},
 	}

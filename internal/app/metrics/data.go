@@ -13,7 +13,7 @@ import (
 )
 
 // kept are the directories below the data directory that grow with use.
-var kept = [...]string{"records", "artifacts", "cache", "registry"}
+var kept = [...]string{"records", "artifacts", "cache", "registry", "packages"}
 
 // weighEvery is how often they are walked. With ten thousand stacks they hold
 // hundreds of thousands of files, so a scrape does not do it.

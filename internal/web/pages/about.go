@@ -212,7 +212,7 @@ var aboutRights = []struct {
 	{access.ResourceRegistries, "Registries of tenants", "view registries; allow deletions, read now and suspend need patch", "tenantregistries", "get list patch"},
 	{access.ResourceTemplates, "Templates of tenants", "view rollouts; resume needs patch, undo needs update", "tenanttemplates", "get list patch update"},
 	{access.ResourceSources, "Sources", "view the sources of modules", "gitrepositories", "get list"},
-	{access.ResourceRegistry, "Artifacts", "pull artifacts; push needs update", "terraforms/registry", "get update"},
+	{access.ResourceRegistry, "Artifacts", "pull artifacts, modules and providers; push needs update", "terraforms/registry", "get update"},
 }
 
 // rights asks for the visitor's permissions in one namespace, or in all.

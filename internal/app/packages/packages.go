@@ -1,0 +1,156 @@
+// Package packages mounts the registry of modules and providers below the HTTP API of a
+// controller, with the rights of Kubernetes.
+//
+// It decides nothing about who may do what: the authority of the HTTP API does. Start
+// reading at Open.
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/registryserver"
+	"github.com/terrier-iac/terrier/internal/blob/bucket"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/registry/protocol"
+	"github.com/terrier-iac/terrier/internal/registry/rights"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/web"
+)
+
+// KeyPurpose is what the key that signs addresses of archives is derived for.
+const KeyPurpose = "addresses of archives of the registry"
+
+// Options say where everything is.
+type Options struct {
+	Storage  string // --registry-storage
+	Settings string // --registry-config
+	Dir      string // the storage, if Storage is empty
+	Scratch  string
+	Key      string // derived for KeyPurpose
+	Allow    []string
+	Auth     web.Auth
+
+	Registerer prometheus.Registerer
+	Environ    func(string) string
+	Log        *slog.Logger
+	Now        func() time.Time
+}
+
+// Check reports flags that cannot be.
+func Check(on bool, storage, settings string, environ func(string) string) error {
+	if !on && (storage != "" || settings != "") {
+		return usage("--registry-storage and --registry-config need --registry")
+	}
+	if storage == "" || filepath.IsAbs(storage) {
+		return nil
+	}
+	if _, err := bucket.Parse(storage, environ); err != nil {
+		return usage("--registry-storage: %w: it is the absolute path of a directory, or the URL of a bucket: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or azblob://CONTAINER/PREFIX", err)
+	}
+	return nil
+}
+
+func usage(format string, args ...any) error {
+	return fault.New(fault.Invalid, "Usage", fmt.Errorf(format, args...))
+}
+
+// Packages is the registry of modules and providers in this process.
+type Packages struct {
+	*registryserver.Registry
+	closer io.Closer
+}
+
+// Close closes the storage. A registry that is off has none.
+func (p *Packages) Close() error {
+	if p == nil {
+		return nil
+	}
+	p.Registry.Close()
+	return p.closer.Close()
+}
+
+// Open opens the registry.
+func Open(ctx context.Context, o Options) (*Packages, error) {
+	place := registryserver.Storage{Dir: o.Storage, Scratch: o.Scratch, Allow: o.Allow, Environ: o.Environ}
+	switch {
+	case place.Dir == "":
+		place.Dir = o.Dir
+	case !filepath.IsAbs(place.Dir):
+		place.Dir, place.Bucket = "", place.Dir
+	}
+	if err := os.MkdirAll(o.Scratch, 0o700); err != nil {
+		return nil, err
+	}
+	store, closer, err := place.Open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("--registry-storage: %w", err)
+	}
+	r, err := registryserver.Wire(registryserver.Wiring{
+		Store: store, Rights: ofCluster{o.Auth}, Signer: rights.NewSigner(secret.New(o.Key), o.Now), Settings: o.Settings,
+		Scratch: o.Scratch, Allow: o.Allow, Registerer: o.Registerer, Log: o.Log, Now: o.Now,
+	})
+	if err != nil {
+		return nil, errors.Join(err, closer.Close())
+	}
+	return &Packages{r, closer}, nil
+}
+
+// ofCluster are the rights of the cluster. The server has found out the user of a request,
+// except for the routes that are open.
+type ofCluster struct{ auth web.Auth }
+
+var errNoUser = errors.New("the registry needs a token: put it into a credentials block of the CLI configuration")
+
+// Caller implements protocol.Rights.
+func (o ofCluster) Caller(r *http.Request) (protocol.Caller, error) {
+	user := web.User(r.Context())
+	if user.Name == "" {
+		token := web.Token(r)
+		if token.Empty() {
+			return protocol.Caller{}, protocol.Unauthenticated(errNoUser)
+		}
+		var err error
+		if user, err = o.auth.Authenticate(r.Context(), token); fault.Of(err) == fault.Denied {
+			return protocol.Caller{}, protocol.Unauthenticated(err)
+		} else if err != nil {
+			return protocol.Caller{}, err
+		}
+	}
+	return protocol.Caller{Name: user.Name, Tenant: tenantOf(user), Grant: user}, nil
+}
+
+// May implements protocol.Rights. The mirror is in no namespace, and every known user may
+// read it: its own rules decide.
+func (o ofCluster) May(ctx context.Context, c protocol.Caller, v protocol.Verb, namespace string) error {
+	user, ok := c.Grant.(access.User)
+	if !ok {
+		return protocol.Unauthenticated(errNoUser)
+	}
+	if namespace == "" && v == protocol.Read {
+		return nil
+	}
+	verb := map[protocol.Verb]string{protocol.Read: "get", protocol.Write: "update"}[v]
+	return o.auth.Authorize(ctx, user, access.Request{Verb: verb, Resource: access.ResourceRegistry, Namespace: namespace})
+}
+
+// tenantOf is the namespace of a ServiceAccount. Persons have none: their names would be
+// labels of metrics.
+func tenantOf(u access.User) string {
+	if account, ok := strings.CutPrefix(u.Name, "system:serviceaccount:"); ok {
+		namespace, _, _ := strings.Cut(account, ":")
+		return namespace
+	}
+	return ""
+}
