@@ -213,6 +213,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { return p.opened.Watch(ctx, p.log) })),
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
 		mgr.Add(kube.Everywhere(p.bindings.Follow)),
+		mgr.Add(kube.Everywhere(p.packages.Run)),
 		p.others.follow(mgr),
 		askLeader(mgr, p.leader),
 		keepBoard(mgr, p.kinds, p.board, p.records, p.log),

@@ -83,6 +83,9 @@ var allowedLabels = map[string]bool{
 // rarely are metrics of which a platform has no series until something goes
 // wrong that is not made to go wrong here.
 var rarely = []string{
+	"| `terrier_mirror_bytes_total` | counter | host, kind, tenant | Bytes of archives of the mirror, by tenant and upstream: fetched from it, served to clients, and saved, which were stored before a client asked. |",
+	"| `terrier_mirror_downloads_total` | counter | host, tenant | Archives that the mirror downloaded, by tenant and upstream. |",
+	"| `terrier_mirror_failures_total` | counter | host, reason, tenant | Requests to the mirror that failed, by tenant, upstream and reason. |",
 	"| `tenant_conflicts_total` | counter | conflict_policy, namespace, resource_kind, tenant | Writes of objects that have another owner. |",
 	"| `tenant_degraded_status` | gauge | namespace, reason, tenant | 1 for the reason for which a tenant is degraded. |",
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/reads"
 	"github.com/terrier-iac/terrier/internal/app/registryserver"
 	"github.com/terrier-iac/terrier/internal/blob/bucket"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -72,6 +73,15 @@ type Packages struct {
 	closer io.Closer
 }
 
+// Run deletes what no client needs, until ctx ends.
+func (p *Packages) Run(ctx context.Context) error {
+	if p == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return p.Registry.Run(ctx)
+}
+
 // Close closes the storage. A registry that is off has none.
 func (p *Packages) Close() error {
 	if p == nil {
@@ -107,26 +117,16 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	return &Packages{r, closer}, nil
 }
 
-// ofCluster are the rights of the cluster. The server has found out the user of a request,
-// except for the routes that are open.
+// ofCluster are the rights of the cluster. The server has found out the user of a request.
 type ofCluster struct{ auth web.Auth }
 
 var errNoUser = errors.New("the registry needs a token: put it into a credentials block of the CLI configuration")
 
 // Caller implements protocol.Rights.
-func (o ofCluster) Caller(r *http.Request) (protocol.Caller, error) {
+func (ofCluster) Caller(r *http.Request) (protocol.Caller, error) {
 	user := web.User(r.Context())
 	if user.Name == "" {
-		token := web.Token(r)
-		if token.Empty() {
-			return protocol.Caller{}, protocol.Unauthenticated(errNoUser)
-		}
-		var err error
-		if user, err = o.auth.Authenticate(r.Context(), token); fault.Of(err) == fault.Denied {
-			return protocol.Caller{}, protocol.Unauthenticated(err)
-		} else if err != nil {
-			return protocol.Caller{}, err
-		}
+		return protocol.Caller{}, protocol.Unauthenticated(errNoUser)
 	}
 	return protocol.Caller{Name: user.Name, Tenant: tenantOf(user), Grant: user}, nil
 }
@@ -145,9 +145,12 @@ func (o ofCluster) May(ctx context.Context, c protocol.Caller, v protocol.Verb, 
 	return o.auth.Authorize(ctx, user, access.Request{Verb: verb, Resource: access.ResourceRegistry, Namespace: namespace})
 }
 
-// tenantOf is the namespace of a ServiceAccount. Persons have none: their names would be
-// labels of metrics.
+// tenantOf is the namespace of a run or a ServiceAccount. Persons have none: their names
+// would be labels of metrics.
 func tenantOf(u access.User) string {
+	if namespace := reads.Namespace(u); namespace != "" {
+		return namespace
+	}
 	if account, ok := strings.CutPrefix(u.Name, "system:serviceaccount:"); ok {
 		namespace, _, _ := strings.Cut(account, ":")
 		return namespace

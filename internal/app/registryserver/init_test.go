@@ -62,8 +62,14 @@ func (r *running) host() string { return strings.TrimPrefix(r.URL, "https://") }
 // it.
 func (r *running) tofu(t *testing.T, dir, token string, args ...string) (string, error) {
 	t.Helper()
+	return r.tofuWith(t, dir, token, "", args...)
+}
+
+// tofuWith is tofu with more in its CLI configuration.
+func (r *running) tofuWith(t *testing.T, dir, token, more string, args ...string) (string, error) {
+	t.Helper()
 	config := filepath.Join(t.TempDir(), "cli.tfrc")
-	text := "disable_checkpoint = true\n"
+	text := "disable_checkpoint = true\n" + more
 	if token != "" {
 		text += fmt.Sprintf("credentials %q {\n  token = %q\n}\n", r.host(), token)
 	}
@@ -386,5 +392,32 @@ func TestDrain(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("the registry ended with %v", err)
+	}
+}
+
+// The settings of the mirror come from the file of --config, and its traffic is counted by
+// tenant (RG-24).
+func TestMirrorOfTheSettings(t *testing.T) {
+	here := runtime.GOOS + "_" + runtime.GOARCH
+	upstream := registrytest.New(t)
+	upstream.Publish(registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", "1.2.0", 1000, here))
+	config := files(t, map[string]string{"upstream.pem": string(upstream.Authority)})
+	settings := fmt.Sprintf("upstreams:\n  example.com: {url: %q, caFile: %q}\n", upstream.URL, filepath.Join(config, "upstream.pem"))
+	if err := os.WriteFile(filepath.Join(config, "mirror.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(c *Config) {
+		c.Settings, c.AllowHosts = filepath.Join(config, "mirror.yaml"), []string{"127.0.0.0/8"}
+	})
+	dir := files(t, map[string]string{"main.tf": "terraform {\n  required_providers {\n    cloud = {\n      source = \"example.com/acme/cloud\"\n    }\n  }\n}\n"})
+	install := fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = %q\n  }\n}\n", r.URL+"/v1/mirror/")
+	if out, err := r.tofuWith(t, dir, r.token(t), install, "init", "-input=false"); err != nil {
+		t.Fatalf("init: %v: %s", err, out)
+	}
+	_, body := r.get(t, r.Metrics, "")
+	for _, want := range []string{`terrier_mirror_downloads_total{host="example.com",tenant="admin"} 1`, `terrier_mirror_bytes_total{host="example.com",kind="served",tenant="admin"}`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the metrics lack %s:\n%s", want, body)
+		}
 	}
 }

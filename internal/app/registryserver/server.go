@@ -103,6 +103,13 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer r.Close()
+	swept := make(chan error, 1)
+	sweeping, stop := context.WithCancel(ctx)
+	go func() { swept <- r.Run(sweeping) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-swept)
+	}()
 	ready.Storage = shown(place)
 	return s.serve(ctx, r, ready)
 }

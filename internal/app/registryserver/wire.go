@@ -1,15 +1,20 @@
 package registryserver
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/registry"
+	"github.com/terrier-iac/terrier/internal/registry/mirror"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
 )
 
@@ -27,20 +32,93 @@ type Wiring struct {
 	Now        func() time.Time
 }
 
-// Registry is the handler of a registry.
+// Registry is the handler of a registry with its mirror.
 type Registry struct {
 	http.Handler
+	published *registry.Registry
+	mirror    *mirror.Mirror
+	log       *slog.Logger
 }
 
 // Wire makes a registry.
 func Wire(w Wiring) (*Registry, error) {
-	r := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Now: w.Now, Log: w.Log})
-	h, err := protocol.New(protocol.Options{Registry: r, Rights: w.Rights, Signer: w.Signer, Stall: w.Stall, Now: w.Now, Log: w.Log})
+	settings, err := readSettings(w.Settings)
+	if err != nil {
+		return nil, err
+	}
+	allow, err := outbound.ParseAllow(w.Allow...)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := newMirrorCounts(w.Registerer, w.Log)
+	if err != nil {
+		return nil, err
+	}
+	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Now: w.Now, Log: w.Log})
+	own, err := protocol.New(protocol.Options{Registry: published, Rights: w.Rights, Signer: w.Signer, Stall: w.Stall, Now: w.Now, Log: w.Log})
 	if err != nil {
 		return nil, fmt.Errorf("making the registry: %w", err)
 	}
-	return &Registry{h}, nil
+	m, err := mirror.New(w.Store, mirror.Options{
+		Settings: settings, Policy: outbound.Policy{Allow: allow, Proxy: true}, Scratch: w.Scratch, Counts: counts, Now: w.Now, Log: w.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	own.ServeMirror(m)
+	return &Registry{own, published, m, w.Log}, nil
+}
+
+// settingsBytes bounds the file of the mirror.
+const settingsBytes = 4 << 20
+
+// readSettings reads the file of the mirror.
+func readSettings(file string) (mirror.Settings, error) {
+	if file == "" {
+		return mirror.Defaults(), nil
+	}
+	text, err := readBounded(file, settingsBytes)
+	if err != nil {
+		return mirror.Settings{}, usage("reading the settings of the mirror: %w", err)
+	}
+	s, err := mirror.ParseSettings(text)
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", file, err)
+	}
+	return s, nil
+}
+
+func readBounded(file string, most int64) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s is larger than %d bytes", file, most)
+	}
+	return text, err
+}
+
+// sweepEvery is how often files are deleted that no client needs.
+const sweepEvery = 24 * time.Hour
+
+// Run deletes what no client needs, until ctx ends: files of providers that users have
+// uploaded and not published for a week, and what the settings of the mirror say. Other
+// replicas may do the same at the same time.
+func (r *Registry) Run(ctx context.Context) error {
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	wait.Go(func() { r.mirror.Run(ctx) })
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := r.published.Sweep(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("uploads not swept", "err", err)
+		}
+	}
 }
 
 // Close ends what the registry has open.
-func (r *Registry) Close() {}
+func (r *Registry) Close() { r.mirror.Close() }
