@@ -86,10 +86,14 @@ func stackMessage(v listView, s query.Stack) cell {
 	if f := s.FailingCheckBlocks; f != nil {
 		message = strings.TrimSuffix(query.Count(f.Count(), "failing check")+"; "+message, "; ")
 	}
-	if v.wide {
+	switch {
+	case v.wide:
 		return plain(message)
+	case s.Ready == "False":
+		return plain(ends(message, messageWidth)) // the cause of a failure is mostly at its end
+	default:
+		return plain(cut(message, messageWidth))
 	}
-	return plain(cut(message, messageWidth))
 }
 
 func statusColour(s query.Stack) string {

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 // shown reports whether a terminal shows r as it is. All other characters may
@@ -16,9 +18,10 @@ import (
 // of the text after them.
 func shown(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
 
-// clean makes s one line that a terminal shows as it is: line breaks become spaces,
-// and all other control characters their escapes.
+// clean makes s one line that a terminal shows as it is: line breaks become bars, and all
+// other control characters their escapes.
 func clean(s string) string {
+	s = fault.OneLine(s)
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 	return escape(s, false)
 }

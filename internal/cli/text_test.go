@@ -17,7 +17,7 @@ import (
 func TestClean(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want string }{
 		"plain text stays":             {"añ →", "añ →"},
-		"lines become one":             {"a\nb\r\nc", "a b c"},
+		"lines become one":             {"a\nb\r\nc", "a | b | c"},
 		"tabs become spaces":           {"a\tb", "a b"},
 		"sequences are made visible":   {"\x1b[31mred\x1b]0;title\a", `\x1b[31mred\x1b]0;title\a`},
 		"also those of one character":  {"\u009b31m", `\u009b31m`},
@@ -114,7 +114,7 @@ func TestTable(t *testing.T) {
 	}
 	want := `NAME          READY   MESSAGE
 ñet           True    fine
-evil\x1b[2J   False   two lines
+evil\x1b[2J   False   two | lines
 x
 `
 	if diff := cmp.Diff(b.String(), want); diff != "" {

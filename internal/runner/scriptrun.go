@@ -442,6 +442,19 @@ func (r *scriptSteps) learn(file *managed.File) {
 	r.recorder.mu.Unlock()
 }
 
+// failure begins with how a script ended, which its last words on the standard error need
+// not tell. A failure after the apply script has succeeded names the script.
+func (p scriptProgram) failure(exit sandbox.Exit, said string) string {
+	switch {
+	case said == "":
+		return fmt.Sprintf("%s: %s printed no error", exit, p.name)
+	case p.step == stepPostDeploy:
+		return fmt.Sprintf("%s of %s: %s", exit, p.name, said)
+	default:
+		return fmt.Sprintf("%s: %s", exit, said)
+	}
+}
+
 // judge decides how the run ends after a script has.
 func (r *scriptSteps) judge(p scriptProgram, s stop, exit sandbox.Exit) error {
 	h, err := r.recorder.end()
@@ -453,10 +466,7 @@ func (r *scriptSteps) judge(p scriptProgram, s stop, exit sandbox.Exit) error {
 		rep.Changes = rep.Changes.Plus(h.total)
 		rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...)
 	})
-	e := ending{step: p.step, exit: exit.Code, message: said}
-	if said == "" {
-		e.message = fmt.Sprintf("%s printed no error: %s", p.name, exit)
-	}
+	e := ending{step: p.step, exit: exit.Code, message: p.failure(exit, said)}
 	switch {
 	case exit.OK() && cut == "":
 		// Whatever we asked for meanwhile, it has done its work.
@@ -485,10 +495,6 @@ func (r *scriptSteps) judge(p scriptProgram, s stop, exit sandbox.Exit) error {
 		r.reportFile.set(func(rep *Report) { rep.Lock = h.lock })
 	default:
 		e.outcome = stack.Failed
-	}
-	if p.step == stepPostDeploy && !strings.HasPrefix(e.message, p.name) {
-		// The apply script of the run has succeeded, so the message says which one failed.
-		e.message = fmt.Sprintf("%s failed: %s", p.name, e.message)
 	}
 	h.text.buf, h.diagnostics = []byte(said), nil
 	e.explainLimits(exit, h)

@@ -255,7 +255,7 @@ spec:
 		t.Errorf("the place is %q", got)
 	}
 	s.patch(t, `{"spec":{"variables":{"TF_VAR_workspace":"bad"}}}`)
-	s.await(t, "Failed", `the postDeploy script "post/report.sh" failed: no such workspace`, hash)
+	s.await(t, "Failed", `of the postDeploy script "post/report.sh": no such workspace`, hash)
 	if got := output("place"); got != "in it's staging" {
 		t.Errorf("after a failure the place is %q, want the former one", got)
 	}

@@ -68,8 +68,8 @@ func scriptBytes(t *testing.T, f Fixture) {
 func scriptFails(t *testing.T, f Fixture) {
 	s, _ := bare(t, f)
 	d := s.Finish(s.Start(stack.ScriptRun, scripted("echo to people; printf '\\033[31mit broke\\033[0m\\n' >&2; exit 3")))
-	if d.Outcome != stack.Failed || d.Step != "script" || d.Exit != 3 || d.Message != "it broke" {
-		t.Errorf("ended %s in %q with %d: %q, want Failed in script with 3: it broke", d.Outcome, d.Step, d.Exit, d.Message)
+	if d.Outcome != stack.Failed || d.Step != "script" || d.Exit != 3 || d.Message != "exit code 3: it broke" {
+		t.Errorf("ended %s in %q with %d: %q, want Failed in script with the exit code 3: it broke", d.Outcome, d.Step, d.Exit, d.Message)
 	}
 	if !Has("to people", d.Log) || !Has("it broke", d.Log) {
 		t.Errorf("the log lacks what the script printed:\n%s", d.Log)
@@ -325,9 +325,9 @@ func scriptAfter(t *testing.T, f Fixture) {
 		change        func(*runner.Script)
 		steps, want   string
 	}{
-		"an apply that failed":                {"exit 2", "exit 0", after(), "script", "the script printed no error"},
-		"a failure":                           {"exit 0", "echo no such cluster >&2; exit 4", after(), "script post-deploy", "the postDeploy script \"after.sh\" failed: no such cluster"},
-		"a failure without a word":            {"exit 0", "exit 4", after(), "script post-deploy", "the postDeploy script \"after.sh\" printed no error"},
+		"an apply that failed":                {"exit 2", "exit 0", after(), "script", "exit code 2: the script printed no error"},
+		"a failure":                           {"exit 0", "echo no such cluster >&2; exit 4", after(), "script post-deploy", "exit code 4 of the postDeploy script \"after.sh\": no such cluster"},
+		"a failure without a word":            {"exit 0", "exit 4", after(), "script post-deploy", "exit code 4: the postDeploy script \"after.sh\" printed no error"},
 		"outputs that are too large":          {"exit 0", "printf '{\"outputs\":{\"a\":\"%070000d\"}}\n' 1", after(), "script post-deploy", "its outputs cannot be stored"},
 		"a file that is not there":            {"exit 0", "", func(s *runner.Script) { s.PostDeploy = "none.sh" }, "script", "the postDeploy script \"none.sh\" cannot run: there is no file"},
 		"a path out of the source":            {"exit 0", "", func(s *runner.Script) { s.PostDeploy = "../after.sh" }, "", "the postDeploy script \"../after.sh\" lies outside of the source"},
