@@ -76,6 +76,9 @@ type Reply struct {
 	Error    *Error   `json:"error,omitempty"`
 }
 
+// Environment is what errors about missing credentials call the place for them.
+const Environment = "the environment of the run"
+
 // Error is why a request failed.
 type Error struct {
 	Field   string `json:"field,omitempty"` // the setting that is wrong

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -108,7 +109,7 @@ func (p stackCommands) known(s *sheet, d query.Detail) {
 		s.row("Rejected", d.Rejected)
 	}
 	if a := d.Applied; a != nil {
-		s.row("Applied", a.Name+" "+a.Revision)
+		s.row("Applied", strings.TrimSpace(cmp.Or(a.Name, "by the script, without a plan")+" "+a.Revision))
 	}
 	s.row("Revision", d.Revision)
 	if d.Drift != nil {
@@ -120,7 +121,11 @@ func (p stackCommands) known(s *sheet, d query.Detail) {
 	if f := d.Failure; f != nil {
 		s.heading(fmt.Sprintf("Last failure (of %d)", d.Failures))
 		s.row("At", p.at(f.At))
-		s.row("Step", strings.TrimSpace(string(f.Kind)+" "+f.Step))
+		step := string(f.Kind)
+		if f.Step != step {
+			step = strings.TrimSpace(step + " " + f.Step)
+		}
+		s.row("Step", step)
 		s.text("Message", f.Message)
 	}
 	if l := d.Lock; l != nil {

@@ -21,7 +21,7 @@ func (p runCommands) outputs() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "outputs STACK",
 		Short: "Show the outputs of a stack",
-		Long: `Shows the outputs of a stack, from the Secret that writeOutputsToSecret names. You
+		Long: `Shows the outputs of a stack, from the Secret that it publishes them to. You
 need the permission to read this Secret. Sensitive outputs, and outputs that hold a value
 from a Secret, are masked unless --show-secrets is given. The server tells users
 who may read the state which values came from Secrets. If it does not answer, every value

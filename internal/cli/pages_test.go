@@ -2,12 +2,15 @@ package cli
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -126,6 +129,8 @@ decides. The rule is in ` + "`status.terrier.rule`" + `, and its reason in ` + "
 | | rule | action | phase | why |
 | --- | --- | --- | --- | --- |
 `)
+	all := kinds.All()
+	first, second := wordsOf(all, all.All()[0]), wordsOf(all, all.All()[1])
 	for i, r := range query.Rules() {
 		var phases []string
 		for _, reason := range r.Reasons {
@@ -134,11 +139,11 @@ decides. The rule is in ` + "`status.terrier.rule`" + `, and its reason in ` + "
 		if phases == nil {
 			phases = []string{"unchanged"}
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", i+1, r.Rule, r.Does, strings.Join(phases, ", "), r.Why)
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", i+1, r.Rule, r.Does, strings.Join(phases, ", "), first.In(r.Why))
 	}
 	b.WriteString("\n## The phases\n\n| phase | meaning | next step |\n| --- | --- | --- |\n")
 	for _, reason := range phases() {
-		s := query.Explained(reason)
+		s := query.Explained(reason, first)
 		do := s.Do
 		if do == "" {
 			do = "Nothing: Terrier continues automatically."
@@ -148,7 +153,22 @@ decides. The rule is in ` + "`status.terrier.rule`" + `, and its reason in ` + "
 		}
 		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s` | %s | %s |\n", strings.ToLower(string(reason)), reason, s.Means, do)
 	}
+	b.WriteString("\n## Fields\n\nThis page names the fields of stacks of `infra.contrib.fluxcd.io`. `terrier explain` and the pages name those of the kind of each stack.\n\n| `infra.contrib.fluxcd.io` | `alustan.io` |\n| --- | --- |\n")
+	is, other := reflect.ValueOf(first), reflect.ValueOf(second)
+	for f := range is.Type().Fields() {
+		if f.Name != "Argument" {
+			fmt.Fprintf(&b, "| %s | %s |\n", is.FieldByIndex(f.Index), other.FieldByIndex(f.Index))
+		}
+	}
 	return b.String()
+}
+
+// wordsOf are the words of a kind.
+func wordsOf(all query.Kinds, d dialect.Dialect) stack.Words {
+	o := d.New()
+	o.SetName("NAME")
+	o.SetNamespace("NAMESPACE")
+	return query.ReadObject(all, o).Spec.Words
 }
 
 func phaseLink(r stack.Reason) string {

@@ -161,12 +161,22 @@ func (p *printer) printPlan(doc query.PlanDocument, f format, limit int) error {
 	return plan.Render(p.Stdout, d, plan.Options{Color: color, Wide: f == forWide, Limit: limit})
 }
 
+// saidAbove are the conditions whose message a description has already, in its status, its
+// plans or its failure.
+var saidAbove = map[string]bool{"Ready": true, "Reconciling": true, "Stalled": true, "Plan": true, "Apply": true, "Output": true, "StateLocked": true}
+
 // conditionsAndEvents are the end of every description.
 func (p *printer) conditionsAndEvents(s *sheet, conditions []query.Condition, events []query.Event) {
 	if len(conditions) > 0 {
 		s.heading("Conditions")
 		for _, c := range conditions {
 			s.line("%-14s %-8s %-32s %s", c.Type, c.Status, c.Reason, age(p.Now(), c.Since))
+			if saidAbove[c.Type] {
+				continue
+			}
+			for _, line := range wrap(c.Message, 92) {
+				s.line("  %s", line)
+			}
 		}
 	}
 	if len(events) > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 var update = flag.Bool("update", false, "write golden files and pages instead of comparing with them")
@@ -42,7 +43,7 @@ func TestPages(t *testing.T) {
 // Every situation that is explained is met by some rule, and stands in the page.
 func TestEveryPhaseIsOnThePage(t *testing.T) {
 	for _, reason := range phases() {
-		if query.Explained(reason).Means == "" {
+		if query.Explained(reason, stack.Words{}).Means == "" {
 			t.Errorf("%s is not explained", reason)
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -186,7 +187,7 @@ func (p tenantCommands) objectNotes(o query.TenantObject) []string {
 			add("pending plan %s", st.Pending)
 		}
 		if st.Applied != nil {
-			add("last applied: %s, %s, %s", st.Applied.Name, st.Applied.Changes, p.at(st.Applied.At))
+			add("last applied: %s, %s, %s", cmp.Or(st.Applied.Name, "by the script, without a plan"), st.Applied.Changes, p.at(st.Applied.At))
 		}
 		if st.Drift != nil {
 			add("drift: %s", st.Drift.Changes)

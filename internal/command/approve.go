@@ -90,7 +90,7 @@ func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo,
 func tooLate(o *query.Object, seen query.PlanInfo) error {
 	s := query.View(o)
 	switch {
-	case !s.Deleting && s.Mode != stack.Manual && s.Untracked == nil:
+	case s.Undecidable != "" && s.Approved != seen.Name && s.Approved != seen.Digest:
 		return nil // no plan needs an approval
 	case s.Pending == seen.Name && s.Run != nil && stack.RunKind(s.Run.Kind).Applies():
 		return fault.New(fault.Conflict, query.ReasonTooLate, fmt.Errorf("the run %s applies the plan %s already: your rejection came too late; it is noted on the stack and in the audit log", s.Run.ID, seen.Name))
@@ -114,22 +114,15 @@ func checkComment(comment string) error {
 // approvable refuses an approval where the object has chosen another mode: it does
 // not hold for one plan only.
 func approvable(o *query.Object) error {
-	var why string
-	switch mode := o.Spec.Mode; {
-	case o.Deleting() && o.Spec.ApproveDestroy:
-		return nil
-	case o.Deleting():
-		why = "it is being deleted"
-	case mode == stack.PlanOnly:
-		why = "planOnly is set, so that no plan is applied"
-	case mode == stack.Auto && o.Status.Untracked == nil: // with untracked resources, auto needs an approval as well
-		why = "approvePlan is auto, so that every plan is applied without an approval"
-	case mode == stack.DriftOnly:
-		why = "approvePlan is disable, so that Terrier only checks for drift"
-	default:
+	why := query.View(o).Undecidable
+	if why == "" {
 		return nil
 	}
-	return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("plans of the stack %s cannot be approved or rejected: %s", o.Key(), why))
+	return cannotDecide(o.Key(), why)
+}
+
+func cannotDecide(key query.Key, why string) error {
+	return fault.New(fault.Invalid, query.ReasonNotManual, fmt.Errorf("plans of the stack %s cannot be approved or rejected: %s", key, why))
 }
 
 // isPending checks that the pending plan is the one that the user saw. The digest
@@ -156,6 +149,8 @@ func Pending(s query.Stack, name string) (query.PlanInfo, error) {
 	switch {
 	case s.Pending == "" && name != "" && s.Applied != nil && (name == s.Applied.Name || name == s.Applied.Digest):
 		return *s.Applied, nil
+	case s.Pending == "" && s.Undecidable != "":
+		return query.PlanInfo{}, cannotDecide(s.Key(), s.Undecidable)
 	case s.Pending == "" && s.Applied != nil:
 		return query.PlanInfo{}, fault.New(fault.Missing, query.ReasonNoPlan, fmt.Errorf("the stack %s has no pending plan: %s", s.Key(), s.AppliedText()))
 	case s.Pending == "":

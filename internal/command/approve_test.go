@@ -178,3 +178,31 @@ func TestPendingOfAnAppliedPlan(t *testing.T) {
 		t.Errorf("Pending() of another plan is %v, want that there is none", err)
 	}
 }
+
+// A stack that applies plans by itself waits for an approval of a plan that a reviewer holds,
+// and of changes that come back. It is taken then.
+func TestApproveIsTakenWhereAnAutomaticStackWaits(t *testing.T) {
+	c := newCluster(t)
+	plan := stack.Plan{Name: shown.Name, Digest: shown.Digest, Addresses: "a"}
+	for name, status := range map[string]stack.Status{
+		"a reviewer holds the plan":  {Plans: stack.Plans{Pending: &plan, Review: &stack.Verdict{Plan: shown.Digest, Held: true}}},
+		"the same changes come back": {Plans: stack.Plans{Pending: &plan}, Resources: stack.Resources{Recurrence: &stack.Recurrence{Key: plan.RecurrenceKey(), Applies: 3}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := c
+			c.t = t
+			c.spec(func(s *v1alpha2.TerraformSpec) { s.ApprovePlan = "auto" })
+			c.status(func(s *v1alpha2.TerraformStatus) {
+				raw, err := json.Marshal(status)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Plan.Pending = shown.Name
+				s.Terrier = &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: raw}}
+			})
+			if _, err := c.stacks(interceptor.Funcs{}).Approve(t.Context(), c.key(), shown, ""); err != nil || c.object().Spec.ApprovePlan != shown.Name {
+				t.Errorf("Approve() is %v, approvePlan %q, want it approved", err, c.object().Spec.ApprovePlan)
+			}
+		})
+	}
+}

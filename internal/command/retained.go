@@ -174,14 +174,14 @@ func (r Retained) ways() []string {
 	}
 	again := "To manage the resources again, create the stack again under its name, with the same backend."
 	if r.Secret != "" {
-		again = fmt.Sprintf("To manage the resources again, create the stack again in %s under its name, with the same workspace and backendConfig.secretSuffix, annotated with terrier.dev/adopt-state=true: the state is in the Secret %s.", r.Namespace, r.Secret)
+		again = fmt.Sprintf("To manage the resources again, create the stack again in %s under its name, with the same backend and workspace, annotated with terrier.dev/adopt-state=true: the state is in the Secret %s.", r.Namespace, r.Secret)
 	}
 	var out []string
 	if len(r.Forgotten) > 0 {
 		out = append(out, imports)
 	}
 	if len(r.Resources) > 0 || len(r.Forgotten) == 0 {
-		out = append(out, again, "To destroy the resources, create the stack again with destroyResourcesOnDeletion: true, wait until it is ready, and delete it.")
+		out = append(out, again, "To destroy the resources, create the stack again, annotated with terrier.dev/deletion=destroy, wait until it is ready, and delete it.")
 	}
 	if r.Kept {
 		out = append(out, fmt.Sprintf("If the state is gone, create the stack and upload the copy with terrier state push: terrier retained state %s -n %s --uid %s", r.Key().Argument(), r.Namespace, r.UID))

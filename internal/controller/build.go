@@ -33,7 +33,7 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	}
 	place, ref, kind := states.Backend(c, p.obj.GetNamespace())
 	if ref != nil {
-		if err := ref.Check(); err != nil {
+		if err := ref.Check(p.o.Spec.Words); err != nil {
 			return blockedBy(err, stack.SpecInvalid)
 		}
 	}
@@ -73,6 +73,8 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		Mask:   p.in.Mask,
 		Home:   p.in.Files.Home,
 		Pod:    podOf(p),
+
+		Words: p.o.Spec.Words,
 
 		Managed: ref != nil, Workspace: c.Workspace, Backend: plugged,
 		Options: jb.options(c, ref == nil),

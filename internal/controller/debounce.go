@@ -31,7 +31,7 @@ func (cm *committer) statusDebounce(p *pass, before client.Object) time.Duration
 	switch {
 	case cm.config.Patience <= 0, p.ended != nil, run == nil && p.o.Queued == "":
 		return 0
-	case p.o.Spec.Mode == stack.Manual, p.o.Spec.Repair != nil, p.o.Deleting, p.o.Replan != p.o.Status.HandledReplan:
+	case p.o.Spec.AwaitsApproval(p.o.Status), p.o.Spec.Repair != nil, p.o.Deleting, p.o.Replan != p.o.Status.HandledReplan:
 		return 0 // a person has just asked for something, and watches what becomes of it
 	case run != nil && run.Kind != stack.PlanRun && run.Kind != stack.ApplyRun && run.Kind != stack.ScriptRun:
 		return 0

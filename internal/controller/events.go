@@ -52,7 +52,11 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 	case stack.StackDestroyed:
 		tl.tellDestroyed(p, t)
 	case stack.ScriptRan:
-		tl.say(p, normal, p.dialect.EventReason(*t.Run), "The script succeeded"+doneBy(t.Run.Changes), runFacts(*t.Run))
+		said := "The script succeeded" + doneBy(t.Run.Changes)
+		if p.o.Status.Unapplied {
+			said = "The script succeeded, and nothing changed in the state. No part of the approved plan " + t.Plan.Name + " is known to be applied"
+		}
+		tl.say(p, normal, p.dialect.EventReason(*t.Run), said, runFacts(*t.Run))
 	case stack.PlanApplied:
 		tl.say(p, normal, p.dialect.EventReason(*t.Run), "Applied "+t.Plan.Name+": "+t.Plan.Changes.String()+forgottenNote(p, t.Plan.Changes), runFacts(*t.Run))
 	case stack.PlanMade:
@@ -94,7 +98,7 @@ func forgottenNote(p *pass, c stack.Changes) string {
 	if c.Forget == 0 {
 		return ""
 	}
-	return fmt.Sprintf(". Resources that were forgotten and stay where they are: %d. To list them with their IDs: terrier retained show %s -n %s", c.Forget, p.obj.GetName(), p.obj.GetNamespace())
+	return fmt.Sprintf(". Resources that were forgotten and stay where they are: %d. To list them with their IDs: terrier retained show %s -n %s", c.Forget, p.o.Spec.Words.Argument, p.obj.GetNamespace())
 }
 
 // tellDestroyed tells that a stack was destroyed. A script that ends well has done so by its
@@ -147,7 +151,7 @@ func (tl *teller) tellPlan(p *pass, t stack.Transition) {
 	case applied:
 	case t.Repeated:
 		tl.sayAgain(p, normal, reason, "Planned "+t.Plan.Name+": "+t.Plan.Changes.String())
-	case p.o.Spec.Mode == stack.Manual:
+	case p.o.Spec.AwaitsApproval(p.o.Status):
 		tl.say(p, normal, reason, "Plan pending: "+t.Plan.Name+" waits for approval: "+t.Plan.Changes.String(), facts)
 	default:
 		tl.say(p, normal, reason, "Planned "+t.Plan.Name+": "+t.Plan.Changes.String(), facts)

@@ -75,7 +75,11 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	}
 	artifact, err := jb.artifact(ctx, ref.Kind, key)
 	if err != nil {
-		return blockedBy(err, stack.SourceNotReady)
+		b := blockedBy(err, stack.SourceNotReady)
+		if fields := p.st.OwnedFields; fields != "" && strings.Contains(b.Message, "spec.") {
+			b.Message += ". The stack writes this source: " + fields
+		}
+		return b
 	}
 	if p.in.archive, err = jb.artifacts.Get(ctx, artifact); err != nil {
 		return blockedBy(fmt.Errorf("fetching the artifact of %s %s: %w", ref.Kind, key, err), stack.SourceFailed)

@@ -175,7 +175,7 @@ func (w roomWait) left(now time.Time, of roomFor) time.Duration {
 // changes the object first, and the run does not start; or sees that the run goes on,
 // and is told that it is too late.
 func (la *launcher) announce(ctx context.Context, p *pass, kind stack.RunKind) error {
-	if kind != stack.ApplyRun && kind != stack.ScriptRun && kind != stack.DestroyRun || !p.o.Deleting && p.o.Spec.Mode != stack.Manual && p.o.Spec.Repair == nil {
+	if kind != stack.ApplyRun && kind != stack.ScriptRun && kind != stack.DestroyRun || !p.o.Deleting && !p.o.Spec.AwaitsApproval(p.o.Status) && p.o.Spec.Repair == nil {
 		return nil
 	}
 	err := la.status.writeStatus(ctx, p)

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/terrier-iac/terrier/internal/dialect"
-	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // answer is what a person answered to a plan, as metrics call it.
@@ -55,7 +54,7 @@ func answerOf(before, after dialect.Stack) answer {
 	said, p := after.Spec, after.Status.Pending
 	waits := func(name string) bool { return p != nil && (name == p.Name || name == p.Digest) }
 	switch {
-	case said.Mode != stack.Manual:
+	case !said.AwaitsApproval(after.Status):
 		return ""
 	case said.Rejected != before.Spec.Rejected && waits(said.Rejected):
 		return answerRejected

@@ -41,7 +41,7 @@ func (rm *removals) retain(ctx context.Context, p *pass, whole bool) (forgotten 
 		if err = rm.keepRetained(ctx, &r, nil); err == nil {
 			rm.events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf(
 				"The stack is deleted. Resources that its runs forgot and did not destroy: %d. To list them with their IDs: terrier retained show %s -n %s",
-				len(left.Resources), p.obj.GetName(), p.obj.GetNamespace()))
+				len(left.Resources), p.o.Spec.Words.Argument, p.obj.GetNamespace()))
 		}
 	}
 	return len(left.Resources), err

@@ -114,10 +114,10 @@ func (sn *snapshots) improvise(ctx context.Context, p *pass) error {
 	switch b := p.o.Blocked; {
 	case b != nil:
 		return fault.New(b.Kind, "SnapshotMissing", fmt.Errorf(
-			"the record of the last apply is missing, so source and inputs are needed to destroy the resources: %s; restore them, or set destroyResourcesOnDeletion: false to leave the resources", b.Message))
+			"the record of the last apply is missing, so source and inputs are needed to destroy the resources: %s; restore them, or annotate the stack with terrier.dev/deletion=retain to leave the resources", b.Message))
 	case lost && p.note.State == nil:
 		return fault.New(fault.Invalid, "SnapshotMissing", errors.New(
-			"the record of the last apply is missing, which names the backend of the state: restore the data directory, or set destroyResourcesOnDeletion: false to leave the resources"))
+			"the record of the last apply is missing, which names the backend of the state: restore the data directory, or annotate the stack with terrier.dev/deletion=retain to leave the resources"))
 	}
 	p.o.Status.Snapshot, p.o.Status.DestroyScript = "", false
 	return nil

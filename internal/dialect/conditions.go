@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -150,7 +151,7 @@ func SetConditions(c Conditions, s Summary) {
 		c.Drop(ConditionOutput)
 	}
 	if len(s.Ignored) > 0 {
-		c.Set(ConditionIgnored, metav1.ConditionTrue, "NotYet", "Terrier ignores these fields, which have no effect: "+strings.Join(s.Ignored, ", "))
+		c.Set(ConditionIgnored, metav1.ConditionTrue, cmp.Or(c.IgnoredAs, "NotYet"), "Terrier ignores these fields, which have no effect: "+strings.Join(s.Ignored, ", "))
 	} else {
 		c.Drop(ConditionIgnored)
 	}
@@ -174,7 +175,7 @@ func whileSuspended(c Conditions, s Summary) {
 	case m.Pending != nil:
 		c.Set(ConditionReady, metav1.ConditionUnknown, reasonChanges, "Plan generated: "+m.Pending.Changes.String())
 	case m.Applied != nil:
-		c.Set(ConditionReady, metav1.ConditionTrue, reasonApplied, "Applied successfully: "+m.Applied.PlanInputs.Revision)
+		c.Set(ConditionReady, metav1.ConditionTrue, reasonApplied, stack.AppliedHow(m)+m.Applied.PlanInputs.Revision)
 	default:
 		c.Set(ConditionReady, metav1.ConditionUnknown, string(stack.Suspended), s.Decision.Message)
 	}
@@ -231,7 +232,7 @@ func applied(c Conditions, s Summary) {
 	case m.Applied != nil && m.Destroyed:
 		c.Set(ConditionApply, metav1.ConditionTrue, reasonApplied, "Destroy applied successfully: "+m.Applied.PlanInputs.Revision)
 	case m.Applied != nil:
-		c.Set(ConditionApply, metav1.ConditionTrue, reasonApplied, "Applied successfully: "+m.Applied.PlanInputs.Revision)
+		c.Set(ConditionApply, metav1.ConditionTrue, reasonApplied, stack.AppliedHow(m)+m.Applied.PlanInputs.Revision)
 	}
 }
 
@@ -249,7 +250,8 @@ func locked(c Conditions, s Summary) {
 // Conditions are those of one object.
 type Conditions struct {
 	All        *[]metav1.Condition
-	Generation int64 // of the object
+	Generation int64  // of the object
+	IgnoredAs  string // the reason of FieldsIgnored; NotYet if it is empty
 }
 
 // Set sets one condition.

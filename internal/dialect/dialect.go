@@ -67,6 +67,7 @@ type Stack struct {
 	Replan        string              // the newest request of a user
 	Ignored       []string            // fields that are set and have no effect
 	Owned         client.Object       // the source that the controller makes for the object, and that goes with it: a GitRepository or an OCIRepository; nil if the object names its source itself
+	OwnedFields   string              // what its fields are called in the object, as the end of a sentence
 	OnlyPods      []string            // fields that are set and work only where runs are pods
 	Listed        string              // what the inventory in the object is of; empty if there is none
 }

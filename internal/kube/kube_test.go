@@ -121,7 +121,7 @@ func TestLocksKnowTheirHolder(t *testing.T) {
 }
 
 func TestStateNames(t *testing.T) {
-	err := StateRef{Namespace: "n", Workspace: "default", Suffix: "Not_A_Name"}.Check()
+	err := StateRef{Namespace: "n", Workspace: "default", Suffix: "Not_A_Name"}.Check(stack.Words{StateName: "workspace or backendConfig.secretSuffix"})
 	if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "secretSuffix") {
 		t.Errorf("Check() = %v, want an error that names the field", err)
 	}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,17 +61,18 @@ func (r StateRef) String() string { return r.secret().String() }
 
 // named reports whether r can name a Secret. A read needs no more: the state may
 // have been written before its labels were changed.
-func (r StateRef) named() error {
+func (r StateRef) named(w stack.Words) error {
 	if errs := validation.IsDNS1123Subdomain(r.secret().Name); len(errs) > 0 {
 		return fault.New(fault.Invalid, StateNameInvalid,
-			fmt.Errorf("the state Secret %q cannot have that name (%s): change workspace or backendConfig.secretSuffix", r.secret().Name, errs[0]))
+			fmt.Errorf("the state Secret %q cannot have that name (%s): change %s", r.secret().Name, errs[0], stateName(w)))
 	}
 	return nil
 }
 
-// Check reports whether a state can be written to what r names.
-func (r StateRef) Check() error {
-	if err := r.named(); err != nil {
+// Check reports whether a state can be written to what r names. The words are those of the
+// kind of its stack.
+func (r StateRef) Check(w stack.Words) error {
+	if err := r.named(w); err != nil {
 		return err
 	}
 	labels := r.labels()
@@ -78,17 +80,22 @@ func (r StateRef) Check() error {
 		value := labels[key]
 		if errs := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)); len(errs) > 0 {
 			return fault.New(fault.Invalid, StateNameInvalid,
-				fmt.Errorf("the state Secret %q cannot have the label %s=%q (%s): change %s", r.secret().Name, key, value, errs[0], labelFrom(key)))
+				fmt.Errorf("the state Secret %q cannot have the label %s=%q (%s): change %s", r.secret().Name, key, value, errs[0], labelFrom(key, w)))
 		}
 	}
 	return nil
 }
 
+// stateName is what gives the Secret of a state its name.
+func stateName(w stack.Words) string {
+	return cmp.Or(w.StateName, "the name or the workspace of the stack")
+}
+
 // labelFrom is the field that a label of a state follows.
-func labelFrom(key string) string {
+func labelFrom(key string, w stack.Words) string {
 	switch key {
 	case "tfstateSecretSuffix":
-		return "backendConfig.secretSuffix, which is the name of the stack if it is not set"
+		return stateName(w)
 	case "tfstateWorkspace":
 		return "workspace"
 	default:
@@ -146,7 +153,7 @@ func (s States) get(ctx context.Context, ref StateRef) (*corev1.Secret, Stored, 
 }
 
 func (s States) read(ctx context.Context, ref StateRef) (*corev1.Secret, Stored, error) {
-	if err := ref.named(); err != nil {
+	if err := ref.named(stack.Words{}); err != nil {
 		return nil, Stored{}, err
 	}
 	var secret corev1.Secret
@@ -245,7 +252,7 @@ func (s States) Replace(ctx context.Context, ref StateRef, r Replacement) error 
 
 // store writes the Secret: an update of secret, or a new one if that is nil.
 func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, old Stored, state []byte, notes map[string]string) error {
-	if err := ref.Check(); err != nil {
+	if err := ref.Check(stack.Words{}); err != nil {
 		return err
 	}
 	packed, outgrown, err := s.pack(ctx, ref, state)

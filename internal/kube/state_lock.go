@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // LockInfo is a state lock as the engine writes it.
@@ -81,7 +82,7 @@ func (s States) take(ctx context.Context, ref StateRef, lease *coordinationv1.Le
 		return err
 	}
 	if lease == nil {
-		if err := ref.Check(); err != nil {
+		if err := ref.Check(stack.Words{}); err != nil {
 			return err
 		}
 		lease = &coordinationv1.Lease{
@@ -138,7 +139,7 @@ func (s States) wrote(ref StateRef, lease *coordinationv1.Lease, err error) erro
 }
 
 func (s States) getLease(ctx context.Context, ref StateRef) (*coordinationv1.Lease, error) {
-	if err := ref.named(); err != nil {
+	if err := ref.named(stack.Words{}); err != nil {
 		return nil, err
 	}
 	var lease coordinationv1.Lease

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -247,7 +248,7 @@ func TestStatesThatCannotBeNamed(t *testing.T) {
 		"several, of which one is first": {StateRef{Workspace: "default", Suffix: long, Labels: map[string]string{"a": "b c"}}, `"b c"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := tt.ref.Check()
+			err := tt.ref.Check(stack.Words{StateName: "workspace or backendConfig.secretSuffix"})
 			if tt.says == "" && err == nil {
 				return
 			}

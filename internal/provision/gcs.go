@@ -95,7 +95,7 @@ func (g *gcs) send(ctx context.Context, method, path string, body []byte) (answe
 	}
 	token, err := g.tokens.Token()
 	if err != nil {
-		return answer{}, fmt.Errorf("there are no credentials of Google in the environment of the run, and it has no identity: %w", err)
+		return answer{}, fmt.Errorf("there are no credentials of Google in %s, and it has no identity (%w). Set GOOGLE_APPLICATION_CREDENTIALS there, or give its ServiceAccount an identity", backend.Environment, err)
 	}
 	token.SetAuthHeader(r)
 	if body != nil {

@@ -101,7 +101,7 @@ func TestAWSLeavesWhatIsThere(t *testing.T) {
 		t.Errorf("in another region = %+v", e)
 	}
 	r.Settings["region"] = "us-east-1"
-	if e := asker(provision.Plugins{}, map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/"})(t, r).Error; e == nil || !strings.Contains(e.Message, "there are no credentials of AWS") {
+	if e := asker(provision.Plugins{}, map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/"})(t, r).Error; e == nil || !strings.Contains(e.Message, "there are no credentials of AWS") || !strings.Contains(e.Message, "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY there") {
 		t.Errorf("without credentials = %+v", e)
 	}
 }

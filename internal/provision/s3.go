@@ -75,7 +75,7 @@ func (p Plugins) openS3(_ context.Context, r backend.Request) (place, error) {
 func (s *s3) sent(ctx context.Context, client *http.Client, service string, r *http.Request, body []byte) (answer, error) {
 	id, err := s.identity.GetWithContext(&credentials.CredContext{Client: s.clients.Data})
 	if err != nil {
-		return answer{}, fmt.Errorf("there are no credentials of AWS in the environment of the run, and it has no role: %w", err)
+		return answer{}, fmt.Errorf("there are no credentials of AWS in %s, and it has no role (%w). Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY there, or give its ServiceAccount a role", backend.Environment, err)
 	}
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])

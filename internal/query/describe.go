@@ -60,7 +60,7 @@ func (s *Stacks) Describe(ctx context.Context, key Key) (Detail, error) {
 	if m := o.Status; m.Failures > 0 {
 		d.Failure = &Failure{At: m.FailedAt, Kind: m.FailedKind, Step: m.FailedStep, Message: m.FailedWith}
 	}
-	d.Means = Explained(stack.Reason(d.Phase))
+	d.Means = o.explained(stack.Reason(d.Phase))
 	d.Events, err = events(ctx, s.Kube, key.Namespace, d.UID)
 	if err != nil {
 		d.Unseen = err.Error()

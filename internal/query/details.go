@@ -133,7 +133,7 @@ func (s *Stacks) Outputs(ctx context.Context, key Key, show bool) ([]Output, err
 		return nil, err
 	}
 	if o.View.OutputsIn == "" {
-		return nil, fault.New(fault.Missing, ReasonNoOutputs, fmt.Errorf("the stack %s publishes no outputs", key))
+		return nil, fault.New(fault.Missing, ReasonNoOutputs, fmt.Errorf("the stack %s publishes no outputs. %s", key, o.Spec.Words.Outputs))
 	}
 	name := types.NamespacedName{Namespace: key.Namespace, Name: o.View.OutputsIn}
 	data, public, err := kube.ReadSecret(ctx, s.Kube, name)

@@ -9,7 +9,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// Situation says what a stack.Reason means to a user.
+// Situation says what a stack.Reason means to a user. Where it names a field, it does so in
+// the words of the kind of the stack.
 type Situation struct {
 	Means string `json:"means,omitempty"`
 	Do    string `json:"do,omitempty"` // the next step of a user; empty if there is none
@@ -26,14 +27,17 @@ var situations = map[stack.Reason]Situation{
 	stack.Deleting:    {"The object is being deleted. There are no resources to destroy, or they are to be retained. Resources that runs forgot (destroy = false) stay as well.", ""},
 	stack.Unlocking:   {"Terrier is breaking a lock on the state, as the object allows.", ""},
 	stack.Publishing:  {"Terrier is writing outputs to their Secret.", ""},
-	stack.Suspended:   {"The stack is suspended: Terrier plans, applies and checks nothing.", "Resume it with terrier resume, or set suspend to false."},
+	stack.Suspended:   {"The stack is suspended: Terrier plans, applies and checks nothing.", "Resume it with terrier resume, or {resume}."},
 	stack.SpecInvalid: {"The spec of the object is invalid; the message names the field.", "Edit the object. Terrier retries nothing before that."},
 	stack.SourceNotReady: {
 		"The source does not exist, or has no artifact yet.",
-		"See the status of the source: kubectl describe the object that sourceRef names. Terrier continues when it has an artifact.",
+		"See the status of the source: {source}. Terrier continues when it has an artifact.",
 	},
 	stack.SourceDenied: {"A stack of this namespace may not refer to the source or the dependency.", "Have the owner of the other namespace create a ReferenceGrant there: see References to other namespaces in docs/rbac.md."},
-	stack.SourceFailed: {"Terrier could not fetch the artifact of the source, or its digest does not match.", "See the message. Terrier retries it."},
+	stack.SourceFailed: {
+		"Terrier could not use the source: it could not write or fetch it, its digest does not match, or the image of its code could not be built, pushed or read back. The message says which.",
+		"Correct the cause that the message names, such as an address, a Secret or a registry that does not answer. Terrier retries it.",
+	},
 	stack.InputsFailed: {"Terrier cannot read a variable: a Secret, a ConfigMap or one of its keys is missing, or its value does not fit.", "Create or correct the object that the message names. Terrier then continues."},
 	stack.ModuleInvalid: {
 		"The module cannot be used: its path does not exist, a file in it would override a setting of the platform, or the engine refuses its configuration or its variables.",
@@ -63,11 +67,11 @@ var situations = map[stack.Reason]Situation{
 	},
 	stack.StateShared: {
 		"Another stack stores its state in the same place. Two stacks with one state destroy each other's resources.",
-		"Give one of the two another backendConfig.secretSuffix, workspace or backend key.",
+		"Give one of the two another {statePlace}.",
 	},
 	stack.StateNotAdopted: {
 		"A deleted stack of this name left a state with resources. Terrier does not adopt it without an annotation.",
-		"To adopt it, annotate the stack with terrier.dev/adopt-state=true. To begin without it, give the stack another backendConfig.secretSuffix.",
+		"To adopt it, annotate the stack with terrier.dev/adopt-state=true. To begin without it, give the stack another {stateName}.",
 	},
 	stack.Reviewing:      {"The reviewers of the stack are reviewing the plan.", ""},
 	stack.ReviewRefused:  {"A reviewer refused the plan, or did not answer.", "View the plan with terrier plan; the message has the answer of the reviewer. Correct the module, or the reviewer."},
@@ -98,7 +102,7 @@ var situations = map[stack.Reason]Situation{
 		"A user cancelled the last run. What an apply or a destroy had done by then is done, and is in the state.",
 		"Read the log with terrier logs. To go on, run terrier replan. Terrier also goes on when the module or an input changes.",
 	},
-	stack.RetryLimitReached: {"As many attempts failed as remediation.retries allows.", "Correct the cause. Then retry with terrier replan, or change the object or its source."},
+	stack.RetryLimitReached: {"As many attempts failed as the stack allows.", "Correct the cause. Then retry with terrier replan, or change the object or its source. {retries} says how many retries there are."},
 	stack.StateIncomplete: {
 		"An apply was interrupted, and resources that it created, or may have created, are not in the state.",
 		"Import the resources with terrier repair. Or delete them manually, and annotate the stack with terrier.dev/ignore-untracked and the name of the run.",
@@ -127,12 +131,42 @@ var unseen = Situation{
 	"Wait a moment. If this does not change, check that terrier up, or the controller of the cluster, runs and reconciles this namespace.",
 }
 
-// Explained returns what r means; the zero Situation of an unknown reason.
-func Explained(r stack.Reason) Situation {
+// Explained returns what r means, in the words of a kind of stack; the zero Situation of an
+// unknown reason.
+func Explained(r stack.Reason, w stack.Words) Situation {
+	s := situations[r]
 	if r == "" {
-		return unseen
+		s = unseen
 	}
-	return situations[r]
+	return Situation{w.In(s.Means), w.In(s.Do)}
+}
+
+// explained is Explained for one stack: it advises no approval that would be refused.
+func (o *Object) explained(r stack.Reason) Situation {
+	s := Explained(r, o.Spec.Words)
+	if why := o.undecidable(); why != "" && r == stack.DriftFound {
+		s.Do = "View the difference with terrier plan, and change the module to match the resources. The plan cannot be approved: " + why + "."
+	}
+	return s
+}
+
+// undecidable says why the plans of a stack can be neither approved nor rejected; empty if
+// the pending plan, or the next one, can be.
+func (o *Object) undecidable() string {
+	switch mode := o.Spec.Mode; {
+	case o.Deleting() && o.Spec.ApproveDestroy:
+		return ""
+	case o.Deleting():
+		return "it is being deleted"
+	case mode == stack.PlanOnly:
+		return "planOnly is set, so that no plan is applied"
+	case mode == stack.DriftOnly:
+		return "approvePlan is disable, so that Terrier only checks for drift"
+	case !o.Spec.AwaitsApproval(o.Status):
+		return o.Spec.Words.Automatic + ", so that every plan is applied without an approval"
+	default:
+		return ""
+	}
 }
 
 // Explanation says why a stack has its status.
@@ -155,6 +189,7 @@ type RuleOutcome struct {
 	Does  string `json:"does"`
 	Fires bool   `json:"fires,omitempty"`
 	Tried bool   `json:"tried,omitempty"` // it did not apply
+	Why   string `json:"why,omitempty"`   // of the rule that fires: why it is there
 }
 
 // Explain says why a stack has its status.
@@ -164,7 +199,7 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 		return Explanation{}, err
 	}
 	st := View(o)
-	e := Explanation{Stack: st, Means: Explained(stack.Reason(st.Phase)), Facts: facts(st, o.Status), Rules: ruleOutcomes(st.Rule)}
+	e := Explanation{Stack: st, Means: o.explained(stack.Reason(st.Phase)), Facts: facts(st, o.Status), Rules: ruleOutcomes(st.Rule, o.Spec.Words)}
 	if why := uncompared(o.Configuration); why != "" {
 		e.Facts = append(e.Facts, why)
 	}
@@ -172,12 +207,14 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 }
 
 // ruleOutcomes lists the rules in their order, with what became of each.
-func ruleOutcomes(fired string) []RuleOutcome {
+func ruleOutcomes(fired string, w stack.Words) []RuleOutcome {
 	var out []RuleOutcome
 	reached := false
 	for _, r := range rules {
 		v := RuleOutcome{Rule: r.Rule, Does: r.Does, Fires: r.Rule == fired}
-		reached = reached || v.Fires
+		if v.Fires {
+			reached, v.Why = true, w.In(r.Why)
+		}
 		v.Tried = fired != "" && !reached
 		out = append(out, v)
 	}
@@ -187,7 +224,7 @@ func ruleOutcomes(fired string) []RuleOutcome {
 // approvedBy says that p was approved, and by whom; nothing if the object approves
 // another plan, or if no approval was needed.
 func (s Stack) approvedBy(p PlanInfo) string {
-	if s.Approved == "" || s.Approved != p.Name && s.Approved != p.Digest {
+	if s.Approved == "" || p.Name == "" || s.Approved != p.Name && s.Approved != p.Digest {
 		return ""
 	}
 	return ", approved" + by(s.DecidedBy)
@@ -201,6 +238,9 @@ func (s Stack) AppliedText() string {
 		return ""
 	}
 	text := "the plan " + p.Name + " was applied"
+	if p.Name == "" {
+		text = "the script, which needs no plan, succeeded"
+	}
 	if s.approvedBy(*p) != "" {
 		text = "the plan " + p.Name + " was approved" + by(s.DecidedBy) + ", and was applied"
 	}
@@ -237,7 +277,15 @@ func facts(s Stack, m stack.Status) []string {
 		add("%s", m.PlanNote)
 	}
 	if p := s.Applied; p != nil {
-		add("applied last: %s at %s%s", p.Name, m.AppliedAt.UTC().Format(time.RFC3339), s.approvedBy(*p))
+		at := m.AppliedAt.UTC().Format(time.RFC3339)
+		switch {
+		case p.Name == "":
+			add("the script succeeded last at %s", at)
+		case m.Unapplied:
+			add("the script ran for the plan %s%s at %s, and nothing changed in the state", p.Name, s.approvedBy(*p), at)
+		default:
+			add("applied last: %s at %s%s", p.Name, at, s.approvedBy(*p))
+		}
 	}
 	if s.Drift != nil {
 		add("drift since %s: %s", s.Drift.At.UTC().Format(time.RFC3339), s.Drift.Changes)
@@ -250,7 +298,7 @@ func facts(s Stack, m stack.Status) []string {
 		add("last command of a session: %s (%s), by %s at %s", h.Command, h.Outcome, cmp.Or(h.By, "an unknown user"), h.At.UTC().Format(time.RFC3339))
 	}
 	if s.Suspended {
-		add("suspend is true")
+		add("the stack is suspended")
 	}
 	if s.Deleting {
 		add("the object is being deleted")
@@ -273,7 +321,7 @@ func troubles(s Stack, m stack.Status) []string {
 		add("%s failed, the last time at %s in the step %s", Count(m.Failures, "attempt"), m.FailedAt.UTC().Format(time.RFC3339), cmp.Or(m.FailedStep, string(m.FailedKind), "start"))
 	}
 	if g := m.Untracked; g != nil {
-		add("the run %s was interrupted, and %d resources that it created may be untracked", g.Run, len(g.Objects))
+		add("the run %s was interrupted, and %s that it created may be untracked", g.Run, Count(len(g.Objects), "resource"))
 	}
 	if f := s.FailingCheckBlocks; f != nil {
 		add("since %s, %s", f.Since.UTC().Format(time.RFC3339), f)

@@ -74,7 +74,7 @@ func (d *Details) Inputs(ctx context.Context, key Key) ([]InputInfo, error) {
 		in.each(InputInfo{Kind: InputEnvironment, Optional: f.Optional}, f.Kind, f.Name, f.Prefix)
 	}
 	for _, v := range p.Env {
-		in.single(InputInfo{Name: v.Name, Kind: InputEnvironment}, "spec.runnerPodTemplate.spec.env", v.Secret, v.Config, v.Field)
+		in.single(InputInfo{Name: v.Name, Kind: InputEnvironment}, o.Spec.Words.Environment, v.Secret, v.Config, v.Field)
 	}
 	in.files(p)
 	return in.result()

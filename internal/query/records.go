@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/logfile"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // StackID names a stack to the records: by its key where they are asked for
@@ -194,10 +195,11 @@ type PlanDocument struct {
 // Plan returns a plan of a stack: the one with the given digest, or if that is
 // empty the one that waits, else the one that was applied last.
 func (s *Stacks) Plan(ctx context.Context, key Key, digest string) (PlanDocument, error) {
-	st, err := s.Get(ctx, key)
+	o, err := s.Read(ctx, key)
 	if err != nil {
 		return PlanDocument{}, err
 	}
+	st := View(o)
 	info := st.Plan
 	switch {
 	case digest != "":
@@ -209,6 +211,9 @@ func (s *Stacks) Plan(ctx context.Context, key Key, digest string) (PlanDocument
 		}
 	case info == nil:
 		info = st.Applied
+	}
+	if (info == nil || info.Digest == "") && o.Spec.Script && o.Spec.Mode == stack.Auto {
+		return PlanDocument{}, fault.New(fault.Missing, ReasonOnlyScript, fmt.Errorf("no plan of the stack %s is kept: its script is run without one", key))
 	}
 	if info == nil || info.Digest == "" {
 		return PlanDocument{}, fault.New(fault.Missing, ReasonNoPlan, fmt.Errorf("no plan of the stack %s is kept", key))

@@ -12,8 +12,8 @@ type RuleText struct {
 	Why     string
 }
 
-// Rules are the texts of all rules, in the order in which they are tried. A
-// test compares them with what the rules do.
+// Rules are the texts of all rules, in the order in which they are tried. Each names fields
+// by marks, which stack.Words.In replaces. A test compares them with what the rules do.
 func Rules() []RuleText { return rules }
 
 var rules = []RuleText{
@@ -55,7 +55,7 @@ var rules = []RuleText{
 	},
 	{
 		"a deleted stack with nothing to destroy is released", "release the object", []stack.Reason{stack.Deleting},
-		"There are no resources, or they are retained: destroyResourcesOnDeletion is not set, or terrier.dev/deletion is retain. A record lists retained resources, and resources that runs forgot (destroy = false).",
+		"There are no resources, or they are retained: the stack does not ask for a destroy, or terrier.dev/deletion is retain. A record lists retained resources, and resources that runs forgot (destroy = false).",
 	},
 	{
 		"a cancelled destroy is not repeated by itself", "wait", []stack.Reason{stack.RunCancelled},
@@ -67,7 +67,7 @@ var rules = []RuleText{
 	},
 	{
 		"a destroy breaks a state lock that may be broken", "destroy", []stack.Reason{stack.Unlocking},
-		"tfstate.forceUnlock names this lock, or any.",
+		"A user allowed it for this lock, as with terrier force-unlock, or for any lock.",
 	},
 	{
 		"a failed destroy is retried after a pause", "wait", []stack.Reason{stack.DestroyFailed, stack.LockedByOther},
@@ -83,11 +83,11 @@ var rules = []RuleText{
 	},
 	{
 		"a destroy that needs approval waits for it", "wait", []stack.Reason{stack.AwaitingApproval},
-		"terrier.dev/deletion is approve, and approvePlan does not name this plan. In this case approvePlan: auto is not enough.",
+		"terrier.dev/deletion is approve, and {approved} does not name this plan. A stack that applies every plan by itself needs this approval as well.",
 	},
 	{
 		"an approved destroy plan is applied", "apply, or destroy by the script", []stack.Reason{stack.Destroying},
-		"approvePlan names exactly the pending plan.",
+		"{approved} names exactly the pending plan.",
 	},
 	{
 		"a deleted stack destroys its resources", "destroy", []stack.Reason{stack.Destroying},
@@ -95,7 +95,7 @@ var rules = []RuleText{
 	},
 	{
 		"a suspended stack does nothing", "wait", []stack.Reason{stack.Suspended},
-		"suspend is true.",
+		"The stack is suspended.",
 	},
 	{
 		"a break-glass command is run", "run the command", []stack.Reason{stack.BreakGlassSession},
@@ -103,7 +103,7 @@ var rules = []RuleText{
 	},
 	{
 		"a break-glass session suspends the stack", "wait", []stack.Reason{stack.BreakGlassSession},
-		"breakTheGlass is set, or its annotation, and the platform allows it. The session has a maximum duration.",
+		"A user opened it with terrier break-glass or on the object, and the platform allows it. The session has a maximum duration.",
 	},
 	{
 		"nothing starts before its inputs can be read", "wait", blockedBy,
@@ -123,15 +123,15 @@ var rules = []RuleText{
 	},
 	{
 		"a cancelled run is not repeated by itself", "wait", []stack.Reason{stack.RunCancelled},
-		"A user cancelled the last run. A request, an approval, or a change of what a run is made from goes on; a check is made again after interval.",
+		"A user cancelled the last run. A request, an approval, or a change of what a run is made from goes on; a check is made again after {interval}.",
 	},
 	{
 		"a state lock that may be broken is broken", "plan, or run the script", []stack.Reason{stack.Unlocking},
-		"tfstate.forceUnlock names this lock, or any. No lock is broken twice; one that the engine could not break is tried again after the pause.",
+		"A user allowed it for this lock, as with terrier force-unlock, or for any lock. No lock is broken twice; one that the engine could not break is tried again after the pause.",
 	},
 	{
 		"a stack stops after too many failures", "wait", []stack.Reason{stack.RetryLimitReached},
-		"remediation.retries is used up.",
+		"{retries} is used up.",
 	},
 	{
 		"a failure that no retry repairs waits for a change", "wait", []stack.Reason{stack.ModuleInvalid},
@@ -139,7 +139,7 @@ var rules = []RuleText{
 	},
 	{
 		"a failure is retried after a pause", "wait", []stack.Reason{stack.RetryLater, stack.LockedByOther},
-		"The pause is retryInterval, and grows as retryStrategy says. A change of the failed source or spec ends it.",
+		"{pause} A change of the failed source or spec ends it.",
 	},
 	{
 		"a script that needs no plan is run on request", "run the script", []stack.Reason{stack.Applying},
@@ -151,7 +151,7 @@ var rules = []RuleText{
 	},
 	{
 		"a drift-only stack is checked, never planned", "check for drift", []stack.Reason{stack.Checking},
-		"approvePlan is disable.",
+		"The stack asks for drift checks alone.",
 	},
 	{
 		"a plan waits for the answer of its reviewers", "wait", []stack.Reason{stack.Reviewing},
@@ -163,15 +163,15 @@ var rules = []RuleText{
 	},
 	{
 		"an unhealthy stack is checked for drift as well", "check for drift, or plan", unhealthy,
-		"interval is over. The status stays as it was; drift is remediated as usual, or shown beside the health.",
+		"The check interval has passed. The status stays as it was; drift is remediated as usual, or shown beside the health.",
 	},
 	{
 		"a stack that stays unhealthy stops after too many checks", "wait", []stack.Reason{stack.RetryLimitReached},
-		"remediation.retries is used up for the health checks. Drift checks continue at each interval, and an apply starts the health checks again.",
+		"{retries} is used up for the health checks. Drift checks continue at each interval, and an apply starts the health checks again.",
 	},
 	{
 		"an unhealthy stack waits before the next health check", "wait", []stack.Reason{stack.RetryLater},
-		"The pause is retryInterval, and grows as retryStrategy says.",
+		"{pause}",
 	},
 	{
 		"the health of an unhealthy stack is checked again", "check health", []stack.Reason{stack.RetryLater},
@@ -179,7 +179,7 @@ var rules = []RuleText{
 	},
 	{
 		"a plan that its reviewers did not pass is held", "wait", []stack.Reason{stack.ReviewRefused},
-		"Terrier asks a reviewer that did not answer again after retryInterval, and one that refused after interval.",
+		"Terrier asks a reviewer that did not answer again after the pause of a retry, and one that refused after the check interval.",
 	},
 	{
 		"changes that come back after each apply stop the stack", "wait, or check for drift", []stack.Reason{stack.NotConverging},
@@ -187,7 +187,7 @@ var rules = []RuleText{
 	},
 	{
 		"an approved plan is applied", "apply, or run the script", []stack.Reason{stack.Applying},
-		"approvePlan names exactly the pending plan, or is auto, or force is set, unless a reviewer holds the plan; and no input of the plan has changed.",
+		"{approved} names exactly the pending plan, or the stack applies every plan by itself, unless a reviewer holds the plan; and no input of the plan has changed.",
 	},
 	{
 		"a rejected plan waits for another plan", "wait, or check for drift", []stack.Reason{stack.PlanRejected},
@@ -203,7 +203,7 @@ var rules = []RuleText{
 	},
 	{
 		"a plan waits for approval", "wait", []stack.Reason{stack.AwaitingApproval},
-		"approvePlan does not name this plan, and is not auto or a reviewer holds the plan.",
+		"{approved} does not name this plan, and the stack does not apply every plan by itself, or a reviewer holds the plan.",
 	},
 	{
 		"a source that keeps changing is planned once it settles", "wait", []stack.Reason{stack.SourceDebounced},
@@ -239,15 +239,15 @@ var rules = []RuleText{
 	},
 	{
 		"a script that repairs drift is run at each interval", "run the script", []stack.Reason{stack.Applying},
-		"terrier.dev/interval is over, and terrier.dev/drift is not report.",
+		"The check interval has passed, and terrier.dev/drift is not report.",
 	},
 	{
 		"a stack without drift detection is planned at each interval", "plan", []stack.Reason{stack.Planning},
-		"interval is over, and disableDriftDetection, destroy or force is set.",
+		"The check interval has passed, and disableDriftDetection, destroy or force is set.",
 	},
 	{
 		"drift is checked at each interval", "check for drift", settled,
-		"interval is over. The status stays until a check finds drift.",
+		"The check interval has passed. The status stays until a check finds drift.",
 	},
 	{
 		"a settled stack waits", "wait", settled,

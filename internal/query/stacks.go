@@ -324,6 +324,7 @@ func (s *Stacks) Watch(ctx context.Context, f Filter) iter.Seq2[Change, error] {
 // The reasons of this package's faults. Hint says what to do about each.
 const (
 	ReasonNoPlan      = "NoPlan"
+	ReasonOnlyScript  = "OnlyScript" // there is no plan, since the script of the stack needs none
 	ReasonNoRuns      = "NoRuns"
 	ReasonNotKept     = "NotKept"
 	ReasonPlanChanged = "PlanChanged"

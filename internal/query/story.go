@@ -76,7 +76,7 @@ func explainObject(o *Object, now time.Time) (Explanation, error) {
 	s := View(o)
 	s.Phase, s.Rule, s.Message = string(d.Reason), d.Rule, d.Message
 	s.Stalled = d.Ready == stack.Stalled
-	e := Explanation{Stack: s, Means: Explained(d.Reason), Facts: facts(s, o.Status), Rules: ruleOutcomes(d.Rule), Story: tell(seen), Assumed: true}
+	e := Explanation{Stack: s, Means: o.explained(d.Reason), Facts: facts(s, o.Status), Rules: ruleOutcomes(d.Rule, o.Spec.Words), Story: tell(seen), Assumed: true}
 	for _, f := range o.Ignored {
 		e.Facts = append(e.Facts, f+" is set and has no effect yet")
 	}

@@ -141,7 +141,7 @@ func (m Moment) late() time.Time {
 
 func momentOfDecision(d Decided) Moment {
 	return Moment{
-		At: d.At, Kind: MomentDecision, Title: words(d.Phase), Text: cmp.Or(d.Message, d.WaitingFor, Explained(stack.Reason(d.Phase)).Means),
+		At: d.At, Kind: MomentDecision, Title: words(d.Phase), Text: cmp.Or(d.Message, d.WaitingFor, Explained(stack.Reason(d.Phase), stack.Words{}).Means),
 		Rule: d.Rule, Bad: statuses[stack.Reason(d.Phase)] == StatusFailed,
 	}
 }

@@ -29,7 +29,7 @@ type Stack struct {
 	Suspended bool       `json:"suspended,omitempty"`
 	Deleting  bool       `json:"deleting,omitempty"`
 	Destroy   bool       `json:"destroy,omitempty"`
-	Approved  string     `json:"approved,omitempty"` // as spec.approvePlan has it
+	Approved  string     `json:"approved,omitempty"` // as the object has it
 	Source    string     `json:"source"`             // Kind/name, or inline
 	Path      string     `json:"path,omitempty"`
 
@@ -48,11 +48,12 @@ type Stack struct {
 	Reconciling bool          `json:"reconciling,omitempty"`    // the controller goes on by itself
 	Handled     string        `json:"handledRequest,omitempty"` // the newest request that the controller has answered
 
-	Pending        string              `json:"pending,omitempty"`   // the name of the pending plan
-	Plan           *PlanInfo           `json:"plan,omitempty"`      // and what is known of it
-	Rejection      *Rejection          `json:"rejection,omitempty"` // of the pending plan, if a user rejected it
-	Cancelled      *stack.Cancellation `json:"cancelled,omitempty"` // of the run that goes on, or of the last one
-	DecidedBy      string              `json:"decidedBy,omitempty"` // the user who approved or rejected a plan last, if the API server stamps it
+	Pending        string              `json:"pending,omitempty"`     // the name of the pending plan
+	Plan           *PlanInfo           `json:"plan,omitempty"`        // and what is known of it
+	Rejection      *Rejection          `json:"rejection,omitempty"`   // of the pending plan, if a user rejected it
+	Cancelled      *stack.Cancellation `json:"cancelled,omitempty"`   // of the run that goes on, or of the last one
+	Undecidable    string              `json:"undecidable,omitempty"` // why its plans can be neither approved nor rejected
+	DecidedBy      string              `json:"decidedBy,omitempty"`   // the user who approved or rejected a plan last, if the API server stamps it
 	Applied        *PlanInfo           `json:"applied,omitempty"`
 	AppliedAt      time.Time           `json:"appliedAt,omitzero"`
 	Revision       string              `json:"revision,omitempty"` // applied last, else planned last
@@ -76,7 +77,8 @@ type Stack struct {
 	Isolation   string   `json:"isolation,omitempty"`
 	Environment []string `json:"environment,omitempty"`
 	Outputs     []string `json:"outputs,omitempty"`
-	OutputsIn   string   `json:"outputsIn,omitempty"` // the Secret they are published to
+	OutputsIn   string   `json:"outputsIn,omitempty"`  // the Secret they are published to
+	OutputsHow  string   `json:"outputsHow,omitempty"` // how they are published, while they are not
 }
 
 // FormerNames are fields of a Stack under the names of the release before.
@@ -166,8 +168,11 @@ func View(o *Object) Stack {
 	if v.Run != nil {
 		s.Run = new(Running(*v.Run))
 	}
+	if s.OutputsIn == "" && len(s.Outputs) > 0 {
+		s.OutputsHow = o.Spec.Words.Outputs
+	}
 	s.remember(o.Status)
-	s.DecidedBy, s.Cancelled = v.DecidedBy, o.Status.Cancelled
+	s.DecidedBy, s.Cancelled, s.Undecidable = v.DecidedBy, o.Status.Cancelled, o.undecidable()
 	if r := o.Spec.Rejected; r != "" && r == s.Pending && r != s.Approved {
 		s.Rejection = &Rejection{By: v.DecidedBy, Comment: v.Comment}
 	}

@@ -157,6 +157,8 @@ type Job struct {
 
 	Script *Script `json:",omitempty"` // script, and destroy of a stack that has one: what is run in place of the engine's apply
 
+	Words stack.Words `json:",omitzero"` // what the kind of the stack calls its fields, for messages
+
 	// Note is the caller's own record of why the run exists. The supervisor
 	// copies it into every Report, so that a restarted controller knows the
 	// cause of a run that it finds. It must hold no secret.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -284,7 +285,7 @@ func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, e
 		r.reportFile.set(func(rep *Report) { rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...) })
 	}
 	res := result{exit, h}
-	e := ending{step: c.step, exit: exit.Code, message: h.message(c.step, exit)}
+	e := ending{step: c.step, exit: exit.Code, message: h.message(c.step, exit, r.job.Words)}
 	switch {
 	case exit.OK() || forgotten || exit.Signal == 0 && slices.Contains(c.good, exit.Code):
 		// Whatever we asked for meanwhile, it has done its work.
@@ -312,8 +313,11 @@ func (r *engineProcesses) judge(c command, s stop, exit sandbox.Exit) (result, e
 		e.outcome, e.permanent = stack.Failed, !h.cut && engine.Permanent(h.diagnostics, c.step == "init")
 	}
 	if data := engine.RemoteStateOfCluster(h.diagnostics); data != "" && e.outcome == stack.Failed {
-		e.explain(fmt.Sprintf("A run has no credential of the cluster, so %s cannot read the state of another stack. Read the outputs of that stack instead: "+
-			"set writeOutputsToSecret there, and dependsOn with readInputsFromSecrets or varsFrom here.", data))
+		way := "Read the outputs of that stack instead: set writeOutputsToSecret there, and dependsOn with readInputsFromSecrets or varsFrom here."
+		if r.job.Script != nil {
+			way = "Give the values to this stack instead, with " + r.job.Words.Variables + "."
+		}
+		e.explain(fmt.Sprintf("A run has no credential of the cluster, so %s cannot read the state of another stack. %s", data, way))
 	}
 	e.explainLimits(exit, h)
 	return res, e
@@ -338,10 +342,11 @@ func together(failures []string) string {
 	return out
 }
 
-// failureText is an error of an engine as a message has it.
-func failureText(d plan.Diagnostic) string {
+// failureText is an error of an engine as a message has it, in the words of the
+// kind of its stack.
+func failureText(d plan.Diagnostic, w stack.Words) string {
 	if name := engine.Unset(d); name != "" {
-		return fmt.Sprintf("The variable %s has no value. Set it with spec.vars, spec.varsFrom or spec.tfVarsFiles.", name)
+		return fmt.Sprintf("The variable %s has no value. Set it with %s.", name, cmp.Or(w.Variables, "the variables of the stack"))
 	}
 	if d.Detail == "" {
 		return d.Summary
@@ -350,10 +355,10 @@ func failureText(d plan.Diagnostic) string {
 }
 
 // message is the one sentence that says why a command failed.
-func (out stepOutput) message(step string, exit sandbox.Exit) string {
+func (out stepOutput) message(step string, exit sandbox.Exit, w stack.Words) string {
 	var failures []string
 	for _, d := range out.diagnostics {
-		if text := failureText(d); d.Severity == "error" && !slices.Contains(failures, text) {
+		if text := failureText(d, w); d.Severity == "error" && !slices.Contains(failures, text) {
 			failures = append(failures, text)
 		}
 	}

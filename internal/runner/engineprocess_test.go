@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // A message tells every error of the engine, shortened so that each has room, and
@@ -30,7 +31,7 @@ func TestMessageTellsEveryError(t *testing.T) {
 		"long ones":      {[]plan.Diagnostic{bad("a", long), bad("b", long), bad("c", "short")}, []string{"(1) a: what", "(2) b: what", "exceeded (3) c: short"}, "more"},
 		"many":           {[]plan.Diagnostic{bad("a", ""), bad("b", ""), bad("c", ""), bad("d", ""), bad("e", ""), bad("f", ""), bad("g", "")}, []string{"7 errors.", "(5) e", "(2 more are in the log.)"}, "(6)"},
 	} {
-		got := stepOutput{diagnostics: tt.diagnostics}.message("plan", sandbox.Exit{})
+		got := stepOutput{diagnostics: tt.diagnostics}.message("plan", sandbox.Exit{}, stack.Words{Variables: "spec.vars, spec.varsFrom or spec.tfVarsFiles"})
 		for _, want := range tt.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: %q holds no %q", name, got, want)

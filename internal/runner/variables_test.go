@@ -58,7 +58,7 @@ func TestInitKnowsTheVariables(t *testing.T) {
 
 	s = runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "")
 	s.Archive(pack(t, map[string]string{"main.tf": "variable \"zone\" {}\noutput \"zone\" {\n  value = var.zone\n}\n"}))
-	s.Job.Files = s.Job.Files[1:]
+	s.Job.Files, s.Job.Words = s.Job.Files[1:], stack.Words{Variables: "spec.vars"}
 	if d := s.Finish(s.Start(stack.PlanRun)); d.Step != "plan" || !d.Permanent || !strings.HasPrefix(d.Message, "The variable zone has no value. Set it with spec.vars") {
 		t.Errorf("a plan without the variable: at %s, permanent %v: %s; want the fields of the spec that set it", d.Step, d.Permanent, d.Message)
 	}

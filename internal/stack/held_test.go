@@ -29,7 +29,7 @@ func TestAHeldPlanNeedsAnApproval(t *testing.T) {
 		"reviewers that were removed hold none": {Spec{Mode: Auto}, held, Applying},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.spec.Interval, tt.spec.RetryEvery = time.Hour, time.Minute
+			tt.spec.Interval, tt.spec.RetryEvery, tt.spec.Words = time.Hour, time.Minute, Words{Approved: "approvePlan"}
 			o := Observation{
 				Now: time.Unix(1e9, 0).Add(30 * time.Minute), Spec: tt.spec, PlanInputs: inputs,
 				Status: Status{Plans: Plans{Planned: inputs, Pending: &Plan{Name: "p1", Digest: "d", PlanInputs: inputs}, Review: tt.review}},

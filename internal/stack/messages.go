@@ -65,13 +65,13 @@ func (k RunKind) progress() Reason {
 // suspended says how the last run ended as well: the conditions of a suspended stack
 // stay as they were when it began.
 func suspended(o Observation) Decision {
-	m, msg := o.Status, "Suspended: set suspend to false to resume"
+	m, msg := o.Status, o.Spec.Words.In("Suspended: {resume} to resume")
 	switch {
 	case m.Failures > 0:
 		msg += fmt.Sprintf(". The last run, a %s, did not succeed: %s", m.FailedKind.noun(), m.FailedWith)
 	case m.Pending != nil:
 		msg += fmt.Sprintf(". The plan %s is pending: %s", m.Pending.Name, m.Pending.Changes)
-	case m.LastRun != "" && m.LastRun == m.LastWrite && m.Applied != nil && m.Applied.Name == "":
+	case m.LastRun != "" && m.LastRun == m.LastWrite && m.Applied != nil && (m.Applied.Name == "" || m.Unapplied):
 		msg += ". The last run was the script, and succeeded"
 	case m.LastRun != "" && m.LastRun == m.LastWrite && m.Applied != nil:
 		msg += fmt.Sprintf(". The last run applied the plan %s: %s", m.Applied.Name, m.Applied.Changes)
@@ -179,15 +179,28 @@ func unhealthy(o Observation, a Action) Decision {
 	return d
 }
 
+// approving is the command by which the pending plan is approved, in the words of the kind.
+func approving(o Observation) string {
+	return fmt.Sprintf("set %s: %q", o.Spec.Words.Approved, o.Status.Pending.Name)
+}
+
+// count is a number of things in words: 1 resource, 2 resources.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 func awaiting(o Observation) Decision {
-	p := o.Status.Pending
-	msg := fmt.Sprintf("Plan generated: set approvePlan: %q to approve this plan.", p.Name)
+	p, approve := o.Status.Pending, approving(o)
+	msg := fmt.Sprintf("Plan generated: %s to approve this plan.", approve)
 	if o.Deleting {
 		forgets := ""
 		if p.Changes.Forget > 0 {
 			forgets = fmt.Sprintf(", and forget %d, which stay where they are", p.Changes.Forget)
 		}
-		msg = fmt.Sprintf("Deletion in progress: the plan %s would destroy %d resources%s. To approve it, set approvePlan: %[1]q.", p.Name, p.Changes.Destroy, forgets)
+		msg = fmt.Sprintf("Deletion in progress: the plan %s would destroy %s%s. To approve it, %s.", p.Name, count(p.Changes.Destroy, "resource"), forgets, approve)
 	} else if o.repairing() {
 		msg = fmt.Sprintf("Repair planned: %s. To review it: terrier plan. To apply it: terrier repair --approve %s.", p.Changes, p.Name)
 	}
@@ -198,7 +211,11 @@ func awaiting(o Observation) Decision {
 		msg += " A reviewer holds it: " + r.Message
 	}
 	if a := o.Spec.Approved; a != "" {
-		msg += fmt.Sprintf(" approvePlan is %q, which is not this plan.", a)
+		where := o.Spec.Words.Approved
+		if rest, ok := strings.CutPrefix(where, "the "); ok {
+			where = "The " + rest
+		}
+		msg += fmt.Sprintf(" %s is %q, which is not this plan.", where, a)
 	}
 	if o.Status.PlanNote != "" {
 		msg += " (" + o.Status.PlanNote + ")"
@@ -226,7 +243,7 @@ func rejected(o Observation) Decision {
 		msg += " A change of the module or its inputs makes another plan."
 	}
 	if !o.repairing() {
-		msg += fmt.Sprintf(" To apply this one nevertheless, set approvePlan: %q.", p.Name)
+		msg += " To apply this one nevertheless, " + approving(o) + "."
 	}
 	d := Decision{Action: Wait{}, Ready: Held, Reason: PlanRejected, Message: msg}
 	if o.Status.Drift != nil && !o.Deleting {
@@ -239,9 +256,9 @@ func drifted(o Observation) Decision {
 	d := Decision{Ready: Held, Reason: DriftFound, Message: "Drift detected: " + o.Status.Drift.Changes.String()}
 	switch {
 	case o.Spec.Mode == Manual:
-		d.Message += fmt.Sprintf(". To remediate it, set approvePlan: %q.", o.Status.Pending.Name)
+		d.Message += ". To remediate it, " + approving(o) + "."
 	case o.Spec.Script:
-		d.Message += ". To run the script again, which remediates it: terrier replan."
+		d.Message += ". To remediate it, " + approving(o) + ", or run the script again without a plan: terrier replan."
 	}
 	d.Action = waitOrCheck(o)
 	return d
@@ -302,8 +319,17 @@ func incomplete(o Observation) Decision {
 func notConverging(o Observation) Decision {
 	p := o.Status.Pending
 	return Decision{Action: waitOrCheck(o), Ready: Stalled, Reason: NotConverging, Message: fmt.Sprintf(
-		"Applied %d times from the same inputs, and the same changes come back: %s (%s). Fix the module so that a plan after an apply has no changes, for example with ignore_changes, or find what changes it back. To try once more: terrier replan. To apply this plan: approvePlan: %q",
-		o.Status.Recurrence.Applies, p.Example, p.Changes, p.Name)}
+		"Applied %d times from the same inputs, and the same changes come back: %s (%s). Fix the module so that a plan after an apply has no changes, for example with ignore_changes, or find what changes it back. To try once more: terrier replan. To apply this plan: %s",
+		o.Status.Recurrence.Applies, p.Example, p.Changes, approving(o))}
+}
+
+// AppliedHow says how the last apply went, as the beginning of a message that ends with its
+// revision.
+func AppliedHow(m Status) string {
+	if m.Unapplied {
+		return "The script succeeded, and nothing changed in the state, so no part of the approved plan " + m.Applied.Name + " is known to be applied: "
+	}
+	return "Applied successfully: "
 }
 
 // settled is the same decision however often it is made: its message names
@@ -321,7 +347,7 @@ func settled(o Observation) Decision {
 	case o.Spec.Outputs != "" && m.Published != "":
 		d.Reason, d.Message = OutputsWritten, "Outputs written: "
 	case m.Applied != nil && m.Applied.PlanInputs.same(o.PlanInputs):
-		d.Reason, d.Message = Applied, "Applied successfully: "
+		d.Reason, d.Message = Applied, AppliedHow(m)
 	default:
 		d.Reason, d.Message = Unchanged, "Plan no changes: "
 	}

@@ -32,10 +32,22 @@ func (o Observation) approved() bool {
 	}
 }
 
-// Approves reports whether a person approved exactly this plan.
+// Approves reports whether a person approved exactly this plan. A stack that applies plans
+// by itself may wait for that as well: see AwaitsApproval.
 func (s Spec) Approves(p *Plan) bool {
 	a := s.Approved
-	return p != nil && s.Mode == Manual && a != "" && (a == p.Name || a == p.Digest)
+	return p != nil && (s.Mode == Manual || s.Mode == Auto) && a != "" && (a == p.Name || a == p.Digest)
+}
+
+// AwaitsApproval reports whether the pending plan of a stack is applied only once a person
+// approved exactly that plan; of a stack without one, whether that holds for the next plan.
+func (s Spec) AwaitsApproval(m Status) bool {
+	if s.Mode != Auto {
+		return s.Mode == Manual
+	}
+	o := Observation{Spec: s, Status: m}
+	r, p := m.Review, m.Pending
+	return o.untracked() != nil || onlyReported(o) || p != nil && (m.recurs() || r != nil && r.Held && r.Plan == p.Digest)
 }
 
 // named reports whether a person approved exactly the pending plan.

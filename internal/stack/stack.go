@@ -62,6 +62,8 @@ type Spec struct {
 	ReportDrift     bool // of such a stack: drift is only shown; otherwise the script is run again at each interval
 	NoDestroyScript bool // of such a stack: the object has no script that destroys the resources
 
+	Words Words // what the kind of the stack calls its fields, for messages
+
 	ApproveDestroy bool   // a deleted stack is destroyed only by a plan that a person approved
 	Spread         uint64 // any number that is the stack's own: spreads looks over the interval
 }

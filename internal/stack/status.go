@@ -39,6 +39,7 @@ type Resources struct {
 	AppliedAt time.Time `json:"appliedAt,omitzero"`
 	Created   bool      `json:"built,omitempty"`     // resources may exist
 	Destroyed bool      `json:"destroyed,omitempty"` // the last apply destroyed everything
+	Unapplied bool      `json:"unapplied,omitempty"` // the script ran for that plan and succeeded, and nothing changed in the state
 	Snapshot  string    `json:"snapshot,omitempty"`  // key of the record that a destroy is made from
 
 	DestroyScript bool `json:"destroyScript,omitempty"` // that record has a script that destroys the resources; earlier releases never say so
@@ -286,6 +287,7 @@ func (m Status) Record(r Run) Status {
 		return afterScript(m, r)
 	case DestroyRun:
 		m.Pending, m.Applied, m.Drift, m.Created, m.Destroyed, m.State = nil, nil, nil, false, true, ""
+		m.Unapplied = false
 		m.AppliedAt, m.Recurrence, m.FailingCheckBlocks = r.At, nil, nil
 	}
 	return m
@@ -362,7 +364,7 @@ func (m Status) replaced(p Plan) string {
 }
 
 func (m Status) applied(r Run) Status {
-	m.Applied, m.AppliedAt, m.State = r.Cause.Plan, r.At, r.State
+	m.Applied, m.AppliedAt, m.State, m.Unapplied = r.Cause.Plan, r.At, r.State, false
 	if !r.Cause.Destroy {
 		m.Untracked = nil // the approval was given with it in view; a destroy reaches only what is in the state
 	}
@@ -381,6 +383,7 @@ func (m Status) applied(r Run) Status {
 // counts as the apply of a plan, also if none was made before.
 func afterScript(m Status, r Run) Status {
 	p := Plan{Run: r.ID, PlanInputs: r.Cause.PlanInputs, Changes: r.Changes, At: r.At}
+	idle := r.Cause.Plan != nil && r.Changes.None() && !r.Moved
 	if r.Cause.Plan != nil {
 		p = *r.Cause.Plan
 	}
@@ -389,7 +392,9 @@ func afterScript(m Status, r Run) Status {
 		m.SourceChangedAt = r.At
 	}
 	m.Planned, m.PlannedAt = r.Cause.PlanInputs, r.At
-	return m.applied(r)
+	m = m.applied(r)
+	m.Unapplied = idle
+	return m
 }
 
 // countApply counts an apply of p: how often in a row the same changes were made.

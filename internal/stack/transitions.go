@@ -70,7 +70,7 @@ func Transitions(was, is Status, ended *Run) []Transition {
 	if c := is.LastCommand; ended == nil && c != nil && (was.LastCommand == nil || was.LastCommand.Run != c.Run) {
 		out = append(out, Transition{Change: CommandEnded, Command: c})
 	}
-	if was.Drift != nil && is.Drift == nil {
+	if was.Drift != nil && is.Drift == nil && !unapplied(is, ended) {
 		out = append(out, Transition{Change: DriftResolved, Drift: was.Drift, How: resolved(was, is)})
 	}
 	if u := is.Untracked; u != nil && (was.Untracked == nil || was.Untracked.Run != u.Run) {
@@ -132,6 +132,12 @@ func outcome(was, is Status, r *Run) []Transition {
 // of a series.
 func failsAgain(was, is Status) bool {
 	return was.Failures == 0 || is.Failures == 1 || was.FailedKind != is.FailedKind || was.FailedStep != is.FailedStep || was.FailedWhy != is.FailedWhy
+}
+
+// unapplied reports whether a script ran for a plan and changed nothing: whether the drift
+// is gone is for the next drift check to say.
+func unapplied(is Status, ended *Run) bool {
+	return is.Unapplied && ended != nil && ended.Kind == ScriptRun
 }
 
 func resolved(was, is Status) Resolution {

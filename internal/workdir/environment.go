@@ -1,7 +1,6 @@
 package workdir
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -68,11 +67,22 @@ func CheckEnvironment(name string, settable ...string) error {
 	if strings.HasPrefix(upper, freePrefix) || !reserved(upper) || slices.ContainsFunc(settable, func(s string) bool { return strings.EqualFold(s, name) }) {
 		return nil
 	}
-	complaint := fmt.Sprintf("the environment variable %s controls the engine or its processes and cannot be set by a stack", name)
-	if way := alternative(upper); way != "" {
-		complaint += ": " + way
+	return fault.New(fault.Denied, "EnvironmentDenied", ReservedName{name, alternative(upper)})
+}
+
+// ReservedName is the error of an environment variable that no stack may set.
+type ReservedName struct {
+	Name string
+	Way  string // how a stack gets what users want of it; empty if there is no way
+}
+
+// Error implements error.
+func (r ReservedName) Error() string {
+	complaint := fmt.Sprintf("the environment variable %s controls the engine or its processes and cannot be set by a stack", r.Name)
+	if r.Way == "" {
+		return complaint
 	}
-	return fault.New(fault.Denied, "EnvironmentDenied", errors.New(complaint))
+	return complaint + ": " + r.Way
 }
 
 // alternative says how a stack gets what users want of a reserved variable;

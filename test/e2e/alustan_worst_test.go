@@ -56,7 +56,8 @@ func linesIn(t *testing.T, path string) int {
 }
 
 // A resource that was changed outside of Terrier is what the module says after the next
-// run of the script. With terrier.dev/drift: report the drift is shown, and stays.
+// run of the script. With terrier.dev/drift: report the drift is shown, and stays until a
+// user approves its plan.
 func TestScriptsRepairDrift(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -101,6 +102,18 @@ func TestScriptsRepairDrift(t *testing.T) {
 	if all := w.Named("reported"); len(all) != 1 || *all[0].Value != "wrong" {
 		t.Errorf("with terrier.dev/drift: report the world holds %+v, want what was changed outside", all)
 	}
+	// What terrier explain advises is taken, also of a stack that needs no approval otherwise.
+	if said := c.Terrier(t, "explain", "terraform.alustan.io/reported"); !strings.Contains(said, "Approve the plan") {
+		t.Errorf("terrier explain says\n%s\nwant it to advise an approval", said)
+	}
+	c.Terrier(t, "approve", "terraform.alustan.io/reported", "--yes")
+	testkit.Eventually(t, testkit.Patience, "the approved plan repairs the resource", func(context.Context) error {
+		if all := w.Named("reported"); len(all) != 1 || *all[0].Value != "right" {
+			return fmt.Errorf("the world holds %+v", all)
+		}
+		return nil
+	})
+	reported.await(t, "Success", hash, hash)
 	for _, s := range []scripted{repaired, reported} {
 		s.delete(t)
 		s.awaitGone(t)

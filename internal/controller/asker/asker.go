@@ -43,10 +43,10 @@ var decided = map[audit.What]bool{
 // fields are the fields that users write to make a request. Names in a path are
 // separated by tabs, since those of annotations have dots and slashes.
 var fields = map[audit.What][]string{
-	audit.Approved:          {"spec\tapprovePlan"},
-	audit.ApprovedStale:     {"spec\tapprovePlan"},
-	audit.Suspended:         {"spec\tsuspend"},
-	audit.Resumed:           {"spec\tsuspend"},
+	audit.Approved:          {"spec\tapprovePlan", annotation + "terrier.dev/approved"},
+	audit.ApprovedStale:     {"spec\tapprovePlan", annotation + "terrier.dev/approved"},
+	audit.Suspended:         {"spec\tsuspend", annotation + "terrier.dev/suspended"},
+	audit.Resumed:           {"spec\tsuspend", annotation + "terrier.dev/suspended"},
 	audit.RegistrySuspended: {"spec\tsuspend"},
 	audit.RegistryResumed:   {"spec\tsuspend"},
 	audit.Rejected:          {annotation + "terrier.dev/rejected"},

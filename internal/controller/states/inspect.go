@@ -55,7 +55,7 @@ func (in *Inspector) inspect(ctx context.Context, of Subject, ref kube.StateRef)
 		return s, err
 	}
 	if kind := in.KindOf(s.OwnerUID); kind != "" && kind != dialect.KindOf(of.Dialect) {
-		return s, shared(s.Owner) // a stack of another kind has the same name
+		return s, shared(of, s.Owner) // a stack of another kind has the same name
 	}
 	if s.Digest == "" && of.Observed.Deleting {
 		// A namespace that is deleted takes the Secret with it, before the stack.
@@ -96,12 +96,15 @@ func (of Subject) adopts(ref kube.StateRef, stored kube.Stored, facts stack.Stat
 	if !former || of.Observed.Spec.AdoptState || of.Observed.Status.KnownState != (stack.StateID{}) || facts.Resources == 0 && !facts.Sealed {
 		return nil
 	}
-	what := fmt.Sprintf("a state with %d resources", facts.Resources)
+	what := "a state with 1 resource"
+	if facts.Resources != 1 {
+		what = fmt.Sprintf("a state with %d resources", facts.Resources)
+	}
 	if facts.Sealed {
 		what = "an encrypted state, whose resources cannot be counted,"
 	}
 	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
-		"the Secret %s holds %s of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another backendConfig.secretSuffix to start with an empty state", ref, what))
+		"the Secret %s holds %s of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another %s to start with an empty state", ref, what, of.Observed.Spec.Words.StateName))
 }
 
 // expected is the version that should be stored. The records remember it, too:
@@ -163,7 +166,7 @@ func (of Subject) tampered(ref kube.StateRef, what string) error {
 
 // waysOut names the commands that end such a situation.
 func (of Subject) waysOut() string {
-	name := of.Object.GetName()
+	name := of.Observed.Spec.Words.Argument
 	out := fmt.Sprintf("Nothing is run on it. terrier state versions %s lists what is kept; terrier state rollback %[1]s SERIAL rolls back to one of them, terrier state push %[1]s FILE --force stores another, and terrier state accept %[1]s accepts the stored one", name)
 	if of.Observed.Deleting {
 		out += ". Or retain the resources: annotate the stack with terrier.dev/deletion=retain"
@@ -183,15 +186,15 @@ func (in *Inspector) disowned(ctx context.Context, of Subject, owner string) err
 			return err
 		}
 		if err == nil {
-			return shared(owner)
+			return shared(of, owner)
 		}
 	}
 	return nil
 }
 
-func shared(owner string) error {
+func shared(of Subject, owner string) error {
 	return fault.New(fault.Denied, string(stack.StateShared), fmt.Errorf(
-		"the state belongs to the stack %s: give one of the two another backendConfig.secretSuffix or workspace", owner))
+		"the state belongs to the stack %s: give one of the two another %s", owner, of.Observed.Spec.Words.StatePlace))
 }
 
 // Inherit finds out whether the state of a stack that never ran here holds
@@ -273,8 +276,8 @@ func (kp *Keeper) elsewhere(ctx context.Context, of Subject, ref kube.StateRef, 
 		return nil
 	}
 	return fault.New(fault.Denied, string(s.reason), fmt.Errorf(
-		"the spec names another place for the state: it was last stored in the Secret %s (%s), and the Secret %s holds none. Nothing is run. To keep the old place, set backendConfig.secretSuffix and workspace back. To store the newest version in the new place, with its lock: terrier state rollback %s %d -n %s; the old Secret stays as it is",
-		was, s.known, ref, of.Object.GetName(), s.known.Serial, of.Object.GetNamespace()))
+		"the spec names another place for the state: it was last stored in the Secret %s (%s), and the Secret %s holds none. Nothing is run. To keep the old place, set %s back. To store the newest version in the new place, with its lock: terrier state rollback %s %d -n %s; the old Secret stays as it is",
+		was, s.known, ref, of.Observed.Spec.Words.StateName, of.Observed.Spec.Words.Argument, s.known.Serial, of.Object.GetNamespace()))
 }
 
 // lastPlace returns the Secret that a version of the state was stored in, and that of

@@ -122,7 +122,7 @@ func (kp *Keeper) unshared(ctx context.Context, of Subject, kind stack.RunKind) 
 	err := kp.Dialects.EachStack(ctx, kp.Cache, func(d dialect.Dialect, other client.Object) error {
 		if other.GetUID() != of.Object.GetUID() && before(d, other, of) {
 			found = fault.New(fault.Denied, string(stack.StateShared), fmt.Errorf(
-				"the stack %s keeps its state in the same place, and was there first. Give one of the two another backend key, backendConfig.secretSuffix or workspace. Terrier runs nothing on it", client.ObjectKeyFromObject(other)))
+				"the stack %s keeps its state in the same place, and was there first. Give one of the two another %s. Terrier runs nothing on it", client.ObjectKeyFromObject(other), of.Observed.Spec.Words.StatePlace))
 		}
 		return nil
 	}, client.MatchingFields{Index: place})

@@ -62,9 +62,12 @@ func newKeeper(kp Keeper, live client.Reader) *Keeper {
 	return &kp
 }
 
+// words are what the stacks of these tests call their fields.
+var words = stack.Words{Argument: "net", StateName: "backendConfig.secretSuffix", StatePlace: "backendConfig.secretSuffix"}
+
 // subject is a stack of which nothing is known.
 func subject(id string, obj client.Object) Subject {
-	return Subject{ID: id, Dialect: infra.Dialect{}, Object: obj, Observed: &stack.Observation{}}
+	return Subject{ID: id, Dialect: infra.Dialect{}, Object: obj, Observed: &stack.Observation{Spec: stack.Spec{Words: words}}}
 }
 
 func openRecords(t *testing.T) *records.Store {
@@ -143,7 +146,7 @@ func TestWhatIsStoredIsComparedWithWhatIsKnown(t *testing.T) {
 			obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "net"}}
 			of := subject("uid", obj)
 			*of.Observed = stack.Observation{
-				Spec:   stack.Spec{AcceptState: tt.accept},
+				Spec:   stack.Spec{AcceptState: tt.accept, Words: words},
 				Status: stack.Status{StoredState: stack.StoredState{KnownState: tt.known}, Resources: stack.Resources{Created: !tt.empty}},
 			}
 			for range 2 { // it says the same each time, and tells it once

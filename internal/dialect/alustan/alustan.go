@@ -91,7 +91,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	obj := o.(*v1alpha1.Terraform)
 	m, found, err := dialect.Stored(obj.Status.Terrier)
 	if err != nil {
-		return dialect.Stack{}, err
+		return dialect.Stack{Spec: stack.Spec{Words: words(obj)}}, err
 	}
 	if !found {
 		m = adopted(&obj.Status)
@@ -99,7 +99,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	s := d.spec(obj)
 	a, wrong := asked(obj)
 	a.Into(&s)
-	s.Suspended, s.Unlock = a.Suspended, stack.Unlock{ID: a.Unlock}
+	s.Suspended, s.Unlock, s.Words = a.Suspended, stack.Unlock{ID: a.Unlock}, words(obj)
 	legible, why := configuration(obj)
 	if s.NoDestroyScript = legible.Script.Destroy.IsZero(); why != nil && obj.Spec.Scripts.Destroy != nil {
 		s.NoDestroyScript = false // it may be there, and cannot be read: the error says so
@@ -110,12 +110,10 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	if s.ApproveDestroy && !obj.DeletionTimestamp.IsZero() {
 		s.Mode = stack.Manual // the destroy waits for a user, whatever an apply does
 	}
-	if s.Mode == stack.Manual {
-		s.Approved = a.Approved
-	}
+	s.Approved = a.Approved
 	st := dialect.Stack{Spec: s, Status: m, Legible: legible, Replan: a.Replan, Ignored: append(ignored(&obj.Spec), dialect.Unread(obj.Annotations, known)...)}
 	if err == nil {
-		st.Configuration, st.Owned = legible, sourceFor(obj, s.Interval)
+		st.Configuration, st.Owned, st.OwnedFields = legible, sourceFor(obj, s.Interval), ownedFields(obj)
 	} else {
 		st.Configuration.Script = legible.Script
 	}

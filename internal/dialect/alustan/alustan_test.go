@@ -419,10 +419,18 @@ func TestState(t *testing.T) {
 			t.Errorf("%s: state %s, message %q, want %s", name, obj.Status.State, obj.Status.Message, tt.want)
 		}
 	}
-	waiting := object(t, valid)
-	Dialect{}.Encode(waiting, dialect.Summary{Decision: stack.Decision{Ready: stack.Held, Reason: stack.AwaitingApproval, Message: `set approvePlan: "p" to approve this plan. approvePlan is "q", which is not this plan.`}, Now: time.Unix(1e9, 0)})
-	if got, want := waiting.Status.Message, `set the annotation terrier.dev/approved: "p" to approve this plan. The annotation terrier.dev/approved is "q", which is not this plan.`; got != want {
-		t.Errorf("message = %s, want %s", got, want)
+	failed := object(t, valid)
+	Dialect{}.Encode(failed, dialect.Summary{Decision: stack.Decision{Ready: stack.Reconciling, Reason: stack.RetryLater, Message: "exit code 3: creating\naccess denied"}, Now: time.Unix(1e9, 0)})
+	if got, want := failed.Status.Message, "exit code 3: creating | access denied"; got != want {
+		t.Errorf("message = %q, want %q: a column of kubectl shows one line", got, want)
+	}
+	if c := meta.FindStatusCondition(failed.Status.Conditions, "Ready"); c == nil || c.Message != "exit code 3: creating\naccess denied" {
+		t.Errorf("the condition Ready is %v, want the lines as they are", c)
+	}
+	ignoring := object(t, valid)
+	Dialect{}.Encode(ignoring, dialect.Summary{Ignored: []string{"spec.environment (no label)"}, Now: time.Unix(1e9, 0)})
+	if c := meta.FindStatusCondition(ignoring.Status.Conditions, dialect.ConditionIgnored); c == nil || c.Reason != "NoEffect" || !strings.Contains(c.Message, "spec.environment (no label)") {
+		t.Errorf("the condition about ignored fields is %v, want the reason NoEffect and the field", c)
 	}
 	obj := object(t, `{scripts: {apply: {inline: a, configMapRef: {name: scripts, key: k}}}, gitRepo: {url: "https://h/r"}}`)
 	Dialect{}.Encode(obj, dialect.Summary{Now: time.Unix(1e9, 0)})

@@ -2,6 +2,7 @@ package alustan
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -188,6 +189,9 @@ func variables(c *stack.Configuration, obj *v1alpha1.Terraform) error {
 			continue
 		}
 		if err := workdir.CheckEnvironment(name); err != nil && !workdir.IsProxy(name) {
+			if r, ok := errors.AsType[workdir.ReservedName](err); ok {
+				err = fault.New(fault.Denied, "", inScript(r))
+			}
 			if first == nil {
 				first = fault.New(fault.Of(err), string(stack.SpecInvalid), fmt.Errorf("spec.variables: %w", err))
 			}
@@ -199,6 +203,20 @@ func variables(c *stack.Configuration, obj *v1alpha1.Terraform) error {
 		}
 	}
 	return first
+}
+
+// inScript is r with the way that a stack of this kind has: it has none of the fields by
+// which others configure the engine.
+func inScript(r workdir.ReservedName) workdir.ReservedName {
+	switch upper := strings.ToUpper(r.Name); {
+	case strings.HasPrefix(upper, "TF_CLI_ARGS"):
+		r.Way = "give the arguments to terraform in the script"
+	case strings.HasPrefix(upper, "TF_HTTP_"):
+		r.Way = "name the plug-in that keeps the state in spec.backend.provider"
+	case strings.Contains(r.Way, "spec."):
+		r.Way = ""
+	}
+	return r
 }
 
 // engineVariable begins the environment variables that are variables of a module.

@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -27,7 +28,7 @@ const conditionPassedOver = "ConfigMapIgnored"
 
 // conditionsOf are the conditions of obj.
 func conditionsOf(obj *v1alpha1.Terraform) dialect.Conditions {
-	return dialect.Conditions{All: &obj.Status.Conditions, Generation: obj.Generation}
+	return dialect.Conditions{All: &obj.Status.Conditions, Generation: obj.Generation, IgnoredAs: "NoEffect"}
 }
 
 // Encode writes the status of a Terraform.
@@ -38,8 +39,7 @@ func (Dialect) Encode(o client.Object, s dialect.Summary) {
 		c.Unreadable(s.Unreadable)
 		return
 	}
-	s.Decision.Message = approvals.Replace(s.Decision.Message)
-	st.State, st.Message = state(st.State, s), s.Decision.Message
+	st.State, st.Message = state(st.State, s), fault.OneLine(s.Decision.Message) // kubectl shows the first line of a column
 	st.ObservedGeneration = obj.Generation
 	st.LastHandledReconcileAt = m.HandledReplan
 	st.Failures, st.AvailableOutputs = int64(m.Failures), m.Outputs
@@ -87,9 +87,6 @@ func postDeployOutput(outputs map[string]json.RawMessage) *apiextensionsv1.JSON 
 	}
 	return &apiextensionsv1.JSON{Raw: raw}
 }
-
-// approvals name the place of approvals in messages: the kind has no field for them.
-var approvals = strings.NewReplacer("approvePlan: ", "the annotation "+Approved+": ", "approvePlan is", "The annotation "+Approved+" is")
 
 // state puts a decision into upstream's words. A stack that failed stays so while it is
 // tried again.

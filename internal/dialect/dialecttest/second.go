@@ -125,6 +125,13 @@ func setPart(o client.Object, name string, v any) {
 	o.(*unstructured.Unstructured).Object[name] = content
 }
 
+// secondWords are what texts call its fields.
+var secondWords = stack.Words{
+	Argument: Word + "/NAME",
+	Approved: "approve", Automatic: "approve is always", Resume: "set suspend to false", Source: "read code", Retries: "no limit", Pause: "The pause is short.", Interval: "the hour",
+	Outputs: "It publishes none.", Variables: "no variables", Environment: "no environment", StateName: "name", StatePlace: "name",
+}
+
 func (Second) asked(o client.Object) (dialect.Asked, error) {
 	var spec secondSpec
 	if err := part(o, "spec", &spec); err != nil {
@@ -142,7 +149,7 @@ func (d Second) Decode(o client.Object) (dialect.Stack, error) {
 		return dialect.Stack{}, fault.New(fault.Invalid, string(stack.SpecInvalid), err)
 	}
 	st := dialect.Stack{Status: status.Stored, Replan: a.Replan, Ignored: dialect.Unread(o.GetAnnotations(), d.Annotations())}
-	st.Spec = stack.Spec{Mode: stack.Manual, Suspended: a.Suspended, Approved: a.Approved, Unlock: stack.Unlock{ID: a.Unlock}, Interval: time.Hour}
+	st.Spec = stack.Spec{Mode: stack.Manual, Suspended: a.Suspended, Approved: a.Approved, Unlock: stack.Unlock{ID: a.Unlock}, Interval: time.Hour, Words: secondWords}
 	a.Into(&st.Spec)
 	st.Configuration = stack.Configuration{Backend: stack.Backend{Kind: stack.Managed, Suffix: "second-" + o.GetName()}, DependsOn: spec.Needs}
 	st.Legible = st.Configuration

@@ -6,6 +6,7 @@
 package dialecttest
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 // and whose plans need an approval.
 func Run(t *testing.T, d dialect.Dialect, o client.Object) {
 	fresh := func() client.Object { return o.DeepCopyObject().(client.Object) }
+	t.Run("words", func(t *testing.T) { words(t, d, fresh()) })
 	t.Run("asking", func(t *testing.T) { asking(t, d, fresh()) })
 	t.Run("asking again", func(t *testing.T) { askingAgain(t, d, fresh()) })
 	t.Run("a session", func(t *testing.T) { session(t, d, fresh()) })
@@ -64,6 +66,24 @@ func annotations(t *testing.T, d dialect.Dialect, fresh func() client.Object) {
 	o.SetAnnotations(map[string]string{dialect.AdoptState: "maybe", dialect.Network: "internet"})
 	if _, err := d.Decode(o); err == nil || !strings.Contains(err.Error(), dialect.AdoptState) || !strings.Contains(err.Error(), dialect.Network) {
 		t.Errorf("Decode() of two bad values = %v, want both", err)
+	}
+}
+
+// words has a word of the kind for each thing that a text may name.
+func words(t *testing.T, d dialect.Dialect, o client.Object) {
+	st, err := d.Decode(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := reflect.ValueOf(st.Spec.Words)
+	for f := range v.Type().Fields() {
+		if v.FieldByIndex(f.Index).String() == "" {
+			t.Errorf("the kind has no word for %s", f.Name)
+		}
+		mark := "{" + strings.ToLower(f.Name[:1]) + f.Name[1:] + "}"
+		if got := st.Spec.Words.In("see " + mark); got != "see "+v.FieldByIndex(f.Index).String() {
+			t.Errorf("In(%q) = %q", "see "+mark, got)
+		}
 	}
 }
 

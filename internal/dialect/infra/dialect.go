@@ -101,6 +101,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	spec, configuration, status, err := Decode(obj, d.Defaults)
 	a, wrong := asked(obj)
 	a.Into(&spec)
+	spec.Words = words(obj)
 	dialect.Annotated(obj, &spec)
 	known := d.Annotations()
 	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), dialect.CheckAnnotations(obj, known))

@@ -23,7 +23,7 @@ var (
 // TestReady is the table of upstream's conditions [C] that clients wait for.
 func TestReady(t *testing.T) {
 	pending := &stack.Plan{Name: "plan-main-b8e362c206", Digest: "d", PlanInputs: basis, Changes: stack.Changes{Add: 1}}
-	spec := stack.Spec{Interval: time.Hour, RetryEvery: time.Minute, CheckDrift: true}
+	spec := stack.Spec{Interval: time.Hour, RetryEvery: time.Minute, CheckDrift: true, Words: words(&v1alpha2.Terraform{})}
 	with := func(m stack.Mode) stack.Spec { s := spec; s.Mode = m; return s }
 	for name, tt := range map[string]struct {
 		o       stack.Observation

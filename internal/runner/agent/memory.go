@@ -26,9 +26,13 @@ func TooSmall(limit int64, job runner.Job) error {
 	if limit == 0 || limit >= OwnMemory+LeastMemory || job.Engine.Name == "" || scripted {
 		return nil
 	}
+	way := "set spec.runnerPodTemplate.spec.resources.limits.memory, "
+	if job.Script != nil {
+		way = "set " // the kind has no template of a pod
+	}
 	return fault.New(fault.Invalid, MemoryTooSmall, fmt.Errorf(
 		"the memory limit of the pod is %d MiB. The agent in it takes %d MiB, and an engine needs %d MiB to start: "+
-			"set spec.runnerPodTemplate.spec.resources.limits.memory, --run-resources limits.memory or the LimitRange of the namespace to %dMi or more",
+			way+"--run-resources limits.memory or the LimitRange of the namespace to %dMi or more",
 		limit>>20, OwnMemory>>20, LeastMemory>>20, (OwnMemory+LeastMemory)>>20))
 }
 

@@ -69,7 +69,7 @@ func (r stackRights) whyNot(k query.Key) string {
 
 // noApprovals is shown where no plan needs an approval.
 var noApprovals = ui.Empty{
-	Title: "No pending approvals", Text: "A stack with approvePlan: auto applies its plans without an approval. To approve each plan of a stack yourself, clear that field. Its next plan with changes is listed here.",
+	Title: "No pending approvals", Text: "A stack with approvePlan: auto applies its plans without an approval, and so does a stack of scripts without terrier.dev/approval=manual. To approve each plan of a stack yourself, clear that field, or set that annotation. Its next plan with changes is listed here.",
 	Command: `kubectl patch terraforms.infra.contrib.fluxcd.io NAME -n NAMESPACE --type merge -p '{"spec":{"approvePlan":""}}'`,
 }
 

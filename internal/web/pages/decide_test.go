@@ -155,7 +155,7 @@ func TestWhoDecides(t *testing.T) {
 		got[a.Row.Key().String()] = a.Decide.Why
 	}
 	may := "You may not change the stack. You need the permission to patch terraforms in the namespace net."
-	want := map[string]string{"apps/checkout": "", "net/vpc": may, "net/watch": "planOnly is set: plans of this stack are never applied."}
+	want := map[string]string{"apps/checkout": "", "net/vpc": may, "net/watch": "Plans of this stack cannot be approved or rejected: planOnly is set, so that no plan is applied."}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("approvals (-got +want):\n%s", diff)
 	}

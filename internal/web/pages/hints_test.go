@@ -13,18 +13,18 @@ import (
 func TestAdviceIsForBrowsers(t *testing.T) {
 	for _, rule := range query.Rules() {
 		for _, r := range rule.Reasons {
-			do := query.Explained(r).Do
+			do := query.Explained(r, stack.Words{}).Do
 			if _, ok := doHere[r]; !ok && strings.Contains(do, "terrier ") {
 				t.Errorf("%s: %q names a command, and has no wording for browsers", r, do)
 			}
 		}
 	}
 	for r := range doHere {
-		if query.Explained(r).Means == "" {
+		if query.Explained(r, stack.Words{}).Means == "" {
 			t.Errorf("%s is no reason", r)
 		}
 	}
-	got := inBrowser(stack.Suspended, query.Explained(stack.Suspended))
+	got := inBrowser(query.Stack{Phase: string(stack.Suspended)}, query.Explained(stack.Suspended, stack.Words{}))
 	if strings.Contains(got.Do, "terrier ") || got.Means == "" {
 		t.Errorf("inBrowser() = %+v, want other advice and the same meaning", got)
 	}

@@ -56,6 +56,7 @@ var titles = map[fault.Kind]string{
 var hints = map[string]string{
 	query.ReasonPlanChanged:        "Nothing was changed. Review the pending plan and decide again.",
 	query.ReasonNoPlan:             "The stack has no plan yet, another user decided first, or the plan was replaced. Check the status of the stack.",
+	query.ReasonOnlyScript:         "To have a plan made before each run of the script, annotate the stack with terrier.dev/approval=manual. Plan now runs the script, and makes no plan.",
 	access.ReasonNotFound:          "The object may have been deleted, or its name is misspelt.",
 	access.ReasonAccessDenied:      "Ask the administrator of the cluster for a role that allows it.",
 	access.ReasonUnknownUser:       "Sign in again.",
@@ -72,7 +73,6 @@ var hints = map[string]string{
 	command.ReasonCommandBusy:      "Wait until it ends. The Runs tab has its log.",
 	"CommandInvalid":               "The list under Break-glass session shows the arguments of each command.",
 	command.ReasonNothingUntracked: "The page of the stack shows its status.",
-	query.ReasonNoOutputs:          "To publish outputs, set writeOutputsToSecret.name.",
 	query.ReasonUnpublished:        "The outputs are published after an apply.",
 	query.ReasonStateForeign:       "Use the engine with the backend of the stack.",
 	query.ReasonLockChanged:        "Check the current holder of the lock.",
@@ -102,7 +102,7 @@ func hintFor(reason, otherwise string) string {
 func browserHint(err error) string { return hintFor(fault.Reason(err, ""), command.Hint(err)) }
 
 // stackRemains are the reasons for which a part of a stack is missing, and not the stack.
-var stackRemains = map[string]bool{query.ReasonNoPlan: true, query.ReasonNoRuns: true, query.ReasonNotKept: true, query.ReasonNoVersion: true}
+var stackRemains = map[string]bool{query.ReasonNoPlan: true, query.ReasonOnlyScript: true, query.ReasonNoRuns: true, query.ReasonNotKept: true, query.ReasonNoVersion: true}
 
 // waysOut are the links on an error page, by the subject of the address.
 func waysOut(v *Visit, r command.Refusal) []link {
@@ -160,10 +160,13 @@ func listAddress(back string) string {
 	return "/stacks"
 }
 
-// inBrowser is a situation with a next step for a browser instead of the command
-// line.
-func inBrowser(r stack.Reason, s query.Situation) query.Situation {
-	if do, ok := doHere[r]; ok {
+// inBrowser is the situation of a stack with a next step for a browser instead of the
+// command line.
+func inBrowser(of query.Stack, s query.Situation) query.Situation {
+	switch do, ok := doHere[stack.Reason(of.Phase)]; {
+	case of.Phase == string(stack.DriftFound) && of.Undecidable != "":
+		s.Do = "Review the drifted resources, and change the module to match. The plan cannot be approved: " + of.Undecidable + "."
+	case ok:
 		s.Do = do
 	}
 	return s
@@ -172,7 +175,7 @@ func inBrowser(r stack.Reason, s query.Situation) query.Situation {
 // doHere has an entry for each reason whose next step names a command; a test
 // checks that.
 var doHere = map[stack.Reason]string{
-	stack.Suspended:          "Choose Resume, or set suspend to false.",
+	stack.Suspended:          "Choose Resume.",
 	stack.SourceNotReady:     "The link to the source shows why it cannot be fetched. The stack is reconciled as soon as the source has an artifact.",
 	stack.DependencyNotReady: "Check the stack that the message names. This stack is reconciled as soon as that one is ready.",
 	stack.NotConverging:      "Correct the module so that a plan after an apply is empty, or find the other writer. Then choose Plan now.",
@@ -181,7 +184,6 @@ var doHere = map[stack.Reason]string{
 	stack.BreakGlassSession:  "Run commands and end the session under Break-glass session. The session also ends at its timeout.",
 	stack.LockedByOther:      "If the holder of the lock still runs, wait: Terrier retries automatically. If it does not, choose Unlock.",
 	stack.RetryLater:         "Correct the cause; see the log of the run. Terrier retries automatically. To retry now, choose Plan now.",
-	stack.NoDestroyScript:    "Set spec.scripts.destroy: Terrier runs it at once. To keep the resources, annotate the stack with terrier.dev/deletion=retain.",
 	stack.DestroyFailed:      "Correct the module, the variables or the spec: Terrier then destroys from what you changed, at once. To keep the resources, annotate the stack with terrier.dev/deletion=retain. To take a resource out of the state, download it under States, edit it and push it. To try once more, choose Plan now.",
 	stack.RunCancelled:       "Read the log of the run. To go on, choose Plan now. Terrier also goes on when the module or an input changes.",
 	stack.RetryLimitReached:  "Correct the cause. Then choose Plan now, or change the object or its source.",

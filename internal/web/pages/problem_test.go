@@ -78,7 +78,7 @@ func TestFailuresAreSentences(t *testing.T) {
 // has a way of its own.
 func TestHintsAreForBrowsers(t *testing.T) {
 	for _, reason := range []string{query.ReasonPlanChanged, query.ReasonNoPlan, access.ReasonNotFound, query.ReasonNotManual, query.ReasonNoRuns, query.ReasonNotKept,
-		query.ReasonNoVersion, query.ReasonStateUnseen, query.ReasonRunning, command.ReasonNothingUntracked, query.ReasonNoOutputs, query.ReasonUnpublished, query.ReasonStateForeign} {
+		query.ReasonNoVersion, query.ReasonStateUnseen, query.ReasonRunning, command.ReasonNothingUntracked, query.ReasonOnlyScript, query.ReasonUnpublished, query.ReasonStateForeign} {
 		err := fault.New(fault.Invalid, reason, errors.New("x"))
 		if got := browserHint(err); got == "" || strings.Contains(got, "terrier ") {
 			t.Errorf("%s: the hint is %q", reason, got)

@@ -112,7 +112,7 @@ type runNow struct {
 
 func overviewOf(e query.Explanation, head stackHead) overview {
 	s := e.Stack
-	o := overview{Head: head, Means: inBrowser(stack.Reason(s.Phase), e.Means), Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
+	o := overview{Head: head, Means: inBrowser(s, e.Means), Waiting: s.WaitingFor, Facts: e.Facts, Rule: s.Rule, Rules: e.Rules}
 	o.Message = headline(s.Message)
 	switch {
 	case s.Failures > 0 && s.FailedWith != "" && !strings.Contains(o.Message, s.FailedWith):
@@ -124,8 +124,8 @@ func overviewOf(e query.Explanation, head stackHead) overview {
 		o.Waiting = "" // the message says it already
 	}
 	o.Failed = s.Stalled || s.Failures > 0
-	for _, r := range query.Rules() {
-		if r.Rule == s.Rule {
+	for _, r := range e.Rules {
+		if r.Fires {
 			o.RuleWhy = r.Why
 		}
 	}

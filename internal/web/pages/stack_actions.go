@@ -116,22 +116,12 @@ func planPath(k query.Key, p query.PlanInfo) string {
 }
 
 // undecidable says why plans of a stack are neither approved nor rejected; empty
-// if they are. The command knows more and decides.
+// if they are.
 func undecidable(s query.Stack) string {
-	switch {
-	case s.Deleting:
-		return ""
-	case s.Untracked != nil && s.Mode != stack.PlanOnly && s.Mode != stack.DriftOnly:
-		return ""
-	case s.Mode == stack.PlanOnly:
-		return "planOnly is set: plans of this stack are never applied."
-	case s.Mode == stack.Auto:
-		return "approvePlan is auto: plans of this stack are applied without an approval."
-	case s.Mode == stack.DriftOnly:
-		return "approvePlan is disable: this stack is only checked for drift."
-	default:
+	if s.Undecidable == "" {
 		return ""
 	}
+	return "Plans of this stack cannot be approved or rejected: " + s.Undecidable + "."
 }
 
 var _ = says(map[Said]string{

@@ -116,7 +116,7 @@ func (e *estate) Get(_ context.Context, k query.Key) (query.Stack, error) {
 
 func (e *estate) Explain(ctx context.Context, k query.Key) (query.Explanation, error) {
 	s, err := e.Get(ctx, k)
-	x := query.Explanation{Stack: s, Means: query.Explained(stack.Reason(s.Phase)), Facts: []string{"the webhooks did not let the plan pass", hostile}}
+	x := query.Explanation{Stack: s, Means: query.Explained(stack.Reason(s.Phase), stack.Words{}), Facts: []string{"the webhooks did not let the plan pass", hostile}}
 	for _, r := range query.Rules() {
 		x.Rules = append(x.Rules, query.RuleOutcome{Rule: r.Rule, Does: r.Does, Fires: r.Rule == s.Rule})
 	}
@@ -326,7 +326,10 @@ func town() *estate {
 			r.Suspended, r.Phase, r.Mode = true, string(stack.Suspended), stack.PlanOnly
 			r.Pending, r.Plan = "plan-main-3", planOf("plan-main-3", stack.Changes{Add: 1})
 		}),
-		row("net", "watch", query.StatusPending, func(r *query.Row) { pending(r); r.Mode = stack.PlanOnly }),
+		row("net", "watch", query.StatusPending, func(r *query.Row) {
+			pending(r)
+			r.Mode, r.Undecidable = stack.PlanOnly, "planOnly is set, so that no plan is applied"
+		}),
 		row("net", "wait", query.StatusWaiting, func(r *query.Row) {
 			r.Phase, r.Message = string(stack.DependencyNotReady), "net/vpc is not ready: a plan waits"
 			r.WaitingFor = "net/vpc"
