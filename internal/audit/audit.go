@@ -141,11 +141,18 @@ const (
 	SignedIn      What = "signed-in"
 	SignedOut     What = "signed-out"
 	SignInRefused What = "sign-in-refused"
-	CommandDenied What = "denied"            // a user lacked the permission for a command
-	LogOpened     What = "audit-log-opened"  // a process began to write
-	LogCut        What = "audit-log-cut"     // a line that a crash interrupted was removed
-	LogDamaged    What = "audit-log-damaged" // older lines were changed
-	Unreadable    What = "unreadable"        // in place of a line that cannot be read; never recorded
+	CommandDenied What = "denied" // a user lacked the permission for a command
+
+	LoginConfirmed What = "login-confirmed" // a user confirmed that a command line gets a token for the registry
+	LoginDeclined  What = "login-declined"  // a user declined it
+	LoginRefused   What = "login-refused"   // a command line was refused such a token
+	TokenCreated   What = "token-created"   // there is a new token for the registry
+	TokenRevoked   What = "token-revoked"   // a user revoked it
+
+	LogOpened  What = "audit-log-opened"  // a process began to write
+	LogCut     What = "audit-log-cut"     // a line that a crash interrupted was removed
+	LogDamaged What = "audit-log-damaged" // older lines were changed
+	Unreadable What = "unreadable"        // in place of a line that cannot be read; never recorded
 )
 
 // Object is the object of an action.

@@ -148,6 +148,7 @@ token.
 		}
 		root.AddCommand(c)
 	}
+	registryTokenCommands{p}.below(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)

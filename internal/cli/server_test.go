@@ -20,7 +20,9 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
@@ -140,7 +142,17 @@ func (p *platform) serveAll(t *testing.T) {
 	stacks := query.New(c, kinds.All(), records, p.Now)
 	anchor := kube.Anchor{Client: p.cluster.Client, Key: types.NamespacedName{Namespace: p.cluster.Namespace, Name: "anchor"}}
 	sent := delivered{{ID: "1", At: noon, Namespace: p.cluster.Namespace, Kind: "Terraform", Name: "network", Event: "DriftDetected", Provider: "chat", Attempts: 1, Outcome: "delivered", Message: "2 objects differ"}}
+	tokens, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tokens.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	url, ca := listen(t, web.Options{
+		Tokens: regtoken.NewBook(tokens, p.Now), Now: p.Now,
 		Kinds: kinds.All(), Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c, kinds.All()),
 		Board: board{query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: p.Now}), *p}, Notices: query.NewNotices(sent), AuditLog: query.NewAuditLog(files, anchor),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
@@ -333,7 +345,8 @@ func TestCommandsOverHTTP(t *testing.T) {
 
 // elsewhere are commands that ask neither a cluster nor a server, and those that
 // have a test of their own.
-var elsewhere = map[string]bool{"version": true, "help": true, "import lynq": true}
+var elsewhere = map[string]bool{"version": true, "help": true, "import lynq": true,
+	"registry tokens list": true, "registry tokens create": true, "registry tokens revoke": true}
 
 // commandOf are the words of a command before its arguments.
 func commandOf(args string) string {

@@ -3,6 +3,7 @@ package command
 import (
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -90,6 +91,19 @@ type SignInLink struct {
 	Path  string    `json:"path"` // below the address of the server
 	Name  string    `json:"name"` // of the user
 	Until time.Time `json:"until"`
+}
+
+// NewRegistryToken is a token of a namespace, for the registry, that a user wants.
+type NewRegistryToken struct {
+	Name        string `json:"name"`
+	Write       bool   `json:"write,omitempty"`
+	LifeSeconds int64  `json:"lifeSeconds"`
+}
+
+// MadeRegistryToken is such a token. Its secret is shown once.
+type MadeRegistryToken struct {
+	regtoken.Token
+	Secret string `json:"secret"`
 }
 
 // Refusal is the body of every answer of the HTTP API that is not a success.

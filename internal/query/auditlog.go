@@ -116,6 +116,11 @@ const (
 	AuditStateRead       = audit.StateRead
 	AuditOutputsRevealed = audit.OutputsRevealed
 	AuditForgotten       = audit.RetainedForgotten
+	AuditLoginConfirmed  = audit.LoginConfirmed
+	AuditLoginDeclined   = audit.LoginDeclined
+	AuditLoginRefused    = audit.LoginRefused
+	AuditTokenCreated    = audit.TokenCreated
+	AuditTokenRevoked    = audit.TokenRevoked
 
 	ViaUI  = audit.ViaUI
 	ViaAPI = audit.ViaAPI

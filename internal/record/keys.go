@@ -241,6 +241,12 @@ func SignOuts() string { return signOut.key() }
 // SignOut is the key of one of them.
 func SignOut(id string) string { return signOut.key(id) }
 
+// RegistryTokens is what the keys of all tokens for the registry begin with.
+func RegistryTokens() string { return registryToken.key() }
+
+// RegistryToken is the key of one of them.
+func RegistryToken(id string) string { return registryToken.key(id) }
+
 // Installation says whose records these are.
 type Installation struct {
 	Cluster string    `json:"cluster"`         // the UID of its namespace kube-system

@@ -51,13 +51,14 @@ var (
 	auditSegment  = Kind{"audit/<segment>", "a part of the audit log, of a controller with --records", "app", "never"}
 	witness       = Kind{"keys/<id>", "the name of a key from a Secret that encrypts records, encrypted with this key: a start notices if the key is lost", "app", "never"}
 	signOut       = Kind{"sessions/ended/<id>", "the end of a session before its time", "app", "the session would have expired"}
+	registryToken = Kind{"registry/tokens/<id>", "a token for the registry: whose it is, what it may do, its end, and a digest of its secret", "access", "a week has passed since it expired"}
 )
 
 // Kinds are all kinds of records, those of stacks first.
 func Kinds() []Kind {
 	return []Kind{
 		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, checked,
-		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, auditSegment, marker, witness,
+		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, auditSegment, marker, witness,
 	}
 }
 

@@ -47,6 +47,7 @@ var keys = map[string]string{
 	record.Deliveries("team"):                            "notices/history/team",
 	record.Figures("day", "1767225600"):                  "figures/day/1767225600",
 	record.SignOut("id"):                                 "sessions/ended/id",
+	record.RegistryToken("id"):                           "registry/tokens/id",
 	record.AuditSegment("1.jsonl"):                       "audit/1.jsonl",
 	record.Marker().Key:                                  "installation.json",
 	record.Witness("0123"):                               "keys/0123",
@@ -71,6 +72,7 @@ var prefixes = map[string]string{
 	record.AllDeliveries():    "notices/history/",
 	record.AllFigures():       "figures/",
 	record.SignOuts():         "sessions/ended/",
+	record.RegistryTokens():   "registry/tokens/",
 	record.AuditLog():         "audit/",
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/login"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
@@ -23,6 +24,7 @@ type pageRows struct {
 	entrance *entrance
 	states   stateAPI
 	retained retainedAPI
+	exchange tokenEndpoint
 	auditLog query.AuditLog // nil without an audit log
 	limits   Limits
 	log      *slog.Logger
@@ -36,12 +38,13 @@ func (p pageRows) routes() []route {
 	table = append(table, p.stackRoutes()...)
 	table = append(table, p.runRoutes()...)
 	table = append(table, p.operateRoutes()...)
+	table = append(table, p.tokenRoutes()...)
 	static := gin.WrapH(http.StripPrefix(pages.StaticPrefix, p.screen.renderer.Static()))
 	for _, m := range []string{http.MethodGet, http.MethodHead} {
 		table = append(table, route{method: m, path: pages.StaticPrefix + "/*path", door: open, handle: static})
 	}
 	for i := range table {
-		table[i].browser = true
+		table[i].browser = table[i].path != login.TokenPath
 		if table[i].within == nil {
 			table[i].within = func(l Limits) time.Duration { return l.Request }
 		}
@@ -79,6 +82,7 @@ func (p pageRows) action(path string, d door, a requirement, do pages.Action) ro
 		if err == nil {
 			err = readForm(c.Request, v)
 			v.Refused = func(k query.Key, err error) { p.audit.refusedOne(c, k, err) }
+			v.Record = func(e query.AuditEntry) error { return p.audit.record(c, e) }
 			v.Forget = func(k query.Key, uid string) error { return p.retained.forget(c, k, uid) }
 		}
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -13,6 +14,7 @@ type callers struct {
 	auth     Auth
 	recent   Auth // with a cache of some seconds
 	sessions *sessions
+	tokens   Tokens // for the registry; nil without
 }
 
 // identify returns the user of a request: of its token, else of the session of
@@ -22,6 +24,14 @@ func (u callers) identify(r *http.Request) (access.User, error) {
 		return u.ofSession(r)
 	}
 	return u.auth.Authenticate(r.Context(), tokenOf(r))
+}
+
+// identifyForRegistry is identify for a route that tokens for the registry open, too.
+func (u callers) identifyForRegistry(r *http.Request) (access.User, error) {
+	if t := tokenOf(r); u.tokens != nil && regtoken.Is(t) {
+		return u.tokens.Authenticate(r.Context(), t)
+	}
+	return u.identify(r)
 }
 
 // ofSession is the user of a request with a cookie.

@@ -155,7 +155,11 @@ func (g *guard) allowed(r route) gin.HandlerFunc {
 			c.Next()
 			return
 		}
-		user, err := g.callers.identify(c.Request)
+		identify := g.callers.identify
+		if r.tokens {
+			identify = g.callers.identifyForRegistry
+		}
+		user, err := identify(c.Request)
 		if err != nil {
 			g.challenge(c, err)
 			return

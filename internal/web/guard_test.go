@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,12 @@ func TestEveryRouteHasADoor(t *testing.T) {
 			if want == "known, to see some stacks" {
 				if resp.StatusCode != http.StatusForbidden {
 					t.Errorf("with no stacks to see: %s, want 403", resp.Status)
+				}
+				return
+			}
+			if status, asks := strings.CutPrefix(want, "known, then "); asks {
+				if got := strconv.Itoa(resp.StatusCode); got != status {
+					t.Errorf("with a token, and nothing else: %s, want %s", resp.Status, status)
 				}
 				return
 			}

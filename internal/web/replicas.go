@@ -66,6 +66,14 @@ var answerers = []struct {
 	{api + "/version", eachReplica},
 	{api + "/openapi.json", eachReplica},
 
+	// The records of tokens are read for each request.
+	{"/tokens*", eachReplica},
+	{api + "/registry/tokens*", eachReplica},
+	{inNamespace + "/registry/tokens", eachReplica},
+
+	// A code works once.
+	{"/login/*", leaderOnly},
+
 	// A sign-in link works once, and tries are counted.
 	{api + "/sign-in-links", leaderOnly},
 	{signInPath + "*", leaderOrHere},

@@ -34,6 +34,7 @@ type route struct {
 	body         int64 // bytes
 	handle       gin.HandlerFunc
 	operation         // its entry in the document of the API
+	tokens       bool // tokens for the registry open it, besides those of the cluster
 	browser      bool // it is for browsers: errors are pages, and requests without a user lead to the sign-in page
 }
 

@@ -64,7 +64,7 @@ func (s *screen) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) 
 		c.Data(http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("internal error of the server\n"))
 		return
 	}
-	c.Header("Content-Security-Policy", pages.ContentPolicy)
+	c.Header("Content-Security-Policy", p.ContentPolicy())
 	c.DataFromReader(status, int64(len(html)), "text/html; charset=utf-8", bytes.NewReader(html), nil)
 }
 

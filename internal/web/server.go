@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/login"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
@@ -29,10 +30,11 @@ func newServer(o Options) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	callers := callers{auth: o.Auth, recent: o.Recent, sessions: sessions}
+	callers := callers{auth: o.Auth, recent: o.Recent, sessions: sessions, tokens: o.Tokens}
 	scopes := scopes{auth: o.Auth, kinds: o.Kinds, all: o.Scopes, known: o.SoFar}
 	audit := &auditor{to: o.Audit, log: o.Log, now: o.Now, refusals: newRefusals()}
-	screen := &screen{renderer: renderer, backend: backendOf(o), recent: o.Recent, scopes: scopes, people: o.People, log: o.Log, now: o.Now}
+	backend := backendOf(o)
+	screen := &screen{renderer: renderer, backend: backend, recent: o.Recent, scopes: scopes, people: o.People, log: o.Log, now: o.Now}
 	replies := &replies{audit: audit, screen: screen, log: o.Log}
 	entrance, err := newEntrance(o, callers, replies)
 	if err != nil {
@@ -65,15 +67,21 @@ func newServer(o Options) (*server, error) {
 			retained,
 			eventAPI{gate, o.Board, opener},
 			linkAPI{entrance},
+			tokenAPI{gate, o.Tokens, audit},
 		},
-		pages:   pageRows{screen, replies, audit, entrance, states, retained, o.AuditLog, o.Limits, o.Log},
+		pages:   pageRows{screen, replies, audit, entrance, states, retained, tokenEndpoint{o.Tokens, o.LoginLife, backend.Codes, audit, o.Log}, o.AuditLog, o.Limits, o.Log},
 		mounted: mounted(o),
 	}, nil
 }
 
 // backendOf is everything that pages ask.
 func backendOf(o Options) *pages.Backend {
+	var asked pages.Tokens
+	if o.Tokens != nil {
+		asked = o.Tokens
+	}
 	return &pages.Backend{
+		Tokens: asked, LoginLife: o.LoginLife, Codes: login.NewCodes(o.Now),
 		Kinds:  o.Kinds,
 		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, AuditLog: o.AuditLog, Estate: o.Estate,
 		Queue: o.Queue, Figures: o.Figures, Graphs: o.Graphs, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.AuditCheck{}, API: document, Version: o.Version,

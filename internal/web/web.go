@@ -24,6 +24,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -48,6 +49,13 @@ type Board interface {
 type Auth interface {
 	Authenticate(context.Context, secret.Text) (access.User, error)
 	Authorize(context.Context, access.User, access.Request) error
+}
+
+// Tokens are the tokens for the registry of modules and providers.
+type Tokens interface {
+	pages.Tokens
+	Authenticate(context.Context, secret.Text) (access.User, error)
+	Create(context.Context, regtoken.Wanted) (regtoken.Token, secret.Text, error)
 }
 
 // Options are the parts and settings of the server.
@@ -85,6 +93,9 @@ type Options struct {
 	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and need no permission
 	Registry  http.Handler // at /v2/
 	Packages  http.Handler // at /v1/ and the address of discovery: modules and providers; nil without a registry of them
+
+	Tokens    Tokens        // for the registry of modules and providers; nil without that registry
+	LoginLife time.Duration // of the tokens of "tofu login"
 
 	Admission map[string]http.Handler // by path; they take POSTs of an API server, which has no token, and only at paths that cannot be guessed does an answer contain more than the request
 

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -225,6 +226,7 @@ func options(auth Auth) Options {
 		Artifacts: echo("artifacts"), Registry: echo("registry"), Packages: echo("packages"),
 		Admission: map[string]http.Handler{"/validate-a-kind": echo("admission")}, Hooks: echo("hook"),
 		Board: emptyBoard(), Queue: idle{}, AuditLog: blank{},
+		Tokens: regtoken.NewBook(&shelf{}, time.Now), LoginLife: time.Hour,
 	}
 }
 

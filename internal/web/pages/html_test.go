@@ -113,13 +113,13 @@ func (d parsed) inert() {
 }
 
 // scheme is every address that a page may lead to.
-var scheme = regexp.MustCompile(`^/($|(stacks|approvals|drift|graph|queue|tenants|sources|audit|notifications|retained|about|api|sign-in)$` +
+var scheme = regexp.MustCompile(`^/($|(stacks|approvals|drift|graph|queue|tenants|sources|audit|notifications|retained|tokens|about|api|sign-in)$` +
 	`|stacks/[^/]+/[^/]+(/(runs(/[^/]+(/log)?)?|plan|resources|outputs|inputs|graph|states(/[^/]+/file)?|drift|events|manifest|repair|break-glass))?$` +
 	`|(tenants|registries|templates|sources/[^/]+)/[^/]+/[^/]+$|audit/export$|retained/[^/]+/[^/]+/state$|api/v1/openapi\.json$` +
 	`|api/v1/namespaces/[^/]+/stacks/[^/]+/(plan|runs/[^/]+/log)$)`)
 
 // posts is every address that a form may post to.
-var posts = regexp.MustCompile(`^/(stacks$|stacks/[^/]+/[^/]+/(approve|reject|replan|suspend|resume|unlock|cancel|preview-destroy|repair|break-glass(/(run|end))?|states/(rollback|push|store|accept|lock|unlock))$|sign-out$|audit/verify$|retained/[^/]+/[^/]+/forget$|registries/[^/]+/[^/]+/(allow|read|suspend|resume)$|templates/[^/]+/[^/]+/(resume|undo)$)`)
+var posts = regexp.MustCompile(`^/(stacks$|stacks/[^/]+/[^/]+/(approve|reject|replan|suspend|resume|unlock|cancel|preview-destroy|repair|break-glass(/(run|end))?|states/(rollback|push|store|accept|lock|unlock))$|sign-out$|login/authorize$|tokens/[^/]+/revoke$|audit/verify$|retained/[^/]+/[^/]+/forget$|registries/[^/]+/[^/]+/(allow|read|suspend|resume)$|templates/[^/]+/[^/]+/(resume|undo)$)`)
 
 func (d parsed) addresses() {
 	check := func(n *html.Node, address string, want *regexp.Regexp) {

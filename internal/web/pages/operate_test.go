@@ -21,6 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/login"
 )
 
 // commons are the pages about what all stacks share, with an address of each.
@@ -51,10 +52,16 @@ var commons = map[string]struct {
 	"what stacks left":          {"/retained", Retained},
 	"what one stack left":       {"/retained?namespace=apps&name=mail&offset=x", Retained},
 	"what no stack left":        {"/retained?name=%3Cscript%3E&offset=7", Retained},
+	"tokens":                    {"/tokens", TokenList},
+	"more tokens":               {"/tokens?offset=3", TokenList},
+	"a login":                   {"/login/authorize?" + loginAsked.Encode(), Login},
 	"about":                     {"/about", About},
 	"about a namespace":         {"/about?namespace=%3Cscript%3E", About},
 	"the API":                   {"/api", APIDocs},
 }
+
+// loginAsked is the request of a command line.
+var loginAsked = login.Request{Redirect: "http://localhost:10010/login", State: "a'\"><script>alert(1)</script>", Challenge: strings.Repeat("x", 43)}.Values()
 
 func person(v *Visit) *tenantHands {
 	h := &tenantHands{from: 5}
@@ -83,7 +90,7 @@ func TestCommonPagesKeepTheRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, f := range parse(t, v, p).all(is(atom.Form)) {
-				if a := attr(f, "action"); attr(f, "method") == "post" && a != "/sign-out" {
+				if a := attr(f, "action"); attr(f, "method") == "post" && a != "/sign-out" && a != login.AuthorizePath {
 					t.Errorf("who may not change anything is offered %q", a)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -144,6 +145,7 @@ func guest(t *testing.T, c *county, address string) *Visit {
 	v.Backend.Tenants, v.Backend.Estate, v.Backend.Queue, v.Backend.Sources = c, c, c, sourcesOf{c}
 	v.Backend.AuditLog, v.Backend.Notices, v.Backend.Board = c, c, boardOf{v.Backend.Board, c}
 	v.Backend.Retained = leftIn{county: c}
+	v.Backend.Tokens, v.Backend.LoginLife = ringOf(), 30*24*time.Hour
 	v.Backend.Checked, v.Backend.API = &AuditCheck{}, []byte(apiDocument)
 	v.Backend.Platform = Platform{
 		Started: now.Add(-50 * time.Hour), Isolation: Isolation{"full", "kernel", []string{"own namespaces", "system call filter", hostile}},
@@ -369,4 +371,32 @@ func (h *tenantHands) PlanUndo(_ context.Context, k query.Key, to int64) (comman
 }
 func (h *tenantHands) Undo(_ context.Context, u command.Undoing) error {
 	return h.do("undo %s from %d to %d", u.Key, u.From, u.To)
+}
+
+// ring is tokens for the registry, whose names others chose.
+type ring []regtoken.Token
+
+func (r ring) List(context.Context) ([]regtoken.Token, error) { return r, nil }
+func (r ring) Get(_ context.Context, id string) (regtoken.Token, error) {
+	for _, t := range r {
+		if t.ID == id {
+			return t, nil
+		}
+	}
+	return regtoken.Token{}, fault.New(fault.Missing, regtoken.ReasonMissing, errors.New(id))
+}
+func (r ring) Revoke(ctx context.Context, id, _ string) (regtoken.Token, error) {
+	return r.Get(ctx, id)
+}
+
+func ringOf() ring {
+	life := func(t regtoken.Token) regtoken.Token {
+		t.Name, t.By, t.Created, t.Expires = hostile, hostile, now.Add(-time.Hour), now.Add(time.Hour)
+		return t
+	}
+	gone, old := life(regtoken.Token{ID: "03", Namespace: "apps"}), life(regtoken.Token{ID: "04", Namespace: "apps"})
+	gone.Revoked, gone.RevokedBy, old.Expires = now, hostile, now
+	hidden := life(regtoken.Token{ID: "05", Namespace: "hidden"})
+	hidden.Name = "secret-ci"
+	return ring{life(regtoken.Token{ID: "01", User: hostile}), life(regtoken.Token{ID: "02", Namespace: "apps", Write: true}), gone, old, hidden}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/web/login"
 )
 
 // Backend is everything that pages ask, answered by the server itself. The caller
@@ -37,6 +38,10 @@ type Backend struct {
 	Version  string
 
 	Retained command.RetainedStacks // retained resources of deleted stacks
+
+	Tokens    Tokens        // for the registry; nil without one
+	Codes     *login.Codes  // of command lines that get tokens
+	LoginLife time.Duration // of these tokens
 
 	Platform Platform
 	Checked  *AuditCheck // the last result of verifying AuditLog
@@ -74,6 +79,7 @@ type Page struct {
 	Template string // its file in templates/, without .html
 	Data     any
 	Live     Live
+	LeadsTo  string // the origin that the answer to a form of the page may lead to, besides ours
 }
 
 // Live says what makes a page stale. The zero Live is a page that never is.
@@ -93,7 +99,7 @@ type Action func(*Visit) (Done, error)
 
 // Done is where the browser goes after an action, and the sentence it shows there.
 type Done struct {
-	To   string // a path of ours
+	To   string // a path of ours, or the address of a command line on the computer of the browser
 	Said Said
 	Page *Page // shown at once, where one sentence is not enough; only for actions that may be repeated
 }

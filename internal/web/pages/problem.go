@@ -133,6 +133,7 @@ func waysOut(v *Visit, r command.Refusal) []link {
 var lists = map[string]link{
 	"approvals":  {"All approvals", "/approvals"},
 	"retained":   {"Retained resources", "/retained"},
+	"tokens":     {"All tokens", "/tokens"},
 	"sources":    {"All sources", "/sources"},
 	"tenants":    {"All tenants", "/tenants"},
 	"registries": {"All tenants", "/tenants"},

@@ -138,6 +138,14 @@ func (r *Renderer) Static() http.Handler {
 const ContentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
+// ContentPolicy is that of p.
+func (p Page) ContentPolicy() string {
+	if p.LeadsTo == "" {
+		return ContentPolicy
+	}
+	return strings.Replace(ContentPolicy, "form-action 'self'", "form-action 'self' "+p.LeadsTo, 1)
+}
+
 // functions are what templates may call besides what html/template has.
 func (r *Renderer) functions() template.FuncMap {
 	return template.FuncMap{

@@ -30,6 +30,10 @@ type Visit struct {
 	// user. An Action has it where such records exist.
 	Forget func(key query.Key, uid string) error
 
+	// Record writes an entry into the audit log, in the name of the visitor. An Action
+	// has it.
+	Record func(query.AuditEntry) error
+
 	// Revealed records that the visitor asked for the secret values of a state. A
 	// page shows them only after that.
 	Revealed func(version string) error

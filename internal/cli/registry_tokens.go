@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
+	"github.com/terrier-iac/terrier/internal/command"
+)
+
+// registryTokenCommands are about tokens for the registry of modules and providers.
+type registryTokenCommands struct{ *program }
+
+// below adds them to the command "registry", which runs a registry alone in programs that
+// can.
+func (p registryTokenCommands) below(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		if c.Name() == "registry" {
+			c.AddCommand(p.tokens())
+			return
+		}
+	}
+	root.AddCommand(group(&cobra.Command{
+		Use: "registry", Short: "Manage the registry of modules and providers", GroupID: groupOperate,
+		Example: "  terrier registry tokens list",
+	}, p.tokens()))
+}
+
+func (p registryTokenCommands) tokens() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "tokens",
+		Short: "List, create and revoke tokens for the registry of modules and providers",
+		Long: `A token lets tofu and terraform read modules and providers of the registry of a Terrier
+server, and publish them if it may. It opens nothing else. "tofu login HOST" gets a token
+that stands for a user. A token of a namespace is for CI: it reads, or reads and
+publishes, in that namespace.`,
+		Example: `  terrier registry tokens list
+  terrier registry tokens create -n network --write --name ci --life 90d
+  terrier registry tokens revoke 7f3a0c5be2d94811`,
+	}, p.list(), p.create(), p.revoke())
+}
+
+func (p registryTokenCommands) list() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens for the registry",
+		Long: `Lists your tokens, and the tokens of namespaces where you may update
+terraforms/registry. Users who may do so in all namespaces see all tokens. A token that
+has ended is listed for a week after its expiry.`,
+		Example: `  terrier registry tokens list
+  terrier registry tokens list -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			k, _, err := p.connection.RegistryTokens(cmd.Context())
+			if err != nil {
+				return err
+			}
+			list, err := k.List(cmd.Context())
+			if err == nil && !p.structured(f, map[string]any{"items": list}) {
+				p.printTokens(list)
+			}
+			return err
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+func (p registryTokenCommands) printTokens(list []regtoken.Token) {
+	if len(list) == 0 {
+		p.say("There are no tokens for the registry that you may see.\n")
+		return
+	}
+	t := &table{head: []string{"ID", "NAME", "OF", "MAY", "EXPIRES", "STATUS"}}
+	for _, r := range list {
+		of, may := r.User, "as its user"
+		if r.Namespace != "" {
+			of, may = "namespace "+r.Namespace, r.May()
+		}
+		status, colour := "active", ""
+		switch {
+		case !r.Revoked.IsZero():
+			status, colour = "revoked by "+r.RevokedBy, red
+		case !r.Active(p.Now()):
+			status = "expired"
+		}
+		t.add(plain(r.ID), plain(r.Name), plain(of), plain(may), plain(r.Expires.UTC().Format(time.RFC3339)), cell{text: status, colour: colour})
+	}
+	p.table(t)
+}
+
+func (p registryTokenCommands) create() *cobra.Command {
+	var (
+		f      format
+		wanted command.NewRegistryToken
+		life   string
+	)
+	c := &cobra.Command{
+		Use:   "create --name NAME",
+		Short: "Create a token of a namespace, for CI",
+		Long: `Creates a token that may read the modules and providers of a namespace (-n), with --write
+also publish and retract them. It needs the permission to update terraforms/registry in
+that namespace.
+
+The command prints the token to standard output, and everything else to standard error.
+The server keeps only a digest of the token: it cannot be printed again.`,
+		Example: `  terrier registry tokens create -n network --name ci
+  terrier registry tokens create -n network --write --name ci --life 90d > token`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			lasts, err := lifeOf(life)
+			if err != nil {
+				return err
+			}
+			if wanted.Name == "" {
+				return usage("--name is missing: it says what the token is for, for instance --name ci")
+			}
+			wanted.LifeSeconds = int64(lasts / time.Second)
+			k, namespace, err := p.connection.RegistryTokens(cmd.Context())
+			if err != nil {
+				return err
+			}
+			made, err := k.Create(cmd.Context(), namespace, wanted)
+			if err != nil || p.structured(f, made) {
+				return err
+			}
+			p.say("%s\n", made.Secret)
+			p.note("Created the token %s (ID %s). It may %s modules and providers of the namespace %s until %s.\nTo use it: export TF_TOKEN_HOST=TOKEN, with the name of the server for HOST, _ for each dot and __ for each dash.\nTo revoke it: terrier registry tokens revoke %s\n",
+				made.Name, made.ID, made.May(), made.Namespace, made.Expires.UTC().Format(time.RFC3339), made.ID)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&wanted.Name, "name", "", "what the token is for, for its list")
+	c.Flags().BoolVar(&wanted.Write, "write", false, "the token may also publish and retract")
+	c.Flags().StringVar(&life, "life", "90d", "how long the token is valid: 12h, 90d; at most 366d")
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
+}
+
+// lifeOf reads a duration, also in days.
+func lifeOf(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, usage("--life: %q is no duration: use 12h or 90d", s)
+	}
+	return d, nil
+}
+
+func (p registryTokenCommands) revoke() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "Revoke a token for the registry",
+		Long:    `Revokes a token. Each replica of the server refuses it from then on.`,
+		Example: `  terrier registry tokens revoke 7f3a0c5be2d94811`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, _, err := p.connection.RegistryTokens(cmd.Context())
+			if err != nil {
+				return err
+			}
+			t, err := k.Revoke(cmd.Context(), args[0])
+			if err == nil && t.Revoked.IsZero() {
+				p.say("The token %s had expired before.\n", t.Name)
+			} else if err == nil {
+				p.say("The token %s is revoked.\n", t.Name)
+			}
+			return err
+		},
+	}
+	return c
+}

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// RG-19: tokens of namespaces are created, listed and revoked over a kubeconfig and over
+// HTTP. Standard output of create is the token and nothing else.
+func TestRegistryTokens(t *testing.T) {
+	p := newPlatform(t)
+	p.Environ = p.overKubeconfig()
+	made := p.run(t, "registry", "tokens", "create", "-n", p.cluster.Namespace, "--write", "--name", "ci", "--life", "90d")
+	if made.code != 0 || !regexp.MustCompile(`^terrier-registry\.[0-9a-f]{16}\.[A-Za-z0-9_-]{43}\n$`).MatchString(made.out) || !strings.Contains(made.err, "read and publish modules and providers of the namespace "+p.cluster.Namespace) {
+		t.Fatalf("create ends with %d: %s%s", made.code, made.out, made.err)
+	}
+	parts := strings.Split(strings.TrimSpace(made.out), ".")
+	id, secret := parts[1], parts[2]
+	p.dialogue(t, []line{
+		{"registry tokens list", 0, []string{id, "ci", "namespace " + p.cluster.Namespace, "read and publish", "active"}, secret},
+		{"registry tokens create", 2, []string{"--name is missing"}, ""},
+		{"registry tokens create --name ci --life soon", 2, []string{`"soon" is no duration`}, ""},
+		{"registry tokens create --name ci --life 400d", 2, []string{"at most 366 days"}, ""},
+		{"registry tokens create --name ci --life -1h", 2, []string{"at least a second"}, ""},
+		{"registry tokens revoke 0123456789abcdef", 4, []string{"there is no token with the ID"}, ""},
+	})
+	p.Environ = p.overHTTP()
+	p.dialogue(t, []line{
+		{"registry tokens list -o json", 0, []string{`"id": "` + id + `"`, `"write": true`}, secret},
+		{"registry tokens revoke " + id, 0, []string{"The token ci is revoked."}, ""},
+		{"registry tokens list", 0, []string{id, "revoked by "}, secret},
+		{"registry tokens create --name reader -o json", 0, []string{`"secret": "terrier-registry.`}, ""},
+	})
+}
