@@ -6,6 +6,7 @@
 package registryserver
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -26,7 +27,7 @@ import (
 type Config struct {
 	DataDir    string        `flag:"data-dir" env:"TERRIER_REGISTRY_DATA_DIR" default:".terrier-registry" help:"directory for the keys, the certificate authority and the rights of this registry, and for everything that is published unless --storage says otherwise"`
 	Storage    string        `flag:"storage" env:"TERRIER_REGISTRY_STORAGE" help:"where everything that is published is: a directory, s3://BUCKET/PREFIX?region=REGION, gs://BUCKET/PREFIX or azblob://CONTAINER/PREFIX?account=NAME; a bucket of boring-registry is served as it is; default the directory storage of the data directory"`
-	Settings   string        `flag:"config" env:"TERRIER_REGISTRY_CONFIG" help:"file with the upstream registries of the mirror, and its rules; by default there is no mirror"`
+	Settings   string        `flag:"config" env:"TERRIER_REGISTRY_CONFIG" help:"file with the upstream registries of the mirror, and its rules; by default the public registries are mirrored for all callers"`
 	Rights     string        `flag:"rights" env:"TERRIER_REGISTRY_RIGHTS" help:"file that says which tokens may read and write which namespaces; by default the file rights.yaml of the data directory, which the first start makes, with a token for everything"`
 	Anonymous  bool          `flag:"allow-anonymous-reads" env:"TERRIER_REGISTRY_ALLOW_ANONYMOUS_READS" help:"let callers without a token read everything"`
 	Listen     string        `flag:"listen-address" env:"TERRIER_REGISTRY_LISTEN_ADDRESS" default:"127.0.0.1:8443" help:"address to serve at, as host:port"`
@@ -120,7 +121,9 @@ everything, and prints what a client needs. SIGTERM ends it: requests that go on
 			})
 		},
 	}
-	return cmd, flags.Bind(cmd.Flags(), &c, environ)
+	below, err := bundleCommands(environ, now)
+	cmd.AddCommand(below...)
+	return cmd, errors.Join(err, flags.Bind(cmd.Flags(), &c, environ))
 }
 
 // names are those of this server for its own certificate: the given ones, the address it

@@ -163,7 +163,7 @@ func (i *importer) release(ctx context.Context, v address.Version) error {
 	if err != nil {
 		return bad("%v", err)
 	}
-	r, _, err := check(i.o.Now().UTC(), i.p, v, sums, signed, keys, false)
+	r, _, err := check(i.options.Now().UTC(), i.p, v, sums, signed, keys, false)
 	if err != nil {
 		return fault.New(fault.Invalid, ReasonSignature, fmt.Errorf("the release %s in the bundle is not verified: %w", v, err))
 	}
@@ -193,17 +193,17 @@ func (i *importer) archive(ctx context.Context, name string, v address.Version, 
 		return fault.New(fault.Invalid, ReasonBundle, err)
 	}
 	defer from.Close()
-	file, err := scratch(i.o.Scratch)
+	file, err := scratch(i.options.Scratch)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	got, size, err := sum(io.TeeReader(io.LimitReader(from, i.o.MaxArchive+1), file))
+	got, size, err := sum(io.TeeReader(io.LimitReader(from, i.options.MaxArchive+1), file))
 	if err != nil {
 		return err
 	}
-	if size > i.o.MaxArchive {
-		return bad("it is larger than %d bytes", i.o.MaxArchive)
+	if size > i.options.MaxArchive {
+		return bad("it is larger than %d bytes", i.options.MaxArchive)
 	}
 	o := &one{i.Mirror, i.p, v, platform}
 	if !fits(hashes, "zh:", "zh:"+got) || !fits(hashes, "h1:", o.hash(file, size)) {
@@ -231,7 +231,7 @@ func (i *importer) archive(ctx context.Context, name string, v address.Version, 
 // known is what the index says about an archive with a checksum. A release that has no
 // signed checksums gets it.
 func (i *importer) known(ctx context.Context, o *one, got string) (*Package, error) {
-	now := i.o.Now().UTC()
+	now := i.options.Now().UTC()
 	var known *Package
 	err := i.records.update(ctx, i.p, func(index *Index) {
 		r := index.Releases[o.v]

@@ -33,7 +33,7 @@ import (
 // store.
 type Mirror struct {
 	store     blob.Versions
-	o         Options
+	options   Options
 	records   *records
 	upstreams map[string]*upstream
 	rules     rules
@@ -108,7 +108,7 @@ func New(store blob.Versions, o Options) (*Mirror, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	m := &Mirror{
-		store: store, o: o, records: newRecords(store), upstreams: map[string]*upstream{}, rules: o.Settings.Rules,
+		store: store, options: o, records: newRecords(store), upstreams: map[string]*upstream{}, rules: o.Settings.Rules,
 		pulling: make(chan struct{}, o.Pulls),
 		lists:   cache.Map[address.Provider, bool]{Size: 10_000, TTL: o.Fresh, Now: o.Now},
 		failed:  cache.Map[string, error]{Size: 10_000, TTL: o.Pause, Now: o.Now},
@@ -163,8 +163,8 @@ func (m *Mirror) versions(ctx context.Context, tenant string, p address.Provider
 	}
 	// A list that was made from the store counts as well, so it is read again.
 	if index, errRead := m.records.read(ctx, p); errRead == nil && index != nil && index.stored() {
-		m.o.Log.Warn("upstream does not answer, stored versions are served", "provider", p.String(), "err", err)
-		m.o.Counts.Failed(tenant, p.Host, fault.Reason(err, ReasonUnreachable))
+		m.options.Log.Warn("upstream does not answer, stored versions are served", "provider", p.String(), "err", err)
+		m.options.Counts.Failed(tenant, p.Host, fault.Reason(err, ReasonUnreachable))
 		return index.available(), nil
 	}
 	return nil, err
@@ -179,8 +179,8 @@ func (m *Mirror) listSoon(ctx context.Context, u *upstream, p address.Provider, 
 	if err := m.down(u, p.String()); err != nil {
 		return nil, err
 	}
-	slow := fault.New(fault.Later, ReasonUnreachable, fmt.Errorf("%s did not list the versions of %s within %v", u.host, p, m.o.Patience))
-	wait, cancel := context.WithTimeoutCause(ctx, m.o.Patience, slow)
+	slow := fault.New(fault.Later, ReasonUnreachable, fmt.Errorf("%s did not list the versions of %s within %v", u.host, p, m.options.Patience))
+	wait, cancel := context.WithTimeoutCause(ctx, m.options.Patience, slow)
 	defer cancel()
 	listed, err := m.list(wait, u, p)
 	if errors.Is(err, slow) { // the next clients do not wait for it
@@ -220,7 +220,7 @@ func (m *Mirror) list(ctx context.Context, u *upstream, p address.Provider) (*In
 		if err != nil {
 			return nil, err
 		}
-		now := m.o.Now().UTC()
+		now := m.options.Now().UTC()
 		if index == nil || !maps.EqualFunc(index.Listed, listed, slices.Equal) {
 			if err := m.records.update(ctx, p, func(i *Index) { i.Listed, i.ListedAt = listed, now }); err != nil {
 				return nil, err
@@ -264,9 +264,9 @@ func asked[T any](m *Mirror, u *upstream, what string, ask func() (T, error)) (T
 		m.failed.Delete(what)
 		return answer, nil
 	}
-	key, until := what, m.o.Now().Add(m.o.Pause)
+	key, until := what, m.options.Now().Add(m.options.Pause)
 	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > 0 {
-		key, until = u.host, m.o.Now().Add(f.After)
+		key, until = u.host, m.options.Now().Add(f.After)
 	}
 	m.failed.PutUntil(key, err, until)
 	return none, err
@@ -333,13 +333,13 @@ func (m *Mirror) counted(tenant string, p address.Provider, err error) error {
 	if _, ok := m.upstreams[host]; !ok {
 		host = "" // clients do not make labels
 	}
-	m.o.Counts.Failed(tenant, host, fault.Reason(err, "Internal"))
+	m.options.Counts.Failed(tenant, host, fault.Reason(err, "Internal"))
 	return err
 }
 
 // alarm keeps that a release is not what it was, once, and says so.
 func (m *Mirror) alarm(ctx context.Context, p address.Provider, v address.Version, format string, args ...any) {
-	a := Alarm{Provider: p, Version: v, Text: fmt.Sprintf(format, args...), At: m.o.Now().UTC()}
+	a := Alarm{Provider: p, Version: v, Text: fmt.Sprintf(format, args...), At: m.options.Now().UTC()}
 	added := false
 	err := m.records.update(ctx, p, func(i *Index) {
 		added = !slices.ContainsFunc(i.Alarms, func(o Alarm) bool { return o.Version == a.Version && o.Text == a.Text })
@@ -349,8 +349,8 @@ func (m *Mirror) alarm(ctx context.Context, p address.Provider, v address.Versio
 		}
 	})
 	if err != nil || added {
-		m.o.Log.Error("a release is not what it was", "provider", p.String(), "version", string(v), "alarm", a.Text, "err", err)
-		m.o.Counts.Alarmed(a)
+		m.options.Log.Error("a release is not what it was", "provider", p.String(), "version", string(v), "alarm", a.Text, "err", err)
+		m.options.Counts.Alarmed(a)
 	}
 }
 

@@ -438,6 +438,27 @@ func TestUpstreamIsDown(t *testing.T) {
 	}
 }
 
+// RG-12: an upstream that is not there at all, and a download that stops halfway.
+func TestUpstreamIsGone(t *testing.T) {
+	r := registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", "1.0.0", 1000, amd64, arm64)
+	u, dir := newUpstream(t, r), t.TempDir()
+	open(t, u, dir).installs(t, r, amd64)
+	p := provider(t, "acme/cloud")
+	gone := open(t, u, dir, impatient, setUpstream(func(u *mirror.Upstream) { u.URL = "https://127.0.0.1:1/" }))
+	gone.installs(t, r, amd64)
+	if _, err := gone.read(t, p, "1.0.0", arm64); fault.Of(err) != fault.Later || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("an archive that is not stored: %v", err)
+	}
+	silent := open(t, u, dir, impatient)
+	u.Fail(".zip", registrytest.Drip)
+	if _, err := silent.read(t, p, "1.0.0", arm64); fault.Of(err) != fault.Later || !strings.Contains(err.Error(), "not a byte within 1s") {
+		t.Errorf("a download that stops: %v", err)
+	}
+	if got := silent.stored(t); len(got) != 1 {
+		t.Errorf("%q is stored, want the first archive alone", got)
+	}
+}
+
 // An upstream that wants fewer requests gets none for the time that it says.
 func TestUpstreamLimitsRequests(t *testing.T) {
 	u := newUpstream(t)

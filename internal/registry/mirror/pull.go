@@ -39,7 +39,7 @@ func (m *Mirror) Served(tenant, key string, bytes int64) {
 	if err != nil {
 		return
 	}
-	m.o.Counts.Served(tenant, p.Host, bytes, bytes-m.unserved.take(key, bytes))
+	m.options.Counts.Served(tenant, p.Host, bytes, bytes-m.unserved.take(key, bytes))
 }
 
 // unserved are bytes of new archives that no client got yet, by key.
@@ -135,12 +135,12 @@ func (o *one) open(ctx context.Context, tenant string) (registry.Archive, error)
 
 // used records the day of the use of an archive, at most once a day.
 func (o *one) used(ctx context.Context, pkg *Package) {
-	today := day(o.o.Now())
+	today := day(o.options.Now())
 	if !pkg.Used.Before(today) {
 		return
 	}
 	if err := o.change(ctx, func(now *Package) { now.Used = later(now.Used, today) }); err != nil { // it is served all the same, and kept a day too short
-		o.o.Log.Warn("use of an archive not recorded", "provider", o.p.String(), "version", string(o.v), "err", err)
+		o.options.Log.Warn("use of an archive not recorded", "provider", o.p.String(), "version", string(o.v), "err", err)
 	}
 }
 
@@ -161,7 +161,7 @@ func (o *one) pull(ctx context.Context, tenant string) (err error) {
 		return fault.New(fault.Later, "ArchiveGone", fmt.Errorf("the index of %s was deleted: try again", o.p))
 	}
 	r := index.Releases[o.v]
-	file, err := scratch(o.o.Scratch)
+	file, err := scratch(o.options.Scratch)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (o *one) fromStore(ctx context.Context, pkg *Package, to io.Writer) (there 
 		return blob.None, 0, false, err
 	}
 	defer value.Close()
-	got, size, err := sum(io.TeeReader(blob.Bounded(ctx, value, o.o.MaxArchive), to))
+	got, size, err := sum(io.TeeReader(blob.Bounded(ctx, value, o.options.MaxArchive), to))
 	if err != nil {
 		return blob.None, 0, false, fmt.Errorf("reading %s in the store: %w", o, err)
 	}
@@ -235,7 +235,7 @@ func (o *one) fromUpstream(ctx context.Context, tenant string, r *Release, to *o
 	}
 	h := sha256.New()
 	n, err := u.fetch(ctx, d.archive, io.MultiWriter(to, h), o.String())
-	o.o.Counts.Fetched(tenant, o.p.Host, n)
+	o.options.Counts.Fetched(tenant, o.p.Host, n)
 	if err != nil {
 		return 0, err
 	}
@@ -290,7 +290,7 @@ func (o *one) publish(ctx context.Context, there blob.Version, file *os.File, si
 func (o *one) record(ctx context.Context, file *os.File, size int64, pinned bool) error {
 	h1 := o.hash(file, size)
 	defer failpoint.Act("mirror.record", o.p.String())()
-	now := o.o.Now().UTC()
+	now := o.options.Now().UTC()
 	return o.change(ctx, func(pkg *Package) {
 		pkg.H1, pkg.Size, pkg.Stored, pkg.Used, pkg.Removing = h1, size, now, later(pkg.Used, day(now)), false
 		pkg.Pinned = pkg.Pinned || pinned
@@ -302,7 +302,7 @@ func (o *one) record(ctx context.Context, file *os.File, size int64, pinned bool
 func (o *one) hash(file *os.File, size int64) string {
 	h1, err := archive.HashZip(file, size)
 	if err != nil {
-		o.o.Log.Warn("archive of a provider not hashed", "provider", o.p.String(), "version", string(o.v), "platform", o.platform.String(), "err", err)
+		o.options.Log.Warn("archive of a provider not hashed", "provider", o.p.String(), "version", string(o.v), "platform", o.platform.String(), "err", err)
 	}
 	return h1
 }

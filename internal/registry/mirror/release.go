@@ -94,7 +94,7 @@ func (m *Mirror) fetchRelease(ctx context.Context, u *upstream, p address.Provid
 			return nil, err
 		}
 	}
-	r, list, err := check(m.o.Now().UTC(), p, v, sums, signed, d.Signing.Keys, u.unsigned())
+	r, list, err := check(m.options.Now().UTC(), p, v, sums, signed, d.Signing.Keys, u.unsigned())
 	if err != nil {
 		return nil, fault.New(fault.Broken, fault.Reason(err, ReasonSignature), fmt.Errorf("the release %s of %s is not verified, and not installed: %w", what, u.host, err))
 	}
@@ -207,9 +207,9 @@ func (m *Mirror) storedRelease(ctx context.Context, p address.Provider, v addres
 	if err != nil || len(keys) == 0 {
 		return nil, err
 	}
-	r, _, err := check(m.o.Now().UTC(), p, v, sums, signed, keys, false)
+	r, _, err := check(m.options.Now().UTC(), p, v, sums, signed, keys, false)
 	if err != nil {
-		m.o.Log.Warn("a release in the store is not verified, and is asked for again", "provider", p.String(), "version", string(v), "err", err)
+		m.options.Log.Warn("a release in the store is not verified, and is asked for again", "provider", p.String(), "version", string(v), "err", err)
 		return nil, nil
 	}
 	r.From, r.Compared = p.Host, r.Compared.AddDate(-1, 0, 0) // the upstream is asked about it soon
@@ -296,7 +296,7 @@ func (m *Mirror) Compare(ctx context.Context, p address.Provider, v address.Vers
 		}
 		break
 	}
-	now := m.o.Now().UTC()
+	now := m.options.Now().UTC()
 	return m.records.release(ctx, p, v, func(r *Release) { r.Compared = now })
 }
 

@@ -32,11 +32,11 @@ func (m *Mirror) Run(ctx context.Context) {
 			return
 		case <-time.After(sweepEvery):
 		}
-		done, err := m.Sweep(ctx, time.Duration(m.o.Settings.DeleteUnusedAfter))
+		done, err := m.Sweep(ctx, time.Duration(m.options.Settings.DeleteUnusedAfter))
 		if err != nil && ctx.Err() == nil {
-			m.o.Log.Error("mirror not swept", "err", err)
+			m.options.Log.Error("mirror not swept", "err", err)
 		}
-		m.o.Log.Info("mirror swept", "deleted", done.Deleted, "bytes", done.Bytes, "compared", done.Compared)
+		m.options.Log.Info("mirror swept", "deleted", done.Deleted, "bytes", done.Bytes, "compared", done.Compared)
 	}
 }
 
@@ -67,7 +67,7 @@ func (m *Mirror) sweep(ctx context.Context, p address.Provider, unused time.Dura
 	if err != nil || index == nil {
 		return err
 	}
-	now := m.o.Now()
+	now := m.options.Now()
 	var errs []error
 	for v, r := range index.Releases {
 		for name, pkg := range r.Packages {
@@ -88,7 +88,7 @@ func (m *Mirror) sweep(ctx context.Context, p address.Provider, unused time.Dura
 		if r.stored() && now.Sub(r.Compared) > compareAfter && done.Compared < mostCompared {
 			done.Compared++
 			if err := m.Compare(ctx, p, v); err != nil { // the next sweep tries it again
-				m.o.Log.Info("release not compared with its upstream", "provider", p.String(), "version", string(v), "err", err)
+				m.options.Log.Info("release not compared with its upstream", "provider", p.String(), "version", string(v), "err", err)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (p *Package) forgotten() bool { return !p.Stored.IsZero() && p.Used.IsZero(
 // remove deletes an archive, if it is still unused. The index says so first: a crash in
 // between leaves an archive that the next sweep deletes, and none that is missing.
 func (o *one) remove(ctx context.Context, unused time.Duration) (bool, error) {
-	now := o.o.Now()
+	now := o.options.Now()
 	removing := false
 	err := o.change(ctx, func(pkg *Package) {
 		removing = false
