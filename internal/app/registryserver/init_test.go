@@ -8,10 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/client/publish"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/storage"
 )
 
 // token is the first token of a registry.
@@ -38,8 +41,9 @@ func (r *running) token(t *testing.T) string {
 func (r *running) terrier(t *testing.T, token string, args ...string) (int, string) {
 	t.Helper()
 	var out bytes.Buffer
+	file := filepath.Join(files(t, map[string]string{"token": token + "\n"}), "token")
 	code := cli.Main(cli.Env{
-		Args: args, Environ: []string{"TERRIER_SERVER=" + r.URL, "TERRIER_SERVER_CA=" + r.CA, "TERRIER_TOKEN=" + token, "TMPDIR=" + t.TempDir()},
+		Args: append(slices.Clone(args), "--token-file", file), Environ: []string{"TERRIER_SERVER=" + r.URL, "TERRIER_SERVER_CA=" + r.CA},
 		Dir: t.TempDir(), Now: time.Now, Version: "v1", Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
 	})
 	return code, out.String()
@@ -272,7 +276,7 @@ func TestPushedProviderIsInstalled(t *testing.T) {
 		t.Errorf("list says %s", out)
 	}
 	used := files(t, map[string]string{"main.tf": fmt.Sprintf("terraform {\n  required_providers {\n    dns = {\n      source  = \"%s/net/dns\"\n      version = \"~> 1.2\"\n    }\n  }\n}\n", r.host())})
-	out, err := r.tofu(t, used, r.token(t), "init", "-input=false")
+	out, err := r.tofuWith(t, used, "", clientConfig(r.host(), r.token(t)), "init", "-input=false")
 	if err != nil {
 		t.Fatalf("init: %v: %s", err, out)
 	}
@@ -410,8 +414,8 @@ func TestMirrorOfTheSettings(t *testing.T) {
 		c.Settings, c.AllowHosts = filepath.Join(config, "mirror.yaml"), []string{"127.0.0.0/8"}
 	})
 	dir := files(t, map[string]string{"main.tf": "terraform {\n  required_providers {\n    cloud = {\n      source = \"example.com/acme/cloud\"\n    }\n  }\n}\n"})
-	install := fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = %q\n  }\n}\n", r.URL+"/v1/mirror/")
-	if out, err := r.tofuWith(t, dir, r.token(t), install, "init", "-input=false"); err != nil {
+	// The configuration is the one that is printed at the start.
+	if out, err := r.tofuWith(t, dir, "", clientConfig(r.host(), r.token(t)), "init", "-input=false"); err != nil {
 		t.Fatalf("init: %v: %s", err, out)
 	}
 	_, body := r.get(t, r.Metrics, "")
@@ -419,5 +423,50 @@ func TestMirrorOfTheSettings(t *testing.T) {
 		if !strings.Contains(body, want) {
 			t.Errorf("the metrics lack %s:\n%s", want, body)
 		}
+	}
+}
+
+// RG-17: replicas serve a bucket of boring-registry as it is, and accept one another's
+// addresses of archives.
+func TestReplicasOfABucketOfBoringRegistry(t *testing.T) {
+	bucket := storage.NewS3(t)
+	bucket.Put(t, "modules", nil)
+	old := files(t, says("one"))
+	modules, err := publish.Modules(publish.ModuleOptions{Dir: old, Namespace: "net", Name: "hello", System: "demo", Version: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := modules[0].Pack(&archive); err != nil {
+		t.Fatal(err)
+	}
+	bucket.Put(t, "modules/prefix/modules/net/hello/demo/net-hello-demo-1.0.0.tar.gz", archive.Bytes())
+	place := func(c *Config) {
+		c.Storage = "s3://modules/prefix?path-style=true&endpoint=" + url.QueryEscape(bucket.URL)
+		c.AllowHosts = []string{"127.0.0.0/8"}
+	}
+	first, second := start(t, place), start(t, place)
+	if out, err := first.tofu(t, first.uses(t, "~> 1.0"), first.token(t), "init", "-input=false"); err != nil {
+		t.Fatalf("init: %v: %s", err, out)
+	}
+	first.works(t, push(files(t, says("two")), "1.1.0")...)
+	if out := second.works(t, "module", "list", "net/hello/demo"); !strings.Contains(out, "1.0.0") || !strings.Contains(out, "1.1.0") {
+		t.Errorf("the versions of the other replica are %s, want both", out)
+	}
+	const download = "/v1/modules/net/hello/demo/1.0.0/download"
+	status, body := first.get(t, first.URL+download, first.token(t))
+	var says struct{ Location string }
+	if err := json.Unmarshal([]byte(body), &says); err != nil || status != http.StatusOK {
+		t.Fatalf("the address of the archive is %d %s (%v)", status, body, err)
+	}
+	at, err := url.Parse(second.URL + download)
+	if err == nil {
+		at, err = at.Parse(says.Location)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, got := second.get(t, at.String(), ""); status != http.StatusOK || got != archive.String() {
+		t.Errorf("the other replica answers %d with %d bytes, want the archive", status, len(got))
 	}
 }

@@ -30,6 +30,11 @@ type running struct {
 	logs func() string
 }
 
+// environ are the credentials of a bucket.
+func environ(name string) string {
+	return map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}[name]
+}
+
 // start runs the registry until the end of the test.
 func start(t *testing.T, edit func(*Config)) *running {
 	t.Helper()
@@ -43,7 +48,7 @@ func start(t *testing.T, edit func(*Config)) *running {
 	var logs lockedBuffer
 	ended := make(chan error, 1)
 	go func() {
-		err := Run(ctx, Options{Config: c, Program: "terrier", Version: "v1", Stdout: in, Stderr: &logs, Now: time.Now, Environ: func(string) string { return "" }})
+		err := Run(ctx, Options{Config: c, Program: "terrier", Version: "v1", Stdout: in, Stderr: &logs, Now: time.Now, Environ: environ})
 		in.CloseWithError(err)
 		ended <- err
 	}()

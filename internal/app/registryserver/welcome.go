@@ -26,17 +26,16 @@ func welcome(r Ready, program string) string {
 	if err != nil {
 		return b.String()
 	}
-	token := "TOKEN"
+	from := "a token that the file of rights knows"
 	if r.Token != "" {
-		token = "$(cat " + r.Token + ")"
+		from = "the content of " + r.Token
 	}
-	b.WriteString("\nA client has in its CLI configuration (~/.tofurc or ~/.terraformrc):\n\n")
-	fmt.Fprintf(&b, "  credentials %q {\n    token = %q # %s\n  }\n", u.Host, "TOKEN", orElse(r.Token, "one that the file of rights knows"))
-	if u.Scheme == "https" {
-		fmt.Fprintf(&b, "  provider_installation {\n    network_mirror {\n      url = %q\n    }\n  }\n", r.URL+"/v1/mirror/")
+	fmt.Fprintf(&b, "\nA client has in its CLI configuration, ~/.tofurc or ~/.terraformrc, with %s in place of TOKEN:\n\n", from)
+	for line := range strings.Lines(clientConfig(u.Host, "TOKEN")) {
+		b.WriteString("  " + line)
 	}
 	if r.CA != "" {
-		fmt.Fprintf(&b, "\nIt has to trust the authority %s.\nTo try it out: export SSL_CERT_FILE=%[1]s\n", r.CA)
+		fmt.Fprintf(&b, "\nIt has to trust the authority. To try it out: export SSL_CERT_FILE=%s\n", r.CA)
 	}
 	fmt.Fprintf(&b, "\nTo publish a module:\n\n  export TERRIER_SERVER=%s", r.URL)
 	if r.CA != "" {
@@ -45,16 +44,27 @@ func welcome(r Ready, program string) string {
 	if r.Token != "" {
 		fmt.Fprintf(&b, " TERRIER_TOKEN_FILE=%s", r.Token)
 	} else {
-		fmt.Fprintf(&b, " TERRIER_TOKEN=%s", token)
+		b.WriteString(" TERRIER_TOKEN=TOKEN")
 	}
 	fmt.Fprintf(&b, "\n  %s module push DIR --namespace example --name network --system aws --version 1.0.0\n", program)
 	fmt.Fprintf(&b, "\nA configuration uses it with: source = %q\n\nready\n", u.Host+"/example/network/aws")
 	return b.String()
 }
 
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return "the content of " + text
+// clientConfig is the CLI configuration of a client of the registry at a host. Providers of
+// this host come from it directly, and all others through its mirror.
+func clientConfig(host, token string) string {
+	return fmt.Sprintf(`credentials %[1]q {
+  token = %[2]q
+}
+provider_installation {
+  direct {
+    include = ["%[3]s/*/*"]
+  }
+  network_mirror {
+    url     = "https://%[3]s/v1/mirror/"
+    exclude = ["%[3]s/*/*"]
+  }
+}
+`, host, token, host)
 }
