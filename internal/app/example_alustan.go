@@ -136,13 +136,14 @@ Look at them in another terminal:
 
 Change the module and push it. The stacks follow within a minute:
   export GIT_SSH_COMMAND="ssh -i %[12]s -o IdentitiesOnly=yes -o UserKnownHostsFile=%[13]s"
-  git clone ssh://git@%[2]s/%[3]s %[14]s
-  sed -i 's/ and / with /' %[14]s/terraform/main.tf
+  test -d %[14]s || git clone ssh://git@%[2]s/%[3]s %[14]s
+  git -C %[14]s pull --quiet
+  sed -i 's/ and / with /;t;s/ with / and /' %[14]s/terraform/main.tf
   git -C %[14]s -c user.name=me -c user.email=me@example.com commit --all --message change
   git -C %[14]s push
 
-Delete a stack, which runs its destroy script:
-  %[6]s -n %[9]s delete terraforms.alustan.io %[15]s
+Delete a stack, which runs its destroy script. The next start creates it again:
+  %[6]s -n %[9]s delete terraforms.alustan.io %[15]s --ignore-not-found
 `, r.Example.HTTPS, r.Example.SSH, scriptedRepository, r.Example.Dir, r.Kubeconfig, kubectl(q.program), q.program, scriptedStacks()[0].command, inlineNamespace,
 		at(forge.AuthorityFile), at(forge.LoginFile), at(forge.IdentityFile), at(forge.KnownHostsFile), filepath.Join(r.DataDir, "terraform-repo"), scriptedStack)
 }

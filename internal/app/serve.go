@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -21,6 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -210,6 +212,10 @@ func (p *parts) ready(ctx context.Context, mgr ctrl.Manager) error {
 
 // printAddresses prints the addresses and what to try, and ready on its own line.
 func (p *parts) printAddresses(r Ready) error {
+	var listed []string
+	for _, d := range p.kinds.All() {
+		listed = append(listed, dialect.ResourceOf(d).GroupResource().String())
+	}
 	_, err := fmt.Fprintf(p.Stdout, `
   Kubernetes API  %s
   pages and API   %s
@@ -217,13 +223,13 @@ func (p *parts) printAddresses(r Ready) error {
   isolation       level %q for runs
 
   export KUBECONFIG=%s
-  %s get terraforms.infra.contrib.fluxcd.io -A
+  %s get %s -A
   %s get -A
   %s explain -f STACK.yaml
   %s ui                      print a link that signs you in
 
 ready
-`, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig, kubectl(p.Program), p.Program, p.Program, p.Program)
+`, r.API, r.HTTP, r.Kubeconfig, r.Isolation, r.Kubeconfig, kubectl(p.Program), strings.Join(listed, ","), p.Program, p.Program, p.Program)
 	return err
 }
 

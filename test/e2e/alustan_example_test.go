@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,8 +20,8 @@ import (
 
 // The manifests of Alustan's documents become Success, against a git server and a registry
 // of the same machine: the code comes over ssh and https, and runs from the image that was
-// pushed. The commands that are printed work as they are printed. Another start goes on
-// where the first one ended, and a deletion runs the destroy script.
+// pushed. The commands that are printed, and those of the README, work as often as they are
+// pasted. Another start goes on where the first one ended, and a deletion runs the destroy script.
 func TestAlustanExample(t *testing.T) {
 	dir := t.TempDir()
 	p, err := testkit.NewPlatform(testkit.PlatformOptions{Dir: filepath.Join(dir, "platform"), Flags: []string{"--example", "alustan"}, Strict: true})
@@ -49,13 +51,13 @@ func TestAlustanExample(t *testing.T) {
 	tour := map[string]string{} // by the word that says which command it is
 	testkit.Eventually(t, testkit.Patience, "the next steps are printed", func(context.Context) error {
 		for _, line := range scriptedTour(p) {
-			for _, word := range []string{" get ", " logs ", "curl ", "export GIT_SSH", "git clone ", "sed ", " commit ", " push", " delete "} {
+			for _, word := range []string{" get ", " logs ", "curl ", "export GIT_SSH", "git clone ", " pull ", "sed ", " commit ", " push", " delete "} {
 				if strings.Contains(line, word) && tour[word] == "" {
 					tour[word] = line
 				}
 			}
 		}
-		if len(tour) < 9 {
+		if len(tour) < 10 {
 			return fmt.Errorf("printed are %q", tour)
 		}
 		return nil
@@ -73,31 +75,46 @@ func TestAlustanExample(t *testing.T) {
 		t.Errorf("the registry has %d images, want one for each namespace", n)
 	}
 
-	change := strings.Join([]string{tour["export GIT_SSH"], tour["git clone "], tour["sed "], tour[" commit "], tour[" push"]}, "\n")
-	inlined.Shell(t, "set -e\n"+change)
-	head := strings.TrimSpace(inlined.Shell(t, "git -C "+filepath.Join(p.Dir, "terraform-repo")+" rev-parse HEAD"))
-	inlined.lookNow(t)
-	inlined.await(t, "Success", head, head)
-	if state := string(inlined.State(t, "alustan-example-terraformconfig")); !strings.Contains(state, "value1 with value2") {
-		t.Errorf("after a push the state is %s", state)
+	change := strings.Join([]string{"set -e", tour["export GIT_SSH"], tour["git clone "], tour[" pull "], tour["sed "], tour[" commit "], tour[" push"]}, "\n")
+	pushed := func(between string) {
+		t.Helper()
+		inlined.Shell(t, change)
+		head := strings.TrimSpace(inlined.Shell(t, "git -C "+filepath.Join(p.Dir, "terraform-repo")+" rev-parse HEAD"))
+		inlined.lookNow(t)
+		inlined.await(t, "Success", head, head)
+		if state := string(inlined.State(t, "alustan-example-terraformconfig")); !strings.Contains(state, "value1 "+between+" value2") {
+			t.Errorf("after a push the state is %s, want %q between the values", state, between)
+		}
+	}
+	pushed("with")
+	pushed("and")
+
+	_, commands, _ := strings.Cut(read(t, filepath.Join(testkit.Repository(t), "examples", "alustan", "README.md")), "export KUBECONFIG=$PWD/.terrier/kubeconfig\n")
+	commands, _, found := strings.Cut(commands, "```\n")
+	if !found || strings.Count(commands, "create secret") != 2 {
+		t.Fatalf("the commands of the README are %q, want one for each Secret", commands)
+	}
+	for _, name := range []string{"my-ssh-secret", "my-dockerhub-secret"} {
+		before := inlined.Secret(t, name)
+		inlined.Shell(t, "set -e\n"+strings.ReplaceAll(commands, ".terrier/", p.Dir+"/"))
+		if after := inlined.Secret(t, name); !maps.Equal(after, before) {
+			t.Errorf("the commands of the README make %s hold the keys %v, want %v as before, with the same values", name, slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+		}
 	}
 
+	before := images()
 	if _, err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	clone := filepath.Join(p.Dir, "terraform-repo")
-	inlined.Shell(t, strings.Join([]string{"set -e", tour["export GIT_SSH"], "git -C " + clone + " pull --quiet",
-		"sed -i 's/ with / before /' " + clone + "/terraform/main.tf", tour[" commit "], tour[" push"]}, "\n"))
-	inlined.lookNow(t)
-	head = strings.TrimSpace(inlined.Shell(t, "git -C "+clone+" rev-parse HEAD"))
-	inlined.await(t, "Success", head, head)
-	if n := images(); n < 4 {
-		t.Errorf("the registry has %d images, want those of before the start and another one", n)
+	pushed("with")
+	if n := images(); n <= before {
+		t.Errorf("the registry has %d images, want the %d of before the start and another one", n, before)
 	}
 
+	inlined.Shell(t, tour[" delete "])
 	inlined.Shell(t, tour[" delete "])
 	if _, err := inlined.object(t.Context(), "Terraform", "alustan.io/v1alpha1", inlined.name); !apierrors.IsNotFound(err) {
 		t.Errorf("after the deletion the object is there: %v", err)
