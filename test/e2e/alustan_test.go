@@ -77,14 +77,22 @@ func (s scripted) object(ctx context.Context, kind, version, name string) (*unst
 // await waits for a state, a message with a text in it, and a revision.
 func (s scripted) await(t *testing.T, state, message, revision string) {
 	t.Helper()
-	testkit.Eventually(t, testkit.Patience, "the state is "+state, func(ctx context.Context) error {
+	s.awaitStatus(t, "the state is "+state, func(status map[string]any) bool {
+		is := func(key, want string) bool { return strings.Contains(fmt.Sprint(status[key]), want) }
+		return is("state", state) && is("message", message) && is("revision", revision)
+	})
+}
+
+// awaitStatus waits until the status, which is of the newest spec, is as it should be.
+func (s scripted) awaitStatus(t *testing.T, what string, is func(status map[string]any) bool) {
+	t.Helper()
+	testkit.Eventually(t, testkit.Patience, what, func(ctx context.Context) error {
 		o, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
 		if err != nil {
 			return err
 		}
 		status, _ := o.Object["status"].(map[string]any)
-		is := func(key, want string) bool { return strings.Contains(fmt.Sprint(status[key]), want) }
-		if status["observedGeneration"] != o.GetGeneration() || !is("state", state) || !is("message", message) || !is("revision", revision) {
+		if status["observedGeneration"] != o.GetGeneration() || !is(status) {
 			return fmt.Errorf("the status is %v", status)
 		}
 		return nil

@@ -45,6 +45,17 @@ spec:
 `
 }
 
+// awaitValue waits until the world has one thing of a name, with this value.
+func awaitValue(t *testing.T, w *testkit.World, name, value string) {
+	t.Helper()
+	testkit.Eventually(t, testkit.Patience, name+" has the value "+value, func(context.Context) error {
+		if all := w.Named(name); len(all) != 1 || *all[0].Value != value {
+			return fmt.Errorf("the world holds %+v", all)
+		}
+		return nil
+	})
+}
+
 // linesIn counts the lines that scripts have appended to a file.
 func linesIn(t *testing.T, path string) int {
 	t.Helper()
@@ -73,31 +84,11 @@ func TestScriptsRepairDrift(t *testing.T) {
 		thing.Value = &wrong
 		return true
 	})
-	testkit.Eventually(t, testkit.Patience, "the next run repairs the resource", func(context.Context) error {
-		if all := w.Named("repaired"); len(all) != 1 || *all[0].Value != "right" {
-			return fmt.Errorf("the world holds %+v", all)
-		}
-		return nil
-	})
+	awaitValue(t, w, "repaired", "right")
 	repaired.await(t, "Success", hash, hash)
 	reported.await(t, "", "Drift detected", "")
 	// Two more checks change nothing either.
-	reads := func() int {
-		n := 0
-		for _, call := range w.Calls() {
-			if call.Name == "reported" && call.Call == "read" && call.Phase == "done" {
-				n++
-			}
-		}
-		return n
-	}
-	before := reads()
-	testkit.Eventually(t, testkit.Patience, "the reported stack is checked twice more", func(context.Context) error {
-		if n := reads() - before; n < 2 {
-			return fmt.Errorf("it was read %d times", n)
-		}
-		return nil
-	})
+	awaitChecks(t, w, 2, "reported")
 	reported.await(t, "", "Drift detected", "")
 	if all := w.Named("reported"); len(all) != 1 || *all[0].Value != "wrong" {
 		t.Errorf("with terrier.dev/drift: report the world holds %+v, want what was changed outside", all)
@@ -233,15 +224,8 @@ spec:
 	}
 	s := scriptedFrom(t, c, manifest("failing", `terrier.dev/retries: "2"`, "echo run >> "+ran+"; echo 'the cloud is down' >&2; exit 1"))
 	for n := 1; n <= 3; n++ {
-		testkit.Eventually(t, testkit.Patience, fmt.Sprintf("failure %d is counted", n), func(ctx context.Context) error {
-			o, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name)
-			if err != nil {
-				return err
-			}
-			if status, _ := o.Object["status"].(map[string]any); fmt.Sprint(status["failures"]) != fmt.Sprint(n) || status["state"] != "Failed" {
-				return fmt.Errorf("the status is %v", status)
-			}
-			return nil
+		s.awaitStatus(t, fmt.Sprintf("failure %d is counted", n), func(status map[string]any) bool {
+			return fmt.Sprint(status["failures"]) == fmt.Sprint(n) && status["state"] == "Failed"
 		})
 		if got := linesIn(t, ran); got != n {
 			t.Fatalf("after failure %d the script ran %d times", n, got)

@@ -145,21 +145,7 @@ func TestDriftIsRecordedAndQuietChecksAreNot(t *testing.T) {
 	c.AwaitReady(t, "stack")
 	quiet := []audit.What{audit.Created, audit.Planned, audit.ApplyStarted, audit.Applied}
 	recorded(t, p, c.Namespace, quiet...)
-	looked := func() (n int) {
-		for _, call := range w.Calls() {
-			if call.Call == "read" {
-				n++
-			}
-		}
-		return n
-	}
-	before := looked()
-	testkit.Eventually(t, testkit.Patience, "drift was looked for three times", func(context.Context) error {
-		if n := looked() - before; n < 3 {
-			return fmt.Errorf("it was %d times", n)
-		}
-		return nil
-	})
+	awaitChecks(t, w, 3)
 	recorded(t, p, c.Namespace, quiet...)
 	c.Patch(t, "stack", `{"spec":{"approvePlan":""}}`)
 	w.Edit(func(thing *testkit.WorldThing) bool { thing.Value = new("defaced"); return true })

@@ -93,13 +93,7 @@ output "list" { value = [world_thing.a.name] }
 	c.AwaitReady(t, "stack")
 	var before corev1.Secret
 	c.Get(t, "out", &before)
-	looks := checks(w)
-	testkit.Eventually(t, testkit.Patience, "three more looks are over", func(context.Context) error {
-		if n := checks(w) - looks; n < 4 {
-			return fmt.Errorf("%d looks", n)
-		}
-		return nil
-	})
+	awaitChecks(t, w, 4)
 	var after corev1.Secret
 	c.Get(t, "out", &after)
 	if after.ResourceVersion != before.ResourceVersion {

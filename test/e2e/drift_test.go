@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,13 +88,7 @@ func TestQuietCheckWritesNothing(t *testing.T) {
 	w := platform(t).World(t)
 	c.Apply(t, inline("quiet", "approvePlan: auto\ninterval: 1s", things(w, "x", "a")))
 	s := c.AwaitReason(t, "quiet", "NoDrift")
-	before := checks(w)
-	testkit.Eventually(t, testkit.Patience, "three more looks are over", func(context.Context) error {
-		if n := checks(w) - before; n < 4 { // the first may have begun before; the last may not be folded yet
-			return fmt.Errorf("%d looks", n)
-		}
-		return nil
-	})
+	awaitChecks(t, w, 4) // the first may have begun before; the last may not be folded yet
 	after := c.Stack(t, "quiet")
 	if after.ResourceVersion != s.ResourceVersion {
 		t.Errorf("the object went from version %s to %s while nothing happened: %+v", s.ResourceVersion, after.ResourceVersion, after.Status)
@@ -113,15 +108,27 @@ func TestQuietCheckWritesNothing(t *testing.T) {
 	}
 }
 
-// checks counts how often the thing was read.
-func checks(w *testkit.World) int {
+// checks counts how often the things of these names were read; all things without a name.
+func checks(w *testkit.World, names ...string) int {
 	n := 0
 	for _, call := range w.Calls() {
-		if call.Call == "read" && call.Phase == "done" {
+		if call.Call == "read" && call.Phase == "done" && (len(names) == 0 || slices.Contains(names, call.Name)) {
 			n++
 		}
 	}
 	return n
+}
+
+// awaitChecks waits until the things of these names were read so many times more.
+func awaitChecks(t *testing.T, w *testkit.World, more int, names ...string) {
+	t.Helper()
+	before := checks(w, names...)
+	testkit.Eventually(t, testkit.Patience, fmt.Sprintf("%d more drift checks are over", more), func(context.Context) error {
+		if n := checks(w, names...) - before; n < more {
+			return fmt.Errorf("there were %d", n)
+		}
+		return nil
+	})
 }
 
 // edit changes a file manually.

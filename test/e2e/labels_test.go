@@ -50,13 +50,8 @@ func TestStacksAreFoundByTheirStatus(t *testing.T) {
 		found(t, c, "terrier.dev/drifted=true")
 	})
 	t.Run("and otherwise without a write", func(t *testing.T) {
-		version, before := c.Stack(t, "kept").ResourceVersion, checks(w)
-		testkit.Eventually(t, testkit.Patience, "three more looks are over", func(context.Context) error {
-			if n := checks(w) - before; n < 4 {
-				return fmt.Errorf("%d looks", n)
-			}
-			return nil
-		})
+		version := c.Stack(t, "kept").ResourceVersion
+		awaitChecks(t, w, 4)
 		if s := c.Stack(t, "kept"); s.ResourceVersion != version {
 			t.Errorf("the object went from version %s to %s while nothing happened; its labels are %v", version, s.ResourceVersion, s.Labels)
 		}

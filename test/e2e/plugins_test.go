@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -269,12 +268,7 @@ func TestScriptsWithABackend(t *testing.T) {
 	}
 	b.env["value"] = "second"
 	apply(b)
-	testkit.Eventually(t, testkit.Patience, "the script was run again", func(context.Context) error {
-		if all := w.Named("a"); len(all) != 1 || *all[0].Value != "second" {
-			return fmt.Errorf("the world holds %+v", all)
-		}
-		return nil
-	})
+	awaitValue(t, w, "a", "second")
 	one.await(t, "Success", hash, hash)
 	if made := s.made(); len(made) > 0 {
 		t.Errorf("the second run made %q", made)
