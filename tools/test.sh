@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
 # test.sh MODULE... runs the tests of each module. All of them share one control
 # plane: TERRIER_TEST_KUBECONFIG names it, and each test has a namespace there.
+# The end-to-end tests wait for most of their time, so they run beside all others,
+# with a control plane of their own: its controllers publish where they are.
 set -euo pipefail
 
 root=$PWD
 scratch=$(mktemp -d)
 plane=
+beside=
 finish() {
+	if [ -n "$beside" ]; then
+		kill -TERM -- "-$beside" 2>/dev/null || true
+		wait "$beside" 2>/dev/null || true
+	fi
 	if [ -n "$plane" ]; then
 		kill -TERM "$plane" 2>/dev/null || true
 		wait "$plane" 2>/dev/null || true
@@ -35,8 +42,25 @@ fi
 failed=()
 for m in "$@"; do
 	echo "test: $m"
-	(cd "$root/$m" && go test -timeout 60m ./...) || failed+=("$m")
+	cd "$root/$m"
+	packages=$(go list ./...)
+	if [ "$m" = . ]; then
+		packages=$(grep -v '/test/e2e$' <<<"$packages")
+		set -m # a process group of its own, which finish ends as a whole
+		env -u TERRIER_TEST_KUBECONFIG go test -timeout 60m ./test/e2e >"$scratch/e2e" 2>&1 &
+		beside=$!
+		set +m
+	fi
+	# Each name is one word.
+	# shellcheck disable=SC2086
+	go test -timeout 60m $packages || failed+=("$m")
 done
+if [ -n "$beside" ]; then
+	echo "test: test/e2e"
+	wait "$beside" || failed+=(test/e2e)
+	beside=
+	cat "$scratch/e2e"
+fi
 if [ ${#failed[@]} -gt 0 ]; then
 	echo "test: failed in: ${failed[*]}" >&2
 	exit 1

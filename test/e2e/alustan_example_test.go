@@ -23,6 +23,7 @@ import (
 // pushed. The commands that are printed, and those of the README, work as often as they are
 // pasted. Another start goes on where the first one ended, and a deletion runs the destroy script.
 func TestAlustanExample(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p, err := testkit.NewPlatform(testkit.PlatformOptions{Dir: filepath.Join(dir, "platform"), Flags: []string{"--example", "alustan"}, Strict: true})
 	if err != nil {

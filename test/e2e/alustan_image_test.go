@@ -20,6 +20,7 @@ import (
 // and the run has the code that was read back from there. While the registry is out, new
 // code is not run, and what is there already is destroyed.
 func TestImageOfAProcess(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	images := oci.New(oci.Logger(log.New(io.Discard, "", 0)))

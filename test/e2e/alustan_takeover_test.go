@@ -19,6 +19,7 @@ var migrationStep = regexp.MustCompile("(?s)<!-- run: ([a-z]+) -->\n```sh\n(.*?)
 // A migration from the Alustan controller, with the commands of its page: nothing is
 // created a second time, a hung finalizer is removed, and a deletion destroys.
 func TestFromAlustan(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t)
 	e := &estate{Cluster: p.Cluster(t), p: p, w: p.World(t)}
 	if _, err := p.Stop(); err != nil {

@@ -127,6 +127,7 @@ func (s scripted) lookNow(t *testing.T) {
 // A stack of scripts is applied, follows its repository, says why a script failed, waits
 // for a script that is not there, and is destroyed by its script.
 func TestStackOfScripts(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	g := testkit.NewGit(t)
@@ -223,6 +224,7 @@ func scriptedFrom(t *testing.T, c *testkit.Cluster, manifest string) scripted {
 // postDeploy, whose outputs the object shows. A failure of it names the script, and the
 // outputs before it stay. The destroy runs the destroy script alone.
 func TestPostDeploy(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	g := testkit.NewGit(t)
@@ -281,6 +283,7 @@ spec:
 // counts, a newer one runs the script again, and the stack is destroyed by what its last
 // image has.
 func TestCodeInAnImage(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	handler, err := source.NewRegistry(t.TempDir(), source.RegistryOptions{})

@@ -18,6 +18,7 @@ import (
 
 // Stacks of scripts are counted, told of and logged as other stacks are.
 func TestScriptsAreCountedAndToldOf(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--metrics-address", "127.0.0.1:0", "--log-level", "debug")
 	c := p.Cluster(t)
 	g := testkit.NewGit(t)
@@ -123,6 +124,7 @@ func (s scripted) awaitGone(t *testing.T) {
 // Stacks of two namespaces have nothing in common but their name: each has its state, and
 // one outlives the other. A destroy script that fails keeps its object.
 func TestScriptsOfTwoNamespaces(t *testing.T) {
+	t.Parallel()
 	w := platform(t).World(t)
 	g := testkit.NewGit(t)
 	g.Username = ""

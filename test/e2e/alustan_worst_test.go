@@ -70,6 +70,7 @@ func linesIn(t *testing.T, path string) int {
 // run of the script. With terrier.dev/drift: report the drift is shown, and stays until a
 // user approves its plan.
 func TestScriptsRepairDrift(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	g := testkit.NewGit(t)
@@ -291,6 +292,7 @@ spec:
 // object or event of the namespace, in no log of a run, and in no log of the controller.
 // The script cannot read it either.
 func TestGitKeyIsNowhereElse(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	p := platform(t)
 	g := testkit.NewGit(t)

@@ -153,12 +153,13 @@ func message(s *v1alpha2.Terraform) string {
 // A rejection that comes too late says so; one that comes in time holds. No rejection is
 // taken and the plan applied all the same.
 func TestRejectionRightAfterAnApproval(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	p := platform(t)
 	w := p.World(t)
-	c.Apply(t, inline("stack", "interval: 1h", things(w, "x", "a")))
+	g := newGate(t, p)
+	c.Apply(t, inline("stack", "interval: 1h", g.held(w, "a")))
 	pending := c.AwaitPending(t, "stack").Status.Plan.Pending
-	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "8s", Times: 1})
 
 	c.Terrier(t, "approve", "stack", pending)
 	said := c.TryTerrier(t, "reject", "stack", pending, "-m", "no, wait")
@@ -171,7 +172,7 @@ func TestRejectionRightAfterAnApproval(t *testing.T) {
 	} else if said.Code != 5 || !strings.Contains(said.Stderr, "too late") {
 		t.Errorf("reject exits with %d and says %q, want 5 and that it came too late", said.Code, said.Stderr)
 	}
-	w.Await(t.Context(), begun("create", "a"))
+	g.reached(t)
 
 	// The apply goes on for certain.
 	late := c.TryTerrier(t, "reject", "stack", pending)
@@ -181,6 +182,7 @@ func TestRejectionRightAfterAnApproval(t *testing.T) {
 	if again := c.TryTerrier(t, "approve", "stack"); again.Code != 0 || !strings.Contains(again.Stdout, "applies the plan "+pending) {
 		t.Errorf("approve during the apply exits with %d and says %q%q", again.Code, again.Stdout, again.Stderr)
 	}
+	g.open(t)
 	c.AwaitReady(t, "stack")
 	made(t, w, "a")
 	after := c.TryTerrier(t, "reject", "stack", pending)

@@ -138,6 +138,7 @@ func TestWhoDidIt(t *testing.T) {
 // Drift is recorded when it comes and when it goes, and looks that find nothing
 // are not recorded at all, however many there are.
 func TestDriftIsRecordedAndQuietChecksAreNot(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	p := platform(t)
 	w := p.World(t)
@@ -194,6 +195,7 @@ func TestDecisionsAreKept(t *testing.T) {
 // An audit log that cannot be written blocks the runs that change resources, with a
 // message. A change of its files while Terrier is stopped is found.
 func TestAuditLogBlocksRunsAndIsVerified(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t)
 	c := p.Cluster(t)
 	w := p.World(t)

@@ -27,6 +27,7 @@ import (
 // A finalizer that names a dependant without its namespace is shared by two
 // dependants of one name. Here both count, and the last one takes it off.
 func TestDependantsOfOneNameAreTwo(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--allow-cross-namespace-refs")
 	c, far := p.Cluster(t), p.Cluster(t)
 	c.Apply(t, inline("base", "approvePlan: auto\ninterval: 1h", "resource \"terraform_data\" \"it\" {}"))
@@ -84,6 +85,7 @@ func TestOtherFinalizersHoldNothingUp(t *testing.T) {
 // Outputs that are renamed or typed are not taken for others than those that
 // were written.
 func TestRenamedOutputsAreQuiet(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1s\nwriteOutputsToSecret: {name: out, outputs: [\"id:thing.id\", list]}", things(w, "x", "a")+`

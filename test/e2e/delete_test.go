@@ -155,6 +155,7 @@ func TestDeleteRetainsResourcesUnlessTold(t *testing.T) {
 
 // F35: the deletion of a namespace leaves nothing half destroyed.
 func TestDeletedNamespaceIsDestroyedFirst(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.PutSecret(t, "inputs", map[string]string{"secret": "s3cret"})

@@ -84,6 +84,7 @@ func TestDriftIsRepairedInAutoMode(t *testing.T) {
 
 // The drift check of a settled stack costs one engine process and no write.
 func TestQuietCheckWritesNothing(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.Apply(t, inline("quiet", "approvePlan: auto\ninterval: 1s", things(w, "x", "a")))

@@ -17,6 +17,7 @@ import (
 // it builds, and back. Each is told in a namespace of its own; all share one
 // platform.
 func TestGuide(t *testing.T) {
+	t.Parallel()
 	p := guidePlatform(t)
 	for name, tell := range map[string]func(*testing.T, *testkit.Platform){
 		"S3": guideS3, "RDS": guideRDS, "CDN": guideCDN, "Git": guideGit, "Enterprise": guideEnterprise,

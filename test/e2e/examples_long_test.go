@@ -19,6 +19,7 @@ import (
 // characters gets its objects, in its namespace and elsewhere, keeps them right,
 // and takes them with it, but for what is to stay.
 func TestLongNames(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--sqlite-dir", os.TempDir())
 	elsewhere := p.Cluster(t)
 	e := &example{

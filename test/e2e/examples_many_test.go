@@ -16,6 +16,7 @@ import (
 // A14: a hundred tenants of the whole example at once are a hundred stacks that
 // wait for two runs, whatever the cloud does, and few writes for each of them.
 func TestA14AHundredTenantsAtOnce(t *testing.T) {
+	t.Parallel()
 	const tenants, runs, writes = 100, 2, 10
 	p := guidePlatform(t, "--max-runs", strconv.Itoa(runs))
 	e := newExample(t, p, "enterprise-tenant-stack", awsCredentials)

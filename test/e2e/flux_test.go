@@ -18,6 +18,7 @@ import (
 
 // Where Flux serves the sources, nothing changes but who does.
 func TestFluxServesTheSources(t *testing.T) {
+	t.Parallel()
 	binary := filepath.Join(testkit.Repository(t), "bin", "source-controller")
 	if _, err := os.Stat(binary); errors.Is(err, os.ErrNotExist) {
 		t.Skip("bin/source-controller is not built; make bin/source-controller takes some minutes, and make test does it")

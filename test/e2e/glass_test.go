@@ -50,6 +50,7 @@ func TestBreakGlassNeedsPermission(t *testing.T) {
 // A person works on a stack while nothing else does, also behind a module that
 // is broken; what they change voids the plan that was made before.
 func TestBreakGlass(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--allow-break-the-glass")
 	c := p.Cluster(t)
 	w := p.World(t)
@@ -112,6 +113,7 @@ func TestBreakGlass(t *testing.T) {
 
 // A session ends by itself.
 func TestBreakGlassTimesOut(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--allow-break-the-glass", "--break-the-glass-timeout", "3s")
 	c := p.Cluster(t)
 	w := p.World(t)

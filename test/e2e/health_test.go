@@ -66,6 +66,7 @@ func conditionOf(s *v1alpha2.Terraform, kind string) string {
 // What was applied counts once it works, after each apply, and what
 // depends on it waits until then.
 func TestWhatWasAppliedMustBeHealthy(t *testing.T) {
+	t.Parallel()
 	const token = "canary-health-77c1"
 	c := cluster(t)
 	w := platform(t).World(t)

@@ -12,9 +12,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// alone gives the test a platform and a namespace that it may break.
+// alone gives the test a platform and a namespace that it may break. The test runs in
+// parallel with others.
 func alone(t *testing.T) (*testkit.Platform, *testkit.Cluster, *testkit.World) {
 	t.Helper()
+	t.Parallel()
 	p := testkit.Up(t)
 	c := p.Cluster(t)
 	return p, c, p.World(t)

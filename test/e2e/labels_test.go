@@ -13,6 +13,7 @@ import (
 // A search for stacks by their status finds those, and no others. Users ask for
 // pending plans first.
 func TestStacksAreFoundByTheirStatus(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.Apply(t, inline("kept", "interval: 1s", things(w, "right", "a")))

@@ -11,6 +11,7 @@ import (
 // A stack whose record of the last apply was lost with the data directory is destroyed as it
 // is now.
 func TestDestroyWithoutTheRecordOfTheApply(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t)
 	c := p.Cluster(t)
 	w := p.World(t)

@@ -34,6 +34,7 @@ type bequest struct {
 // no Deployment gets another pod template, so no pod is started again. Later a row
 // reaches its own object, and what is left of Lynq can go.
 func TestTakeoverOfLynq(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t)
 	b := bequest{p.Cluster(t), database.StartMariaDB(t)}
 	b.db.Exec(t, "CREATE TABLE customers (id VARCHAR(40) PRIMARY KEY, active TINYINT(1), plan TEXT)", "INSERT INTO customers VALUES ('acme', 1, 'gold'), ('bolt', 1, 'free')")

@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -54,6 +57,13 @@ func (s *sharing) stop() error {
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // of the clients of tests
+	flag.Parse()
+	// Tests wait for most of their time, so more of them run at once than there are cores.
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "ending the shared platform:", err)

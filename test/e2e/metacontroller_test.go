@@ -29,6 +29,7 @@ import (
 // hooks: stacks are applied once for each change, whatever is restarted; no status goes
 // back; and no object is released before it is destroyed.
 func TestRealMetacontroller(t *testing.T) {
+	t.Parallel()
 	needMetacontroller(t)
 	p := testkit.Up(t)
 	c := p.Cluster(t)
@@ -164,6 +165,7 @@ stringData: {token: "`+token+`"}
 
 // The manifests of the page work as they are, but for the address and the certificate.
 func TestManifestsOfTheHooksPage(t *testing.T) {
+	t.Parallel()
 	needMetacontroller(t)
 	p := testkit.Up(t)
 	c := p.Cluster(t)

@@ -93,6 +93,7 @@ var rarely = []string{
 // What is measured is what docs/metrics.md says, and what alerts and the
 // dashboard go by: test/monitoring holds those against the same list.
 func TestMetricsAreWhatIsWrittenOfThem(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--quickstart", "--metrics-address", "127.0.0.1:0")
 	c := p.Cluster(t)
 	c.Apply(t, inline("waits", "interval: 1h", `resource "terraform_data" "a" {}`))

@@ -280,6 +280,7 @@ func TestManyStacksAtOnce(t *testing.T) {
 // A stack that is suspended while a run goes on says how that run ended, and not for
 // ever that it goes on.
 func TestSuspendedStackSaysHowItsRunEnded(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "2s", Times: 1})

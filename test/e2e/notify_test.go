@@ -110,6 +110,7 @@ spec:
 // was down and the platform was killed meanwhile. Others do not get it, and Flux's
 // controller gets everything.
 func TestPeopleAreToldOfPendingPlans(t *testing.T) {
+	t.Parallel()
 	flux := openInbox(t, false)
 	p := testkit.Up(t, "--events-addr", flux.URL+"/")
 	c, w := p.Cluster(t), p.World(t)

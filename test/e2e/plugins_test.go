@@ -119,6 +119,7 @@ type keeper struct {
 // Backend plug-ins keep the states of whole stacks, in modules without a backend block:
 // the first run makes the place, later ones make nothing, and a destroy leaves it.
 func TestBackendPlugins(t *testing.T) {
+	t.Parallel()
 	s, google, db := newAWS(t), storage.GCS(t, testkit.Tool(t, "fake-gcs-server")), database.StartPostgreSQL(t)
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -243,6 +244,7 @@ func get(t *testing.T, url string) string {
 
 // The seed's backend of a stack of scripts: a bucket, and a table for its locks.
 func TestScriptsWithABackend(t *testing.T) {
+	t.Parallel()
 	s := newAWS(t) // ends after the stacks
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -325,6 +327,7 @@ func TestStateOfTwoNamespaces(t *testing.T) {
 // The engine locks a state in a table. While another program holds the lock nothing runs,
 // and a lock whose holder died is shown and broken as any other.
 func TestLockInATable(t *testing.T) {
+	t.Parallel()
 	s := newAWS(t) // ends after the stacks
 	c := cluster(t)
 	w := platform(t).World(t)
@@ -436,6 +439,7 @@ func (e outsider) hold(t *testing.T) *exec.Cmd {
 // Two clusters with one bucket: a state belongs to the one that came first. When that one
 // is gone another takes its place, and the first one writes no more should it come back.
 func TestStateOfTwoClusters(t *testing.T) {
+	t.Parallel()
 	s := newAWS(t)
 	first := cluster(t)
 	w := platform(t).World(t)

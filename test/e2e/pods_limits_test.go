@@ -75,6 +75,7 @@ func (n *podCount) tell(what watch.EventType, pod *corev1.Pod) {
 // LQ-02: the limits of all runs, of a tenant and of a class hold at every moment, counted
 // in pods that have not ended, and each stack of each tenant has its runs.
 func TestPodsKeepToTheLimits(t *testing.T) {
+	t.Parallel()
 	const stacks, tenants, all, ofATenant, ofDrift = 9, 3, 3, 2, 2
 	_, c, w, k := runsAsPods(t, "--max-runs", fmt.Sprint(all), "--max-runs-per-tenant", fmt.Sprint(ofATenant), "--max-runs-per-class", fmt.Sprint("drift=", ofDrift))
 	tenantOf := map[string]string{}

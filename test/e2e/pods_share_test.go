@@ -107,6 +107,7 @@ func (n *podRuns) had() (all []types.UID) {
 // LQ-02: quiet checks of one tenant share pods where the platform says so, none with a check of
 // another tenant, within the limits of runs, and over the death of pods and of the controller.
 func TestQuietChecksShareAPod(t *testing.T) {
+	t.Parallel()
 	const stacks, most, all, ofATenant = 5, 8, 2, 1
 	// No directory of the node may be writable for all runs, so there is no world.
 	p, c, k := podsOf(t, filepath.Join(testkit.Repository(t), "bin", "terrier-runner"), testkit.PlatformOptions{Elsewhere: true},

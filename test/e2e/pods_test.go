@@ -121,6 +121,7 @@ func saysInReady(t *testing.T, c *testkit.Cluster, name, what string) {
 // LQ-06: a stack is planned, approved, applied, checked and destroyed by pods, and after
 // each run nothing of it is left in the cluster.
 func TestRunsArePods(t *testing.T) {
+	t.Parallel()
 	_, c, w, k := runsAsPods(t)
 	c.Apply(t, inline("stack", "interval: 1h\nwriteOutputsToSecret: {name: out}\ndestroyResourcesOnDeletion: true", chain(w, "x", "a", "b")))
 	plan := c.AwaitPending(t, "stack").Status.Plan.Pending
@@ -143,6 +144,7 @@ func TestRunsArePods(t *testing.T) {
 
 // F03, F46: an apply in a pod outlives the controller, and the next one finds it.
 func TestControllerKilledWhileAPodApplies(t *testing.T) {
+	t.Parallel()
 	p, c, w, k := runsAsPods(t)
 	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "5s"})
 	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
@@ -161,6 +163,7 @@ func TestControllerKilledWhileAPodApplies(t *testing.T) {
 // F10: an apply whose pod is evicted is interrupted once and keeps what it made. What is
 // left is planned again.
 func TestPodEvictedWhileApplying(t *testing.T) {
+	t.Parallel()
 	_, c, w, k := runsAsPods(t)
 	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "3s", Times: 1, IgnoreStop: true})
 	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
@@ -179,6 +182,7 @@ func TestPodEvictedWhileApplying(t *testing.T) {
 // F11: as long as a pod may go on, its run is not over. Once the pod is gone, what the
 // run made is in the state or listed.
 func TestNodeLostWhileApplying(t *testing.T) {
+	// No parallel test: the command line would find the controller that started last.
 	_, c, w, k := runsAsPods(t)
 	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hang", IgnoreStop: true, Times: 1})
 	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
@@ -207,6 +211,7 @@ func TestNodeLostWhileApplying(t *testing.T) {
 // An apply in a pod that a user cancels is interrupted once: what it created is in the
 // state, the rest is not begun, and its pod is gone.
 func TestCancelledApplyOfAPod(t *testing.T) {
+	t.Parallel()
 	_, c, w, k := runsAsPods(t)
 	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hang", Times: 1})
 	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h\nretryInterval: 1s", chain(w, "x", "a", "b", "c")))
@@ -231,6 +236,7 @@ func TestCancelledApplyOfAPod(t *testing.T) {
 // destroyed there. It says so and stays, its namespace, too, until a user lets it go: then
 // its resources are retained and recorded.
 func TestDeletedNamespaceOfPods(t *testing.T) {
+	t.Parallel()
 	_, c, w, k := runsAsPods(t)
 	c.Apply(t, inline("stack", kept, things(w, "x", "a")))
 	c.AwaitReady(t, "stack")
@@ -258,6 +264,7 @@ func TestDeletedNamespaceOfPods(t *testing.T) {
 // LQ-03: a quota that is used up is a wait. The stack says so, and goes on once there is
 // room.
 func TestQuotaIsAWait(t *testing.T) {
+	t.Parallel()
 	_, c, w, k := runsAsPods(t)
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "terraform-runners"},
@@ -291,6 +298,7 @@ func TestQuotaIsAWait(t *testing.T) {
 // LQ-03: a pod that no node has room for gives its turn to another stack. Its stack says
 // what is missing, has no failure, and is applied once a user makes room.
 func TestPodWithoutANodeGivesItsTurnBack(t *testing.T) {
+	t.Parallel()
 	_, c, w, _ := runsAsPods(t, "--max-runs", "1", "--run-node-timeout", "1s")
 	const auto = "approvePlan: auto\ninterval: 1h\nretryInterval: 1s"
 	c.Apply(t, inline("far", auto+"\nrunnerPodTemplate: {spec: {nodeSelector: {disk: fast}}}", chain(w, "x", "a")))
@@ -313,6 +321,7 @@ func TestPodWithoutANodeGivesItsTurnBack(t *testing.T) {
 // failure. An image that the registry does not have is one, if the stack chose it. A corrected
 // image is tried at once, whatever the retry interval is.
 func TestPodWithoutItsImage(t *testing.T) {
+	t.Parallel()
 	_, c, w, k := runsAsPods(t, "--max-runs", "1", "--run-node-timeout", "1s")
 	k.Answer("dial tcp 192.0.2.1:443: connect: connection refused")
 	const auto = "approvePlan: auto\ninterval: 1h\nretryInterval: 1h"
@@ -338,6 +347,7 @@ func TestPodWithoutItsImage(t *testing.T) {
 
 // A pod that finds no node is no silent wait, and its run can be cancelled.
 func TestPodWithoutANodeSaysSo(t *testing.T) {
+	t.Parallel()
 	_, c, w, k := runsAsPods(t)
 	k.Fill("0/3 nodes are available: 3 Insufficient cpu.")
 	c.Apply(t, inline("stack", slowly, chain(w, "x", "a")))
@@ -353,6 +363,7 @@ func TestPodWithoutANodeSaysSo(t *testing.T) {
 // A quiet check in a pod takes one engine process: what init made is kept for it. A new
 // revision is initialised once.
 func TestQuietCheckInAPodRunsNoInit(t *testing.T) {
+	t.Parallel()
 	p, c, w, _ := runsAsPods(t)
 	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1s", chain(w, "x", "a")))
 	s := c.AwaitReason(t, "stack", "NoDrift")
@@ -390,6 +401,7 @@ func TestQuietCheckInAPodRunsNoInit(t *testing.T) {
 // LQ-20: the pods take their providers from a cache on a volume, and need no network for them.
 // A package of it that the operator does not name is not used.
 func TestProvidersOfACacheOnAVolume(t *testing.T) {
+	t.Parallel()
 	bin := filepath.Join(testkit.Repository(t), "bin")
 	image := t.TempDir() // with no mirror beside the program
 	for _, name := range []string{"terrier-runner", "tofu"} {

@@ -101,6 +101,7 @@ func (p *providers) downloads() int {
 // for each stack that is new, and of the stack's own directory when it is asked
 // again to initialise it. No byte is counted that was not there.
 func TestBytesOfProvidersAreCounted(t *testing.T) {
+	t.Parallel()
 	r := newProviders(t)
 	server := httptest.NewServer(r)
 	defer server.Close()

@@ -15,11 +15,12 @@ import (
 // deleted or suspended meanwhile; and has its turn although the controller died with
 // an active run. At no time are there two runs.
 func TestWhoWaitsForARunIsNotLost(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--max-runs=1")
 	c, w := p.Cluster(t), p.World(t)
-	w.Fault(testkit.WorldFault{Call: "create", Name: "busy", Do: "delay", Delay: "25s"})
-	c.Apply(t, inline("busy", slowly, chain(w, "x", "busy")))
-	w.Await(t.Context(), begun("create", "busy"))
+	g := newGate(t, p)
+	c.Apply(t, inline("busy", slowly, g.held(w, "busy")))
+	g.reached(t)
 
 	versions := map[string]string{}
 	for _, name := range []string{"waits", "deleted", "suspended"} {
@@ -40,10 +41,14 @@ func TestWhoWaitsForARunIsNotLost(t *testing.T) {
 		t.Errorf("the stack that waits went from version %s to %s while it waited", versions["waits"], got)
 	}
 	kill(t, p)
-	if len(p.Supervisors()) != 1 {
-		t.Skip("the machine was too slow: the run that others wait for is over")
-	}
 	start(t, p)
+	// The controller that found the run counts it.
+	c.Apply(t, inline("later", "approvePlan: auto\ninterval: 1h", things(w, "x", "later")))
+	c.Await(t, "later", waitsFor("Waiting for its turn: 1 runs may run at once"))
+	if runs := p.Supervisors(); len(runs) != 1 || len(w.Calls()) != 0 {
+		t.Errorf("%d runs are at work, and the world saw %+v; want the one run, which is held up", len(runs), w.Calls())
+	}
+	g.open(t)
 	testkit.Eventually(t, testkit.Patience, "the one that waited is ready", func(context.Context) error {
 		// A run that has ended frees its slot a moment before its process is gone.
 		if runs := p.Supervisors(); len(runs) > 1 && !slices.ContainsFunc(w.Calls(), func(c testkit.WorldCall) bool { return c.Call == "create" && c.Name == "busy" && c.Phase == "done" }) {
@@ -52,6 +57,7 @@ func TestWhoWaitsForARunIsNotLost(t *testing.T) {
 		return testkit.IsReady(c.Stack(t, "waits"))
 	})
 	c.AwaitReady(t, "busy")
+	c.AwaitReady(t, "later")
 	if began(w, "create", "suspended")+began(w, "create", "deleted") != 0 {
 		t.Error("something was made for a stack that gave up its place")
 	}

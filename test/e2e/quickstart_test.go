@@ -12,6 +12,7 @@ import (
 // The first minutes of a new user: two settled stacks, and a tour that works as it
 // is printed.
 func TestQuickstart(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--quickstart")
 	c := p.In(t, "quickstart")
 	c.AwaitReady(t, "network")

@@ -19,6 +19,7 @@ import (
 // Records are in a bucket and nowhere else. A plan that is pending there is applied by
 // the next process, and a bucket that does not exist is named at the start.
 func TestRecordsInABucket(t *testing.T) {
+	t.Parallel()
 	backend := s3mem.New()
 	if err := backend.CreateBucket("records"); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,8 @@ type fleet struct {
 // exitLater is the exit code of what can be asked again.
 const exitLater = 6
 
-// newFleet starts n controllers behind one address.
+// newFleet starts n controllers behind one address. The test does not run in parallel with
+// others: their controllers would publish another authority.
 func newFleet(t *testing.T, n int, flags ...string) *fleet {
 	t.Helper()
 	f := &fleet{Cluster: testkit.Kube(t, v1alpha2.AddToScheme, sourcev1.AddToScheme)}

@@ -32,6 +32,7 @@ const (
 // the others; or goes on all the same; or is fixed, and goes to the first shop
 // first.
 func TestAChangeStopsAtTheFirstWave(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--sqlite-dir", os.TempDir())
 	s := streets{&example{Cluster: p.Cluster(t), platform: p, template: "web", database: filepath.Join(t.TempDir(), "rows.db")}, p.World(t)}
 	s.open(t, "acme", "bolt", early)

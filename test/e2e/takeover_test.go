@@ -20,6 +20,7 @@ import (
 // A migration from tofu-controller starts Terrier on the same cluster, and nothing
 // happens to existing resources. The way back finds everything where it was.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	e := newEstate(t)
 	before := e.remember(t)
 	calls := len(e.w.Calls())

@@ -22,6 +22,7 @@ import (
 // added is a tenant, one that is switched off is destroyed, and an emptied table
 // deletes nothing until a user allows it.
 func TestTenantsExample(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--quickstart")
 	c := shops{p.In(t, "tenants")}
 	var printed []string
@@ -153,6 +154,7 @@ func (c shops) tenant(t *testing.T, uid string) bool {
 
 // The table is the person's: starting again leaves it as it is.
 func TestTheTableOfTheExampleIsMadeOnce(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p, err := testkit.NewPlatform(testkit.PlatformOptions{Dir: filepath.Join(dir, "platform"), Flags: []string{"--quickstart"}, Cold: true})
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// gate delays an apply until a test opens it: a run waits at a pipe.
+// gate delays an apply until a test opens it: a run waits at a pipe. The end of the test
+// opens it at the latest.
 type gate struct{ begun, pipe string }
 
 func newGate(t *testing.T, p *testkit.Platform) gate {
@@ -26,12 +27,24 @@ func newGate(t *testing.T, p *testkit.Platform) gate {
 	if err := os.Chmod(g.pipe, 0o666); err != nil { // a run is another user
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { g.open(t) }) // or a test that failed would wait for its stack
 	return g
 }
 
-// hcl is a resource that is there once the gate was opened.
-func (g gate) hcl() string {
-	return fmt.Sprintf("\nresource \"terraform_data\" \"gate\" {\n  provisioner \"local-exec\" {\n    command = \"echo begun >> %s; read answer < %s\"\n  }\n}\n", g.begun, g.pipe)
+// held is a module with a thing of a world that is created once the gate was opened.
+func (g gate) held(w *testkit.World, name string) string {
+	return w.HCL() + fmt.Sprintf(`
+resource "terraform_data" "gate" {
+  provisioner "local-exec" {
+    command = "echo begun >> %s; read answer < %s"
+  }
+}
+resource "world_thing" %[3]q {
+  name       = %[3]q
+  depends_on = [terraform_data.gate]
+}
+output "last" { value = world_thing.%[3]s.id }
+`, g.begun, g.pipe, name)
 }
 
 // reached waits until a run stands at the gate.
@@ -60,17 +73,11 @@ func (g gate) open(t *testing.T) {
 // cannot end before, takes no more work, and leaves the apply to the next one,
 // which finds it and counts it.
 func TestTermWaitsForNoRun(t *testing.T) {
+	t.Parallel()
 	p := testkit.Up(t, "--max-runs=1")
 	c, w := p.Cluster(t), p.World(t)
 	g := newGate(t, p)
-	t.Cleanup(func() { g.open(t) }) // or a test that failed would wait for its stack
-	c.Apply(t, inline("held", slowly, w.HCL()+g.hcl()+`
-resource "world_thing" "held" {
-  name       = "held"
-  depends_on = [terraform_data.gate]
-}
-output "last" { value = world_thing.held.id }
-`))
+	c.Apply(t, inline("held", slowly, g.held(w, "held")))
 	g.reached(t)
 	c.Apply(t, inline("waits", "approvePlan: auto\ninterval: 1h", things(w, "x", "waits")))
 	c.Await(t, "waits", waitsFor("Waiting for its turn"))

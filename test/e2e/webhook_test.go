@@ -151,6 +151,7 @@ func TestWebhookThatCannotBeAskedIsAskedAgain(t *testing.T) {
 
 // A webhook that hangs keeps no stack of another namespace waiting.
 func TestHangingWebhookHoldsNoOtherStack(t *testing.T) {
+	t.Parallel()
 	hostile, honest := cluster(t), cluster(t)
 	w := platform(t).World(t)
 	release := make(chan struct{})
@@ -183,6 +184,7 @@ func TestHangingWebhookHoldsNoOtherStack(t *testing.T) {
 // Secrets of a plan are shown only where the operator lets them be, and to a
 // webhook that was made to see them after its plan was made, too.
 func TestWebhookSeesSecretsOnlyWhereAllowed(t *testing.T) {
+	t.Parallel()
 	const secret = "canary-for-the-webhook"
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte("what both sides know\n"), 0o600); err != nil {

@@ -24,6 +24,7 @@ import (
 // A module whose plan always has changes is applied three times, and then the stack
 // names the recurring change.
 func TestCircleEnds(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	restless := w.HCL() + "\nresource \"world_thing\" \"a\" {\n  name  = \"a\"\n  value = timestamp()\n}\n"
@@ -135,6 +136,7 @@ func TestDestroyThatForgetsIsRecorded(t *testing.T) {
 // An apply that forgets a resource records it while the stack lives, until the resource
 // is imported again.
 func TestApplyThatForgetsIsRecorded(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.Apply(t, inline("stack", kept, things(w, "x", "a", "b")))
@@ -211,6 +213,7 @@ func TestFinalizerTakenOffByForce(t *testing.T) {
 // Thirty commits in ten seconds are at most two plans more, the last of them of
 // the last commit, and no apply is disturbed.
 func TestCommitsAreCoalesced(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
 	g := testkit.NewGit(t)
