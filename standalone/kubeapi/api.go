@@ -74,6 +74,7 @@ func apiOptions(listener *net.TCPListener, storeEndpoint string, k keys) *option
 	s.ServiceClusterIPRanges = "10.43.0.0/16"
 	s.EndpointReconcilerType = "none"
 	s.Features.EnableProfiling = false
+	s.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = stopWatchesWithin
 	s.Admission.GenericAdmission.DisablePlugins = []string{ // each prepares a pod for a kubelet
 		"ServiceAccount", "TaintNodesByCondition", "DefaultTolerationSeconds",
 		"DefaultStorageClass", "StorageObjectInUseProtection",

@@ -31,6 +31,7 @@ import (
 const (
 	startWithin           = 2 * time.Minute
 	stopAPIWithin         = 5 * time.Second
+	stopWatchesWithin     = 1 * time.Second // of clients, which would hold the server up for all of stopAPIWithin
 	stopControllersWithin = 2 * time.Second
 	stopStoreWithin       = 2 * time.Second
 )
