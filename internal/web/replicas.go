@@ -56,6 +56,7 @@ var answerers = []struct {
 	{"/static/*", eachReplica},
 	{"/validate-*", eachReplica}, // an API server asks
 	{"/mutate-*", eachReplica},
+	{"/warn-*", eachReplica},
 	{metacontroller.SyncPath, eachReplica}, // metacontroller asks what the API server has
 	{metacontroller.FinalizePath, eachReplica},
 	{metacontroller.CustomizePath, eachReplica},

@@ -5,10 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gin-gonic/gin"
+
+	"github.com/terrier-iac/terrier/config/crd"
+	"github.com/terrier-iac/terrier/internal/controller/tenants/admission"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 )
@@ -62,11 +69,21 @@ func TestEveryRouteHasAReplica(t *testing.T) {
 			t.Errorf("%s is answered by %d, want %d", r.Path, got, by)
 		}
 	}
-	for _, rule := range answerers {
-		served := rule.path == "/mutate-*"
-		for _, r := range engine.Routes() {
-			served = served || r.Path == rule.path || strings.HasSuffix(rule.path, "*") && strings.HasPrefix(r.Path, strings.TrimSuffix(rule.path, "*"))
+	webhooks, err := admission.Handlers(crd.Files, kinds.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range webhooks {
+		if got := answeredBy(path); got != eachReplica {
+			t.Errorf("the webhook %s is answered by %d, want each replica: say so in replicas.go", path, got)
 		}
+	}
+	for _, rule := range answerers {
+		is := func(path string) bool {
+			return path == rule.path || strings.HasSuffix(rule.path, "*") && strings.HasPrefix(path, strings.TrimSuffix(rule.path, "*"))
+		}
+		served := slices.ContainsFunc(slices.Collect(maps.Keys(webhooks)), is) ||
+			slices.ContainsFunc(engine.Routes(), func(r gin.RouteInfo) bool { return is(r.Path) })
 		if !served {
 			t.Errorf("the rule of %s is about no route", rule.path)
 		}
