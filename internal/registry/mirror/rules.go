@@ -3,8 +3,9 @@ package mirror
 import (
 	"cmp"
 	"fmt"
-	"path"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/Masterminds/semver/v3"
 
@@ -61,30 +62,92 @@ func (all rules) provider(tenant string, p address.Provider) error {
 }
 
 func (r Rule) concerns(tenant string) bool {
-	return len(r.Tenants) == 0 || slices.ContainsFunc(r.Tenants, func(pattern string) bool {
-		ok, err := path.Match(pattern, tenant)
-		return ok || err != nil // a pattern was checked; one that cannot be read concerns all
-	})
+	return len(r.Tenants) == 0 || slices.ContainsFunc(r.Tenants, func(pattern string) bool { return matches(pattern, tenant) })
+}
+
+// matches reports whether a text has the form of a pattern, in which * stands for any
+// characters.
+func matches(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	last := len(parts) - 1
+	rest, ok := strings.CutPrefix(text, parts[0])
+	if last == 0 {
+		return ok && rest == ""
+	}
+	for _, part := range parts[1:last] {
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	return ok && strings.HasSuffix(rest, parts[last])
 }
 
 func (p Pattern) provider(of address.Provider) bool {
-	ok, err := path.Match(p.Provider, of.String())
-	return ok && err == nil
+	parts := strings.Split(p.Provider, "/")
+	return len(parts) == 3 && matches(parts[0], of.Host) && matches(parts[1], of.Namespace) && matches(parts[2], of.Type)
 }
 
-// version reports whether the pattern has a version. Pre-releases count as the versions
-// that they come before, so that "< 5.0.0" has 5.0.0-beta1 as well.
 func (p Pattern) version(v address.Version) bool {
-	if p.Versions == "" {
-		return true
+	terms, err := parseConstraint(p.Versions)
+	parsed, errVersion := semver.StrictNewVersion(string(v))
+	return err == nil && errVersion == nil && !slices.ContainsFunc(terms, func(t term) bool { return !t.has(parsed) })
+}
+
+// term is a part of a constraint, as configurations have it: ">= 5.0.0". Unlike in a
+// configuration, pre-releases are in the order of all versions.
+type term struct {
+	operator string
+	version  *semver.Version
+	numbers  int // that were written of the version
+}
+
+var termForm = regexp.MustCompile(`^(~>|>=|<=|!=|=|>|<|)\s*(\d+(?:\.\d+){0,2}(?:-[0-9A-Za-z.-]+)?)$`)
+
+// parseConstraint reads terms between commas. An empty text has none.
+func parseConstraint(text string) ([]term, error) {
+	if text == "" {
+		return nil, nil
 	}
-	c, err := semver.NewConstraint(p.Versions)
-	parsed, errVersion := semver.NewVersion(string(v))
-	if err != nil || errVersion != nil {
-		return false
+	var all []term
+	for part := range strings.SplitSeq(text, ",") {
+		form := termForm.FindStringSubmatch(strings.TrimSpace(part))
+		if form == nil {
+			return nil, fmt.Errorf("%.80q is no constraint: write it as \">= 5.0.0, < 6.0.0\" or \"~> 5.0\"", text)
+		}
+		v, err := semver.NewVersion(form[2])
+		if err != nil {
+			return nil, fmt.Errorf("%.80q is no constraint: %.80q is no version", text, form[2])
+		}
+		core, _, _ := strings.Cut(form[2], "-")
+		t := term{operator: cmp.Or(form[1], "="), version: v, numbers: 1 + strings.Count(core, ".")}
+		if t.operator == "~>" && t.numbers < 2 {
+			return nil, fmt.Errorf("%.80q is no constraint: ~> needs two or three numbers, as \"~> 5.0\"", text)
+		}
+		all = append(all, t)
 	}
-	c.IncludePrerelease = true
-	return c.Check(parsed)
+	return all, nil
+}
+
+func (t term) has(v *semver.Version) bool {
+	order := v.Compare(t.version)
+	switch t.operator {
+	case "=":
+		return order == 0
+	case "!=":
+		return order != 0
+	case ">":
+		return order > 0
+	case ">=":
+		return order >= 0
+	case "<":
+		return order < 0
+	case "<=":
+		return order <= 0
+	default: // ~>: only the last number that was written may be larger
+		return order >= 0 && v.Major() == t.version.Major() && (t.numbers == 2 || v.Minor() == t.version.Minor())
+	}
 }
 
 func (p Pattern) reason() string {

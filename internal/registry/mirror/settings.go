@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/Masterminds/semver/v3"
 	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/address"
@@ -55,7 +54,7 @@ type Rule struct {
 // Pattern matches versions of providers.
 type Pattern struct {
 	Provider string `json:"provider"`           // HOST/NAMESPACE/TYPE; each part may have a *
-	Versions string `json:"versions,omitempty"` // a constraint, as "< 5.0.0"; all versions if empty
+	Versions string `json:"versions,omitempty"` // a constraint as in a configuration; all versions if empty
 	Reason   string `json:"reason,omitempty"`   // why it is denied, and what to do
 }
 
@@ -178,10 +177,8 @@ func (u Upstream) roots(base *x509.CertPool) (*x509.CertPool, error) {
 
 func (r Rule) check() error {
 	var errs []error
-	for _, t := range r.Tenants {
-		if _, err := path.Match(t, ""); err != nil || t == "" {
-			errs = append(errs, fmt.Errorf("tenants: %q is no pattern: write a name, or a name with *", t))
-		}
+	if slices.Contains(r.Tenants, "") {
+		errs = append(errs, errors.New("tenants: write names, or patterns with a *"))
 	}
 	if len(r.Allow) == 0 && len(r.Deny) == 0 {
 		errs = append(errs, errors.New("allow and deny are empty: name providers in one of them"))
@@ -197,16 +194,17 @@ func (r Rule) check() error {
 }
 
 func (p Pattern) check() error {
-	if strings.Count(p.Provider, "/") != 2 {
-		return fmt.Errorf("provider: %q is no pattern of providers: write HOST/NAMESPACE/TYPE, where each part may have a *", p.Provider)
+	const form = "write HOST/NAMESPACE/TYPE in lower case, where each part may have a *"
+	parts := strings.Split(p.Provider, "/")
+	if len(parts) != 3 || slices.Contains(parts, "") {
+		return fmt.Errorf("provider: %.250q is no pattern of providers: %s", p.Provider, form)
 	}
-	if _, err := path.Match(p.Provider, ""); err != nil {
-		return fmt.Errorf("provider: %q is no pattern: %w", p.Provider, err)
+	whole := strings.NewReplacer("*", "x") // what a pattern can be has the grammar of an address
+	if named, err := address.NewProvider(whole.Replace(parts[0]), whole.Replace(parts[1]), whole.Replace(parts[2])); err != nil || named.String() != whole.Replace(p.Provider) {
+		return errors.Join(fmt.Errorf("provider: %.250q matches no provider: %s", p.Provider, form), err)
 	}
-	if p.Versions != "" {
-		if _, err := semver.NewConstraint(p.Versions); err != nil {
-			return fmt.Errorf("versions: %q is no constraint: write it as \">= 5.0.0, < 6.0.0\"", p.Versions)
-		}
+	if _, err := parseConstraint(p.Versions); err != nil {
+		return fmt.Errorf("versions: %w", err)
 	}
 	return nil
 }

@@ -64,16 +64,19 @@ rules:
 		"upstreams: {'a.b:8443': {}}":            "has a port",
 		"upstreams: {A.b: {}}":                   "lower case",
 		"upstreams: {a.b: {url: 'http://a.b/'}}": "url: write https://",
-		"upstreams: {a.b: {url: 'https://me:secret@a.b/'}}":                              "without credentials",
-		"upstreams: {a.b: {proxy: 'secret'}}":                                            "proxy: write http://",
-		"upstreams: {a.b: {timeout: 10}}":                                                "write it as 10s",
-		"upstreams: {a.b: {timeout: -1s}}":                                               "timeout: it is negative",
-		"{upstreams: {a.b: {}}, deleteUnusedAfter: 1h}":                                  "at least 48h",
-		"{upstreams: {a.b: {}}, rules: [{tenants: [a]}]}":                                "rules[0]: allow and deny are empty",
-		"{upstreams: {a.b: {}}, rules: [{deny: [{provider: aws}]}]}":                     "write HOST/NAMESPACE/TYPE",
-		"{upstreams: {a.b: {}}, rules: [{deny: [{provider: 'a/b/['}]}]}":                 "is no pattern",
-		"{upstreams: {a.b: {}}, rules: [{deny: [{provider: 'a/b/c', versions: new}]}]}":  "is no constraint",
-		"{upstreams: {a.b: {}}, rules: [{tenants: ['['], deny: [{provider: 'a/b/c'}]}]}": "tenants: ",
+		"upstreams: {a.b: {url: 'https://me:secret@a.b/'}}":                                "without credentials",
+		"upstreams: {a.b: {proxy: 'secret'}}":                                              "proxy: write http://",
+		"upstreams: {a.b: {timeout: 10}}":                                                  "write it as 10s",
+		"upstreams: {a.b: {timeout: -1s}}":                                                 "timeout: it is negative",
+		"{upstreams: {a.b: {}}, deleteUnusedAfter: 1h}":                                    "at least 48h",
+		"{upstreams: {a.b: {}}, rules: [{tenants: [a]}]}":                                  "rules[0]: allow and deny are empty",
+		"{upstreams: {a.b: {}}, rules: [{deny: [{provider: aws}]}]}":                       "write HOST/NAMESPACE/TYPE",
+		"{upstreams: {a.b: {}}, rules: [{deny: [{provider: 'a/b/['}]}]}":                   "matches no provider",
+		"{upstreams: {a.b: {}}, rules: [{deny: [{provider: 'a.b/Acme/*'}]}]}":              "in lower case",
+		"{upstreams: {a.b: {}}, rules: [{deny: [{provider: 'a.b/*/*', versions: ~> 5}]}]}": "~> needs two or three numbers",
+		"{upstreams: {a.b: {}}, rules: [{deny: [{provider: 'a.b/*/*', versions: ^5.0}]}]}": "is no constraint",
+		"{upstreams: {a.b: {}}, rules: [{deny: [{provider: 'a/b/c', versions: new}]}]}":    "is no constraint",
+		"{upstreams: {a.b: {}}, rules: [{tenants: [''], deny: [{provider: 'a/b/c'}]}]}":    "tenants: ",
 	} {
 		_, err := mirror.ParseSettings([]byte(text))
 		if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
@@ -126,6 +129,57 @@ func TestRules(t *testing.T) {
 	}
 	if got := u.Count(".zip"); got > 0 {
 		t.Errorf("the upstream got %d requests for archives that are denied", got)
+	}
+}
+
+// Patterns and constraints mean what they mean in configurations.
+func TestPatterns(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, versions, version string
+		want                       bool
+	}{
+		{pattern: host + "/acme/cloud", want: true},
+		{pattern: "*/*/*", want: true},
+		{pattern: "registry.*/ac*e/*ud", want: true},
+		{pattern: "*.com/*/cl*d", want: true},
+		{pattern: "*/*/clou", want: false},
+		{pattern: "*/*/loud", want: false},
+		{pattern: "*/*/*udd", want: false},
+		{pattern: "*/*/c*ouo*d", want: false},
+		{versions: "~> 5.0", version: "5.9.1", want: true},
+		{versions: "~> 5.0", version: "6.0.0", want: false},
+		{versions: "~> 5.0", version: "6.0.0-beta1", want: false},
+		{versions: "~> 5.0.1", version: "5.0.9", want: true},
+		{versions: "~> 5.0.1", version: "5.0.0", want: false},
+		{versions: "~> 5.0.1", version: "5.1.0", want: false},
+		{versions: "5.1", version: "5.1.0", want: true},
+		{versions: "5.1", version: "5.1.1", want: false},
+		{versions: "= 5.1.0", version: "5.1.0", want: true},
+		{versions: "!= 5.1.0", version: "5.1.0", want: false},
+		{versions: ">= 5.0.0, < 6.0.0", version: "5.4.0", want: true},
+		{versions: ">= 5.0.0, < 6.0.0", version: "6.0.0-rc1", want: true},
+		{versions: ">5, <=6", version: "6.0.0", want: true},
+		{versions: ">5, <=6", version: "5.0.0", want: false},
+		{versions: ">= 5.0.0-beta2", version: "5.0.0-beta1", want: false},
+	} {
+		if tt.pattern == "" {
+			tt.pattern = "*/*/*"
+		}
+		if tt.version == "" {
+			tt.version = "1.0.0"
+		}
+		r := registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", tt.version, 0, amd64)
+		s := open(t, newUpstream(t, r), t.TempDir(), func(o *mirror.Options) {
+			o.Settings.Rules = []mirror.Rule{{Tenants: []string{"https://issuer*"}, Deny: []mirror.Pattern{{Provider: tt.pattern, Versions: tt.versions}}}}
+		})
+		p := provider(t, "acme/cloud")
+		_, err := s.Version(t.Context(), "https://issuer.example.com/x", p, address.Version(tt.version))
+		if denied := fault.Reason(err, "") == mirror.ReasonDenied; denied != tt.want || !denied && err != nil {
+			t.Errorf("%s with %q denies %s: %v, want %v", tt.pattern, tt.versions, tt.version, err, tt.want)
+		}
+		if _, err := s.Version(t.Context(), "https://other.example.com", p, address.Version(tt.version)); err != nil {
+			t.Errorf("a rule denies %s to a tenant that it does not name: %v", tt.version, err)
+		}
 	}
 }
 
