@@ -69,6 +69,8 @@ type Config struct {
 	RegistryStorage string `flag:"registry-storage" env:"TERRIER_REGISTRY_STORAGE" help:"where the registry keeps modules and providers: absolute path of a directory, or the URL of a bucket as --records has them; default the directory packages of the data directory"`
 	RegistryConfig  string `flag:"registry-config" env:"TERRIER_REGISTRY_CONFIG" help:"file with the upstream registries of the mirror, and its rules; by default the public registries are mirrored for all users"`
 
+	RegistryLogin time.Duration `flag:"registry-login-life" env:"TERRIER_REGISTRY_LOGIN_LIFE" default:"720h" help:"how long a token for the registry is valid that tofu login gets; at most 8784h, a year"`
+
 	TenantNamespaces []string `flag:"tenant-namespaces" env:"TERRIER_TENANT_NAMESPACES" help:"pattern of namespaces that tenants may write to besides their own, unless their template names a ServiceAccount; * includes all namespaces and cluster-scoped objects; default * on one machine, none in a cluster (repeatable)"`
 	SQLiteDirs       []string `flag:"sqlite-dir" env:"TERRIER_SQLITE_DIRS" help:"directory with SQLite files that registries may read; default the current and the data directory on one machine, none in a cluster (repeatable)"`
 	RegistryWorkers  int      `flag:"registry-concurrency" env:"TERRIER_REGISTRY_CONCURRENCY" default:"3" help:"number of registries that are reconciled at the same time"`

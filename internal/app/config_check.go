@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/backend"
@@ -38,6 +39,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	}
 	if err := packages.Check(c.Registry, c.RegistryStorage, c.RegistryConfig, environ); err != nil {
 		return err
+	}
+	if c.RegistryLogin < time.Minute || c.RegistryLogin > regtoken.MaxLife {
+		return usage("--registry-login-life is at least a minute and at most %s, and not %s", regtoken.MaxLife, c.RegistryLogin)
 	}
 	if _, err := namedEngines(c.Engines); err != nil {
 		return err

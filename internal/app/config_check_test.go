@@ -62,6 +62,7 @@ func TestFlagsAreCheckedFirst(t *testing.T) {
 		{"--events-addr", "notification-controller"},
 		{"--webhook-certs", nowhere},
 		{"--webhook-key", nowhere},
+		{"--registry-login-life", "0"}, {"--registry-login-life", "9000h"},
 		{"--oidc-client-id", "terrier"},
 		{"--oidc-issuer", "http://sso.example.com"},
 		{"--oidc-issuer", "https://sso.example.com"},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrier-iac/terrier/config/crd"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -330,7 +331,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
 		Hooks: metacontroller.NewHandler(hooked(kubeClient, p.kinds), p.log),
 	}
-	if err := p.fillAccess(ctx, &o, p.pulls(auth)); err != nil {
+	if err := p.fillAccess(ctx, &o, regtoken.Guard{Authority: p.pulls(auth)}); err != nil {
 		return nil, err
 	}
 	if err := p.fillPages(&o, kubeClient); err != nil {
@@ -364,6 +365,7 @@ func openPackages(ctx context.Context, p *parts, o *web.Options) error {
 	})
 	if err == nil {
 		o.Packages = p.packages
+		o.Tokens, o.LoginLife = regtoken.NewBook(p.blobs, p.Now), p.Config.RegistryLogin
 	}
 	return err
 }

@@ -24,7 +24,9 @@ func (p registryTokenCommands) below(root *cobra.Command) {
 		}
 	}
 	root.AddCommand(group(&cobra.Command{
-		Use: "registry", Short: "Manage the registry of modules and providers", GroupID: groupOperate,
+		Use: "registry", Short: "Run a registry of modules and providers, and manage its tokens", GroupID: groupOperate,
+		Long: `Without a further command, this runs a registry alone, without Kubernetes:
+docs/registry-server.md has its flags.`,
 		Example: "  terrier registry tokens list",
 	}, p.tokens()))
 }

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // RG-19: tokens of namespaces are created, listed and revoked over a kubeconfig and over
@@ -32,4 +34,19 @@ func TestRegistryTokens(t *testing.T) {
 		{"registry tokens list", 0, []string{id, "revoked by "}, secret},
 		{"registry tokens create --name reader -o json", 0, []string{`"secret": "terrier-registry.`}, ""},
 	})
+}
+
+// In a program that runs a registry alone, the tokens are below that command.
+func TestRegistryTokensBelowTheRegistry(t *testing.T) {
+	ran := false
+	p := newProgram(env(t))
+	root := p.root([]*cobra.Command{{Use: "registry", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { ran = true; return nil }}})
+	found, _, err := root.Find([]string{"registry", "tokens", "list"})
+	if err != nil || found.CommandPath() != "terrier registry tokens list" {
+		t.Errorf("it is %v, %v", found, err)
+	}
+	root.SetArgs([]string{"registry"})
+	if err := root.ExecuteContext(t.Context()); err != nil || !ran {
+		t.Errorf("the registry ran: %v, %v", ran, err)
+	}
 }

@@ -135,7 +135,7 @@ func packageRows(o Options) []route {
 	add := func(path string, d door, may requirement, methods ...string) {
 		for _, m := range methods {
 			// The handler disconnects clients that stall, and slow ones have time.
-			table = append(table, route{method: m, path: path, door: d, access: may, within: func(l Limits) time.Duration { return l.Stream }, body: packageBytes, handle: h})
+			table = append(table, route{method: m, path: path, door: d, access: may, tokens: true, within: func(l Limits) time.Duration { return l.Stream }, body: packageBytes, handle: h})
 		}
 	}
 	read := []string{http.MethodGet, http.MethodHead}

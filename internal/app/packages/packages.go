@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/app/reads"
 	"github.com/terrier-iac/terrier/internal/app/registryserver"
 	"github.com/terrier-iac/terrier/internal/blob/bucket"
@@ -28,6 +29,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry/rights"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/web"
+	"github.com/terrier-iac/terrier/internal/web/login"
 )
 
 // KeyPurpose is what the key that signs addresses of archives is derived for.
@@ -110,6 +112,7 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	r, err := registryserver.Wire(registryserver.Wiring{
 		Store: store, Rights: ofCluster{o.Auth}, Signer: rights.NewSigner(secret.New(o.Key), o.Now), Settings: o.Settings,
 		Scratch: o.Scratch, Allow: o.Allow, Registerer: o.Registerer, Log: o.Log, Now: o.Now,
+		Services: map[string]any{"login.v1": login.Service()},
 	})
 	if err != nil {
 		return nil, errors.Join(err, closer.Close())
@@ -120,7 +123,7 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 // ofCluster are the rights of the cluster. The server has found out the user of a request.
 type ofCluster struct{ auth web.Auth }
 
-var errNoUser = errors.New("the registry needs a token: put it into a credentials block of the CLI configuration")
+var errNoUser = errors.New("the registry needs a token: get one with tofu login, or put one into a credentials block of the CLI configuration")
 
 // Caller implements protocol.Rights.
 func (ofCluster) Caller(r *http.Request) (protocol.Caller, error) {
@@ -145,10 +148,13 @@ func (o ofCluster) May(ctx context.Context, c protocol.Caller, v protocol.Verb, 
 	return o.auth.Authorize(ctx, user, access.Request{Verb: verb, Resource: access.ResourceRegistry, Namespace: namespace})
 }
 
-// tenantOf is the namespace of a run or a ServiceAccount. Persons have none: their names
+// tenantOf is the namespace of a run, a token or a ServiceAccount. Persons have none: their names
 // would be labels of metrics.
 func tenantOf(u access.User) string {
 	if namespace := reads.Namespace(u); namespace != "" {
+		return namespace
+	}
+	if namespace, ok := regtoken.NamespaceOf(u); ok {
 		return namespace
 	}
 	if account, ok := strings.CutPrefix(u.Name, "system:serviceaccount:"); ok {

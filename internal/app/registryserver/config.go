@@ -39,9 +39,16 @@ type Config struct {
 	Metrics    string        `flag:"metrics-address" env:"TERRIER_REGISTRY_METRICS_ADDRESS" help:"address that serves /metrics to Prometheus, without encryption and authentication; off if empty"`
 	Drain      time.Duration `flag:"drain" env:"TERRIER_REGISTRY_DRAIN" default:"30s" help:"time that requests have to end when this program is stopped"`
 	Stall      time.Duration `flag:"stall-timeout" env:"TERRIER_REGISTRY_STALL_TIMEOUT" default:"1m" help:"time after which a client that takes or sends nothing is disconnected; a slow client has all the time it needs"`
-	AllowHosts []string      `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that buckets, issuers and upstream registries may have although it is local or private (repeatable)"`
-	Output     string        `flag:"output" short:"o" help:"json prints one line when ready"`
-	LogLevel   string        `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"info" help:"debug, info, warn or error; debug has a line for each request"`
+
+	LoginClient string   `flag:"login-client-id" env:"TERRIER_REGISTRY_LOGIN_CLIENT_ID" help:"client ID of tofu and terraform at the identity provider that tofu login gets its token from; off if empty"`
+	LoginAuthz  string   `flag:"login-authz-url" env:"TERRIER_REGISTRY_LOGIN_AUTHZ_URL" help:"authorization endpoint of the identity provider"`
+	LoginToken  string   `flag:"login-token-url" env:"TERRIER_REGISTRY_LOGIN_TOKEN_URL" help:"token endpoint of the identity provider"`
+	LoginScopes []string `flag:"login-scope" env:"TERRIER_REGISTRY_LOGIN_SCOPES" help:"scope that tofu login asks for (repeatable)"`
+	LoginPorts  string   `flag:"login-ports" env:"TERRIER_REGISTRY_LOGIN_PORTS" default:"10000-10010" help:"ports of the computer of the user at which tofu login may wait; the client of the identity provider allows http://localhost:PORT/login for them"`
+
+	AllowHosts []string `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that buckets, issuers and upstream registries may have although it is local or private (repeatable)"`
+	Output     string   `flag:"output" short:"o" help:"json prints one line when ready"`
+	LogLevel   string   `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"info" help:"debug, info, warn or error; debug has a line for each request"`
 }
 
 func usage(format string, args ...any) error {
@@ -72,6 +79,9 @@ func (c Config) check(environ func(string) string) error {
 	}
 	if _, err := outbound.ParseAllow(c.AllowHosts...); err != nil {
 		return usage("--allow-host: %w", err)
+	}
+	if _, err := c.services(); err != nil {
+		return err
 	}
 	if !c.inFiles() {
 		if _, err := bucket.Parse(c.Storage, environ); err != nil {

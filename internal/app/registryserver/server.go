@@ -95,8 +95,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	services, err := s.Config.services()
+	if err != nil {
+		return err
+	}
 	r, err := Wire(Wiring{
-		Store: store, Rights: s.book, Signer: rights.NewSigner(key, s.Now), Settings: s.Config.Settings, Scratch: s.Config.dir("scratch"),
+		Services: services,
+		Store:    store, Rights: s.book, Signer: rights.NewSigner(key, s.Now), Settings: s.Config.Settings, Scratch: s.Config.dir("scratch"),
 		Allow: s.Config.AllowHosts, Registerer: s.meters.Registry, Stall: s.Config.Stall, Log: s.log, Now: s.Now,
 	})
 	if err != nil {

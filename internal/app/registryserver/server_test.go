@@ -227,17 +227,24 @@ func await(t *testing.T, what string, is func() bool) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for want, edit := range map[string]func(*Config){
-		"--listen-address":            func(c *Config) { c.Listen = "8443" },
-		"--metrics-address":           func(c *Config) { c.Metrics = "x" },
-		"--tls-cert-file and":         func(c *Config) { c.Cert = "x" },
-		"--plain-http":                func(c *Config) { c.PlainHTTP, c.Cert, c.Key = true, "x", "y" },
-		"--storage":                   func(c *Config) { c.Storage = "ftp://x" },
-		"--log-level":                 func(c *Config) { c.LogLevel = "loud" },
-		"--output":                    func(c *Config) { c.Output = "xml" },
-		"--drain":                     func(c *Config) { c.Drain = -1 },
-		"--allow-host":                func(c *Config) { c.AllowHosts = []string{"a b"} },
-		"reading the file of rights":  func(c *Config) { c.Rights = "nowhere.yaml" },
-		"no such file or directory":   func(c *Config) { c.Cert, c.Key = "nowhere", "nowhere" },
+		"--listen-address":           func(c *Config) { c.Listen = "8443" },
+		"--metrics-address":          func(c *Config) { c.Metrics = "x" },
+		"--tls-cert-file and":        func(c *Config) { c.Cert = "x" },
+		"--plain-http":               func(c *Config) { c.PlainHTTP, c.Cert, c.Key = true, "x", "y" },
+		"--storage":                  func(c *Config) { c.Storage = "ftp://x" },
+		"--log-level":                func(c *Config) { c.LogLevel = "loud" },
+		"--output":                   func(c *Config) { c.Output = "xml" },
+		"--drain":                    func(c *Config) { c.Drain = -1 },
+		"--allow-host":               func(c *Config) { c.AllowHosts = []string{"a b"} },
+		"reading the file of rights": func(c *Config) { c.Rights = "nowhere.yaml" },
+		"no such file or directory":  func(c *Config) { c.Cert, c.Key = "nowhere", "nowhere" },
+		"need each other":            func(c *Config) { c.LoginClient = "tofu" },
+		"--login-token-url": func(c *Config) {
+			c.LoginClient, c.LoginAuthz, c.LoginToken, c.LoginPorts = "tofu", "https://id.example.com/authorize", "http://id.example.com/token", "10000-10010"
+		},
+		"--login-ports": func(c *Config) {
+			c.LoginClient, c.LoginAuthz, c.LoginToken, c.LoginPorts = "tofu", "https://id.example.com/authorize", "https://id.example.com/token", "10010-10000"
+		},
 		"--archive-key-file: reading": func(c *Config) { c.ArchiveKey = os.DevNull },
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -248,5 +255,27 @@ func TestConfigIsChecked(t *testing.T) {
 				t.Errorf("Run() = %v, want an error with %q", err, want)
 			}
 		})
+	}
+}
+
+// RG-20: discovery leads "tofu login" to the identity provider of the operator.
+func TestDiscoveryNamesTheIdentityProvider(t *testing.T) {
+	r := start(t, func(c *Config) {
+		c.LoginClient, c.LoginAuthz, c.LoginToken, c.LoginPorts, c.LoginScopes = "tofu", "https://id.example.com/authorize", "https://id.example.com/token", "10000-10010", []string{"openid", "groups"}
+	})
+	resp, err := r.http.Get(r.URL + "/.well-known/terraform.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var got struct {
+		Login json.RawMessage `json:"login.v1"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"authz":"https://id.example.com/authorize","client":"tofu","grant_types":["authz_code"],"ports":[10000,10010],"scopes":["openid","groups"],"token":"https://id.example.com/token"}`
+	if string(got.Login) != want {
+		t.Errorf("login.v1 is %s, want %s", got.Login, want)
 	}
 }

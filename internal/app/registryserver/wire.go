@@ -23,6 +23,7 @@ type Wiring struct {
 	Store      blob.Versions
 	Rights     protocol.Rights
 	Signer     protocol.Signer // of the addresses of archives
+	Services   map[string]any  // that discovery names besides modules and providers
 	Settings   string          // the file of the mirror; its defaults if empty
 	Scratch    string          // a directory
 	Allow      []string        // --allow-host
@@ -55,7 +56,7 @@ func Wire(w Wiring) (*Registry, error) {
 		return nil, err
 	}
 	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Now: w.Now, Log: w.Log})
-	own, err := protocol.New(protocol.Options{Registry: published, Rights: w.Rights, Signer: w.Signer, Stall: w.Stall, Now: w.Now, Log: w.Log})
+	own, err := protocol.New(protocol.Options{Registry: published, Rights: w.Rights, Signer: w.Signer, Services: w.Services, Stall: w.Stall, Now: w.Now, Log: w.Log})
 	if err != nil {
 		return nil, fmt.Errorf("making the registry: %w", err)
 	}

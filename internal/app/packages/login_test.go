@@ -1,0 +1,373 @@
+package packages
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/access/regtoken"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/cli"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/web"
+)
+
+// cluster knows ann and ci by their tokens, and lets them do what its roles say.
+type cluster struct {
+	mu    sync.Mutex
+	roles map[string]bool // USER VERB NAMESPACE
+}
+
+func (c *cluster) Authenticate(_ context.Context, t secret.Text) (access.User, error) {
+	if name, ok := strings.CutPrefix(t.Reveal(), "cluster-token-of-"); ok {
+		return access.User{Name: name, Groups: []string{"system:authenticated"}}, nil
+	}
+	return access.User{}, fault.New(fault.Denied, access.ReasonUnknownUser, errors.New("the cluster does not know the token"))
+}
+
+func (c *cluster) Authorize(_ context.Context, u access.User, x access.Request) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x.Resource == access.ResourceRegistry && c.roles[u.Name+" "+x.Verb+" "+x.Namespace] {
+		return nil
+	}
+	return fault.New(fault.Denied, access.ReasonAccessDenied, fmt.Errorf("%s may not %s %s in %s", u.Name, x.Verb, x.Resource, x.Namespace))
+}
+
+func (c *cluster) set(role string, may bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.roles[role] = may
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// stand is a server with a registry, and a user with a computer in front of it.
+type stand struct {
+	t       *testing.T
+	cluster *cluster
+	tokens  *regtoken.Book
+	base    *url.URL
+	http    *http.Client // the browser
+	home    string       // of the user
+	ca      string
+	log     *lockedBuffer
+}
+
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	s := &stand{t: t, cluster: &cluster{roles: map[string]bool{"ci update net": true, "ci get net": true, "ann get net": true}}, home: t.TempDir(), log: &lockedBuffer{}}
+	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	records, err := blob.OpenFiles(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.tokens = regtoken.NewBook(records, time.Now)
+	auth := regtoken.Guard{Authority: s.cluster}
+	p, err := Open(t.Context(), Options{
+		Dir: t.TempDir(), Scratch: t.TempDir(), Key: strings.Repeat("k", 32), Auth: auth, Registerer: prometheus.NewRegistry(),
+		Environ: func(string) string { return "" }, Log: log, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := web.New(web.Options{
+		Stacks: struct{ web.Stacks }{}, Auth: auth, Hosts: []string{"127.0.0.1"}, Version: "v1", Log: log,
+		Packages: p, Registry: http.NotFoundHandler(), Tokens: s.tokens, LoginLife: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewTLSServer(h)
+	t.Cleanup(func() {
+		srv.Close()
+		if err := errors.Join(p.Close(), records.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if s.base, err = url.Parse(srv.URL); err != nil {
+		t.Fatal(err)
+	}
+	s.ca = filepath.Join(s.home, "ca.pem")
+	if err := os.WriteFile(s.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.http = srv.Client()
+	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if s.http.Jar, err = cookiejar.New(nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *stand) tofu(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, testkit.Tool(s.t, "tofu"), args...)
+	c.Dir = dir
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "SSL_CERT_FILE=" + s.ca, "NO_COLOR=1", "CHECKPOINT_DISABLE=1"}
+	return c
+}
+
+// browse sends what a browser sends for a link or a form of ours, and returns where it leads.
+func (s *stand) browse(method, address string, form url.Values) (location, body string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name, value := range map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"} {
+		req.Header.Set(name, value)
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		s.t.Fatalf("%s %s is %s: %s", method, address, resp.Status, text)
+	}
+	if to := resp.Header.Get("Location"); to != "" {
+		u, err := req.URL.Parse(to)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return u.String(), string(text)
+	}
+	return "", string(text)
+}
+
+// login runs the real "tofu login": its user confirms on the page, in a browser that has to
+// sign in first. It returns the token that the engine keeps.
+func (s *stand) login() secret.Text {
+	t := s.t
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := s.tofu(ctx, t.TempDir(), "login", s.base.Host)
+	c.Stdin = strings.NewReader("yes\n")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var complaint bytes.Buffer
+	c.Stderr = &complaint
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	asks := ""
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		fmt.Fprintln(&said, lines.Text())
+		if line := strings.TrimSpace(lines.Text()); asks == "" && strings.HasPrefix(line, s.base.String()+"/login/authorize?") {
+			asks = line
+			s.confirm(asks)
+		}
+	}
+	if err := errors.Join(lines.Err(), c.Wait()); err != nil {
+		t.Fatalf("tofu login: %v: %s%s", err, said.String(), complaint.String())
+	}
+	kept, err := os.ReadFile(filepath.Join(s.home, ".terraform.d", "credentials.tfrc.json"))
+	if err != nil {
+		t.Fatalf("%v: %s", err, said.String())
+	}
+	var credentials struct {
+		Credentials map[string]struct{ Token string } `json:"credentials"`
+	}
+	if err := json.Unmarshal(kept, &credentials); err != nil {
+		t.Fatal(err)
+	}
+	return secret.New(credentials.Credentials[s.base.Host].Token)
+}
+
+func (s *stand) confirm(address string) {
+	t := s.t
+	t.Helper()
+	signIn, _ := s.browse(http.MethodGet, address, nil)
+	u, err := url.Parse(signIn)
+	if err != nil || u.Path != "/sign-in" {
+		t.Fatalf("a browser without a session is led to %s", signIn)
+	}
+	back, _ := s.browse(http.MethodPost, signIn, url.Values{"token": {"cluster-token-of-ann"}, "to": {u.Query().Get("to")}})
+	if back != address {
+		t.Fatalf("signing in leads to %s, want %s", back, address)
+	}
+	if _, page := s.browse(http.MethodGet, back, nil); !strings.Contains(page, "a token as <bdi>ann</bdi>?") {
+		t.Fatalf("the page is %s", page)
+	}
+	u, err = url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := u.Query()
+	form.Set("decision", "confirm")
+	to, _ := s.browse(http.MethodPost, s.base.String()+"/login/authorize", form)
+	if !strings.HasPrefix(to, "http://localhost:") {
+		t.Fatalf("confirming leads to %s", to)
+	}
+	resp, err := http.Get(to) //nolint:noctx // as a browser that follows the redirect
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("the command line answers %s", resp.Status)
+	}
+}
+
+// get asks the registry with a token.
+func (s *stand) get(path string, token secret.Text) (int, string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.base.String()+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token.Reveal())
+	resp, err := (&http.Client{Transport: s.http.Transport}).Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func (s *stand) terrier(token string, args ...string) (int, string) {
+	s.t.Helper()
+	var out bytes.Buffer
+	code := cli.Main(cli.Env{
+		Args: args, Environ: []string{"TERRIER_SERVER=" + s.base.String(), "TERRIER_SERVER_CA=" + s.ca, "TERRIER_TOKEN=" + token, "TMPDIR=" + s.t.TempDir()},
+		Dir: s.t.TempDir(), Now: time.Now, Version: "v1", Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
+	})
+	return code, out.String()
+}
+
+// init is whether the real engine installs the private module, with what its user has.
+func (s *stand) init() (string, error) {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	text := fmt.Sprintf("module \"hello\" {\n  source  = \"%s/net/hello/demo\"\n  version = \"1.0.0\"\n}\n", s.base.Host)
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := s.tofu(ctx, dir, "init", "-input=false").CombinedOutput()
+	return string(out), err
+}
+
+// RG-20: the real "tofu login" gets a token for the user who confirms, with which the real
+// engine installs a private module for as long as the roles of that user allow it, and the
+// token is not revoked. RG-19: it opens nothing else, and is in no log.
+func TestTofuLogin(t *testing.T) {
+	s := newStand(t)
+	module := t.TempDir()
+	if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"says\" {\n  value = \"hello\"\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	push := []string{"module", "push", module, "--namespace", "net", "--name", "hello", "--system", "demo", "--version"}
+	if code, out := s.terrier("cluster-token-of-ci", append(slices.Clone(push), "1.0.0")...); code != 0 {
+		t.Fatalf("terrier module push ended with %d: %s", code, out)
+	}
+	if out, err := s.init(); err == nil {
+		t.Fatalf("without a token the module is installed: %s", out)
+	}
+	token := s.login()
+	if out, err := s.init(); err != nil {
+		t.Fatalf("with the token: %v: %s", err, out)
+	}
+	const versions = "/v1/modules/net/hello/demo/versions"
+	for path, want := range map[string]int{versions: http.StatusOK, "/v1/modules/other/hello/demo/versions": http.StatusForbidden, "/api/v1/version": http.StatusUnauthorized, "/api/v1/registry/tokens": http.StatusUnauthorized} {
+		if status, body := s.get(path, token); status != want {
+			t.Errorf("%s is %d %s, want %d", path, status, body, want)
+		}
+	}
+	if code, out := s.terrier(token.Reveal(), append(slices.Clone(push), "1.1.0")...); code != 3 {
+		t.Errorf("publishing without the right ended with %d: %s, want 3", code, out)
+	}
+	s.cluster.set("ann update net", true)
+	if code, out := s.terrier(token.Reveal(), append(slices.Clone(push), "1.1.0")...); code != 0 {
+		t.Errorf("publishing with the right ended with %d: %s", code, out)
+	}
+	s.cluster.set("ann get net", false)
+	if status, body := s.get(versions, token); status != http.StatusForbidden {
+		t.Errorf("without the role of its user it is %d %s, want 403", status, body)
+	}
+	s.cluster.set("ann get net", true)
+
+	all, err := s.tokens.List(t.Context())
+	if err != nil || len(all) != 1 || all[0].User != "ann" || !strings.HasPrefix(all[0].Name, "tofu login, "+s.base.Host+", ") {
+		t.Fatalf("the tokens are %+v, %v", all, err)
+	}
+	s.browse(http.MethodPost, s.base.String()+"/tokens/"+all[0].ID+"/revoke", url.Values{})
+	if status, body := s.get(versions, token); status != http.StatusUnauthorized || !strings.Contains(body, "was revoked by ann") {
+		t.Errorf("a revoked token is %d %s, want 401", status, body)
+	}
+	if out, err := s.init(); err == nil {
+		t.Errorf("with a revoked token the module is installed: %s", out)
+	}
+	if log := s.log.String(); strings.Contains(log, token.Reveal()) || strings.Contains(log, strings.Split(token.Reveal(), ".")[2]) || !strings.Contains(log, "/v1/modules/") {
+		t.Error("the log has the token, or nothing at all")
+	}
+}
+
+// RG-19: a token of a namespace publishes and reads there, and nowhere else.
+func TestTokenOfANamespace(t *testing.T) {
+	s := newStand(t)
+	_, text, err := s.tokens.Create(t.Context(), regtoken.Wanted{Name: "ci", Namespace: "net", By: "ann", Life: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{
+		"/v1/modules/net/none/demo/versions": http.StatusNotFound, "/v1/modules/net2/none/demo/versions": http.StatusForbidden, "/v1/modules/%6eet/none/demo/versions": http.StatusNotFound,
+		"/v1/providers/net/none/versions": http.StatusNotFound, "/v1/providers/other/none/versions": http.StatusForbidden, "/v2/": http.StatusUnauthorized, "/v2/net/x/tags/list": http.StatusUnauthorized,
+	} {
+		if status, body := s.get(path, text); status != want {
+			t.Errorf("%s is %d %s, want %d", path, status, body, want)
+		}
+	}
+}
