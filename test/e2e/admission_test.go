@@ -165,12 +165,7 @@ func TestKubectlWarnsOfAnnotations(t *testing.T) {
 	if said, ok := kubectl(t, c, "annotate", "--overwrite", "terraforms.alustan.io", s.name, "terrier.dev/suspended=True"); !ok || strings.Contains(said, "Warning") {
 		t.Errorf("kubectl says %q of the word True", said)
 	}
-	testkit.Eventually(t, testkit.Patience, "the stack is suspended", func(context.Context) error {
-		if got := s.condition(t, "Ready"); !strings.Contains(got, "Suspended") {
-			return fmt.Errorf("it says %q", got)
-		}
-		return nil
-	})
+	s.await(t, "", "Suspended: ", hash)
 	s.delete(t)
 	s.awaitGone(t)
 }
