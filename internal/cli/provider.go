@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/client/publish"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -29,7 +30,8 @@ func (p providerCommands) commands() []*cobra.Command {
 }
 
 func (p providerCommands) push() *cobra.Command {
-	return &cobra.Command{
+	var ignore bool
+	c := &cobra.Command{
 		Use:   "push {DIR | SHA256SUMS}",
 		Short: "Publish a signed release of a provider",
 		Long: `Publishes a release of a provider as its build tools leave it: the list of sums
@@ -38,38 +40,50 @@ packages terraform-provider-TYPE_VERSION_OS_ARCH.zip that the list names, and it
 manifest.json if there is one. DIR contains one such list.
 
 The command checks all sums before it sends anything. The registry verifies the
-signature with a key of the namespace, and the version is visible only after that.`,
+signature with a key of the namespace, and the version is visible only after that.
+A published version never changes.`,
 		Example: `  terrier provider push ./dist --namespace net
   terrier provider push ./dist/terraform-provider-dns_1.2.3_SHA256SUMS -n net`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			namespace := p.connection.Namespace
-			if namespace == "" {
+			if p.connection.Namespace == "" {
 				return usage("the namespace of the provider is missing: name it with --namespace")
 			}
-			r, err := publish.OpenProvider(p.path(args[0]), namespace)
+			r, err := publish.OpenProvider(p.path(args[0]), p.connection.Namespace)
 			if err != nil {
 				return err
-			}
-			to, _, err := p.connection.Registry(cmd.Context())
-			if err != nil {
-				return err
-			}
-			for _, f := range r.Files {
-				if err := to.PushProviderFile(cmd.Context(), r.Address, r.Version, f); err != nil {
-					return fmt.Errorf("sending %s: %w", filepath.Base(f), err)
-				}
-			}
-			if err := to.PublishProvider(cmd.Context(), r.Address, r.Version); err != nil {
-				return fmt.Errorf("publishing %s %s: %w", r.Address, r.Version, err)
 			}
 			for _, name := range r.Ignored {
 				p.note("Not sent: %s, which the list names\n", name)
+			}
+			err = p.publish(cmd.Context(), r)
+			if ignore && fault.Of(err) == fault.Conflict {
+				p.say("%s %s exists, and stays as it is\n", r.Address, r.Version)
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("publishing %s %s: %w", r.Address, r.Version, err)
 			}
 			p.say("Published %s %s for %s\n", r.Address, r.Version, query.Count(len(r.Packages), "platform"))
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&ignore, "ignore-existing", false, "leave a version that exists as it is")
+	return c
+}
+
+// publish sends the files of a release, and has the registry publish it.
+func (p providerCommands) publish(ctx context.Context, r publish.Provider) error {
+	to, _, err := p.connection.Registry(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range r.Files {
+		if err := to.PushProviderFile(ctx, r.Address, r.Version, f); err != nil {
+			return fmt.Errorf("sending %s: %w", filepath.Base(f), err)
+		}
+	}
+	return to.PublishProvider(ctx, r.Address, r.Version)
 }
 
 // provider reads the address of a command, and connects to the registry.

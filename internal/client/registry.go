@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -330,9 +329,5 @@ func (p peer) registryRefusal(resp *http.Response) error {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		kind = fault.Later
 	}
-	reason := ""
-	if resp.StatusCode == http.StatusUnauthorized {
-		reason = access.ReasonUnknownUser
-	}
-	return fault.New(kind, reason, errors.New(strings.Join(said.Errors, "; ")))
+	return fault.New(kind, "", errors.New(strings.Join(said.Errors, "; ")))
 }

@@ -272,6 +272,10 @@ func TestPushedProviderIsInstalled(t *testing.T) {
 	if out := r.works(t, args...); !strings.Contains(out, "Published net/dns 1.2.3 for 2 platforms") {
 		t.Errorf("push says %s", out)
 	}
+	if code, out := r.terrier(t, r.token(t), args...); code != 5 {
+		t.Errorf("pushing a version that exists ended with %d: %s, want 5", code, out)
+	}
+	r.works(t, append(args, "--ignore-existing")...)
 	if out := r.works(t, "provider", "list", "net/dns"); !strings.Contains(out, "1.2.3") || !strings.Contains(out, "darwin_arm64") {
 		t.Errorf("list says %s", out)
 	}
