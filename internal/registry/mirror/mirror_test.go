@@ -459,6 +459,26 @@ func TestUpstreamIsGone(t *testing.T) {
 	}
 }
 
+// A disk that fills up is left to others: new archives are refused, and stored ones are
+// served.
+func TestDiskIsFull(t *testing.T) {
+	r := registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", "1.0.0", 100_000, amd64, arm64)
+	var free atomic.Int64
+	free.Store(1 << 30)
+	s := open(t, newUpstream(t, r), t.TempDir(), func(o *mirror.Options) {
+		o.Free = func() (int64, int64, error) { return free.Load(), 1 << 30, nil }
+	})
+	s.installs(t, r, amd64)
+	free.Store(1<<30/20 + 150_000) // less than twice the archive above what is left to others
+	if _, err := s.read(t, provider(t, "acme/cloud"), "1.0.0", arm64); fault.Reason(err, "") != mirror.ReasonFull || fault.Of(err) != fault.Later {
+		t.Errorf("a download without room: %v, want %s", err, mirror.ReasonFull)
+	}
+	s.installs(t, r, amd64)
+	free.Store(1 << 30)
+	s.clock.move(time.Minute)
+	s.installs(t, r, arm64)
+}
+
 // An upstream that wants fewer requests gets none for the time that it says.
 func TestUpstreamLimitsRequests(t *testing.T) {
 	u := newUpstream(t)

@@ -254,8 +254,9 @@ func (u *upstream) get(ctx context.Context, at *url.URL, trusted bool, most int6
 	return resp, func() { _ = resp.Body.Close(); cancel() }, nil
 }
 
-// fetch copies an archive to w. A server that is silent for too long fails.
-func (u *upstream) fetch(ctx context.Context, at *url.URL, w io.Writer, what string) (int64, error) {
+// fetch copies an archive to w, if there is room for it. A server that is silent for too
+// long fails.
+func (u *upstream) fetch(ctx context.Context, at *url.URL, w io.Writer, what string, reserve func(bytes int64) (over func(), err error)) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(u.settings.DownloadTimeout), fmt.Errorf("it took longer than %v", time.Duration(u.settings.DownloadTimeout)))
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -268,6 +269,11 @@ func (u *upstream) fetch(ctx context.Context, at *url.URL, w io.Writer, what str
 		return 0, err
 	}
 	defer resp.Body.Close()
+	over, err := reserve(max(0, resp.ContentLength)) // few servers do not say it
+	if err != nil {
+		return 0, err
+	}
+	defer over()
 	n, err := io.Copy(w, &watched{resp.Body, func() { silent.Reset(idle) }})
 	if err != nil {
 		return n, u.failure(what, errors.Join(context.Cause(ctx), err))
