@@ -179,7 +179,7 @@ func (r *registryRelay) withdraw(res result, err error) bool {
 			return false
 		}
 		r.lacks = append(r.lacks, lacks...)
-		r.recorder.logf("The registry of this platform has no %s that fits. Init takes it from its registry.", strings.Join(lacks, " and "))
+		r.recorder.logf("The registry of this platform does not mirror %s. Init takes it from its registry.", strings.Join(lacks, " and "))
 	case p.Away():
 		r.direct = true
 		r.recorder.logf("The registry of this platform does not answer: %s. Init takes providers from their registries.", orStatus(p))
@@ -189,14 +189,14 @@ func (r *registryRelay) withdraw(res result, err error) bool {
 	return true
 }
 
-// lacking are the providers that an init did not find in the mirror of the registry.
+// lacking are the providers that the mirror of the registry does not know. Where it knows
+// some versions and none fits, its rules may have left out others.
 func (r *registryRelay) lacking(res result) []string {
 	name, diags := r.job.Engine.Name, res.output.diagnostics
-	all := append(engine.MissingProviders(name, diags), engine.UnfitProviders(name, diags)...)
-	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), func(a string) bool {
+	unfit := engine.UnfitProviders(name, diags)
+	return slices.DeleteFunc(engine.MissingProviders(name, diags), func(a string) bool {
 		host, _, _ := strings.Cut(a, "/")
-		return slices.Contains(r.job.Registry.Hosts, host) || r.mirrored(a) && !slices.Contains(r.directory.moved, a)
+		return slices.Contains(unfit, a) || slices.Contains(r.job.Registry.Hosts, host) || r.mirrored(a) && !slices.Contains(r.directory.moved, a)
 	})
 }
 
@@ -212,7 +212,7 @@ func (r *registryRelay) explain(res result, e *ending) bool {
 		} else if r.sandbox.config.Network == sandbox.NoNetwork {
 			why = ", and runs of this stack have no network to ask the registry of its address."
 		}
-		e.explain("The registry of this platform has no " + lacks + " that fits" + why)
+		e.explain("The registry of this platform does not mirror " + lacks + why)
 	case p == nil:
 		return false
 	case p.Away():

@@ -28,11 +28,11 @@ func TestWhereProvidersComeFromIfTheRegistryHasNone(t *testing.T) {
 		asks   bool   // the registry of the platform is asked for it
 	}{
 		"the registry is away":         {status: http.StatusServiceUnavailable, says: "does not answer: the registry says why it cannot. Init takes providers from their registries", from: true, asks: true},
-		"its mirror has none":          {says: "The registry of this platform has no " + provider + " that fits. Init takes it from its registry", from: true, asks: true},
+		"its mirror has none":          {says: "The registry of this platform does not mirror " + provider + ". Init takes it from its registry", from: true, asks: true},
 		"the registry refuses it":      {status: http.StatusForbidden, says: "The registry of this platform refused /v1/mirror/" + provider, asks: true},
 		"the operator allows no other": {status: http.StatusServiceUnavailable, change: func(p *runner.Platform, _ *runner.Job) { p.MirrorOnly = true }, says: "The registry of this platform did not serve", asks: true},
 		"no mirror, and no other": {change: func(p *runner.Platform, _ *runner.Job) { p.MirrorOnly = true },
-			says: "The registry of this platform has no " + provider + " that fits, and --provider-registries=false", asks: true},
+			says: "The registry of this platform does not mirror " + provider + ", and --provider-registries=false", asks: true},
 		"the stack names the host": {from: true, change: func(_ *runner.Platform, j *runner.Job) {
 			j.Files[len(j.Files)-1].Content = append(j.Files[len(j.Files)-1].Content, "\ncredentials \"example.com\" {\n  token = \"x\"\n}\n"...)
 		}},

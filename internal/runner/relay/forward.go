@@ -188,9 +188,10 @@ func reason(data []byte) string {
 
 func shorten(text string) string { return fault.Shorten(text, maxMessage) }
 
-// note remembers a failure. One that says that there is no such thing is an answer.
+// note remembers a failure, or a refusal. What says something about the request, as that
+// there is no such thing, is an answer.
 func (r *Relay) note(p Problem) {
-	if p.Status == http.StatusNotFound {
+	if !p.Away() && p.Status != http.StatusUnauthorized && p.Status != http.StatusForbidden {
 		return
 	}
 	r.mu.Lock()

@@ -283,6 +283,7 @@ func TestProblems(t *testing.T) {
 		"broken":      {refusing(http.StatusInternalServerError, "<html>"), http.StatusInternalServerError, "Internal Server Error", "500", true},
 		"too many":    {refusing(http.StatusTooManyRequests, ""), http.StatusTooManyRequests, "Too Many", "429", true},
 		"no such":     {refusing(http.StatusNotFound, `{"errors":["no such provider"]}`), http.StatusNotFound, "no such provider", "", false},
+		"no address":  {refusing(http.StatusUnprocessableEntity, `{"errors":["a host cannot have a port"]}`), http.StatusUnprocessableEntity, "cannot have a port", "", false},
 		"a redirect": {func(w http.ResponseWriter, q *http.Request) {
 			http.Redirect(w, q, "https://example.com/", http.StatusFound)
 		}, http.StatusBadGateway, "redirect", "redirect", true},

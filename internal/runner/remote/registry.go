@@ -26,6 +26,7 @@ func (r *server) serveRegistry(w http.ResponseWriter, req *http.Request, run *pl
 	inner := req.Clone(req.Context())
 	inner.URL.Path = strings.TrimPrefix(req.URL.Path, wire.Registry)
 	inner.URL.RawPath = strings.TrimPrefix(req.URL.RawPath, wire.Registry)
+	inner.RequestURI = inner.URL.RequestURI()
 	for _, name := range []string{"Authorization", wire.HeaderProof, wire.HeaderStack} {
 		inner.Header.Del(name)
 	}
