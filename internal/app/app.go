@@ -24,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/app/leader"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
 	"github.com/terrier-iac/terrier/internal/app/packages"
+	"github.com/terrier-iac/terrier/internal/app/reads"
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/blob"
@@ -123,6 +124,7 @@ type parts struct {
 	webhookSecret string // the end of the path at which we tell an API server of registries; empty if we do not
 	bindings      *access.Bindings
 	packages      *packages.Packages // the registry of modules and providers; nil without one
+	reads         *reads.Registry    // as runs reach it
 	health        health
 }
 
@@ -259,6 +261,9 @@ func (p *parts) open(ctx context.Context) (err error) {
 		return err
 	}
 	p.key = p.keys.Digests()
+	if err := openReads(p); err != nil {
+		return err
+	}
 	if p.artifacts, err = source.OpenStore(p.dir("artifacts")); err != nil {
 		return err
 	}

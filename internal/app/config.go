@@ -65,9 +65,11 @@ type Config struct {
 	EventsAddress  string        `flag:"events-addr" env:"TERRIER_EVENTS_ADDR" help:"http address of the notification-controller of Flux, which receives every event; off if empty"`
 	Notifications  bool          `flag:"notifications" env:"TERRIER_NOTIFICATIONS" default:"true" help:"deliver notifications for Alert and Provider; set false if another notification controller does"`
 
-	Registry        bool   `flag:"registry" env:"TERRIER_REGISTRY" default:"true" help:"serve a registry of modules and providers, and a mirror of other registries, below the HTTP API"`
-	RegistryStorage string `flag:"registry-storage" env:"TERRIER_REGISTRY_STORAGE" help:"where the registry keeps modules and providers: absolute path of a directory, or the URL of a bucket as --records has them; default the directory packages of the data directory"`
-	RegistryConfig  string `flag:"registry-config" env:"TERRIER_REGISTRY_CONFIG" help:"file with the upstream registries of the mirror, and its rules; by default the public registries are mirrored for all users"`
+	Registry        bool     `flag:"registry" env:"TERRIER_REGISTRY" default:"true" help:"serve a registry of modules and providers, and a mirror of other registries, below the HTTP API"`
+	RegistryStorage string   `flag:"registry-storage" env:"TERRIER_REGISTRY_STORAGE" help:"where the registry keeps modules and providers: absolute path of a directory, or the URL of a bucket as --records has them; default the directory packages of the data directory"`
+	RegistryConfig  string   `flag:"registry-config" env:"TERRIER_REGISTRY_CONFIG" help:"file with the upstream registries of the mirror, and its rules; by default the public registries are mirrored for all users"`
+	RegistryHosts   []string `flag:"registry-host" env:"TERRIER_REGISTRY_NAMES" help:"name of this registry in the addresses of modules and providers, such as registry.example.com, by which runs reach it without DNS; the address of the HTTP API is one (repeatable)"`
+	RunMirror       bool     `flag:"run-mirror" env:"TERRIER_RUN_MIRROR" default:"true" help:"runs take providers that --provider-mirror lacks from the mirror of this registry, if it has one; with false from the registries of their addresses"`
 
 	RegistryLogin time.Duration `flag:"registry-login-life" env:"TERRIER_REGISTRY_LOGIN_LIFE" default:"720h" help:"how long a token for the registry is valid that tofu login gets; at most 8784h, a year"`
 

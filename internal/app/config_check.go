@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/app/packages"
+	"github.com/terrier-iac/terrier/internal/app/reads"
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -42,6 +43,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	}
 	if c.RegistryLogin < time.Minute || c.RegistryLogin > regtoken.MaxLife {
 		return usage("--registry-login-life is at least a minute and at most %s, and not %s", regtoken.MaxLife, c.RegistryLogin)
+	}
+	if err := reads.CheckNames(c.RegistryHosts); err != nil {
+		return err
 	}
 	if _, err := namedEngines(c.Engines); err != nil {
 		return err

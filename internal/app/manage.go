@@ -198,6 +198,9 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
 	}
+	if p.packages != nil {
+		stacks.Registry = p.reads.Of
+	}
 	if stacks.Images, err = imageBuilder(p.Options, p.plane.rest(), p.dir("scratch", "images"), out, p.cache); err != nil {
 		return err
 	}

@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 
+	"github.com/terrier-iac/terrier/internal/app/reads"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/registry/runtoken"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/source"
 )
@@ -26,6 +28,20 @@ func (p *parts) openRuns(ctx context.Context) (runs, error) {
 		return nil, err
 	}
 	return runner.New(runner.Config{Dir: p.dir("runner"), Binary: binary, Contents: p.contents(), MinLevel: p.Config.Isolation, Now: p.Now, Log: p.log})
+}
+
+// openReads makes what runs reach the registry by, which is opened later.
+func openReads(p *parts) error {
+	key, err := p.keys.Derive(runtoken.Purpose)
+	if err != nil {
+		return err
+	}
+	p.reads, err = reads.Open(reads.Options{
+		Key: key, Names: p.Config.RegistryHosts, Pods: p.asPods() != nil, Account: p.account(), Now: p.Now,
+		Mirror: func() bool { return p.Config.RunMirror && p.packages.Mirrors() },
+		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
+	})
+	return err
 }
 
 // contents implements runner.Contents with the cache of artifacts and the

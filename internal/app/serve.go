@@ -97,6 +97,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, p.http.listener.Close())
 	}
+	p.reads.Serve(handler)
 	p.progress("starting controllers")
 	mgr, err := p.manager(ctx)
 	if err == nil {
@@ -331,7 +332,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
 		Hooks: metacontroller.NewHandler(hooked(kubeClient, p.kinds), p.log),
 	}
-	if err := p.fillAccess(ctx, &o, regtoken.Guard{Authority: p.pulls(auth)}); err != nil {
+	if err := p.fillAccess(ctx, &o, p.reads.Known(regtoken.Guard{Authority: p.pulls(auth)})); err != nil {
 		return nil, err
 	}
 	if err := p.fillPages(&o, kubeClient); err != nil {

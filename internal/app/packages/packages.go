@@ -120,6 +120,10 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	return &Packages{r, closer}, nil
 }
 
+// Mirrors reports whether there are providers of other registries. The registry has them, if it
+// is on.
+func (p *Packages) Mirrors() bool { return p != nil }
+
 // ofCluster are the rights of the cluster. The server has found out the user of a request.
 type ofCluster struct{ auth web.Auth }
 

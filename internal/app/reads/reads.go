@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -31,9 +32,9 @@ import (
 type Options struct {
 	Key     string // derived for runtoken.Purpose
 	Names   []string
-	Mirror  bool   // providers of other registries come from there, too
-	Pods    bool   // runs are pods, and reach it by way of their agents
-	Account string // the ServiceAccount in the namespace of a stack whose roles count
+	Mirror  func() bool // whether providers of other registries come from there, too
+	Pods    bool        // runs are pods, and reach it by way of their agents
+	Account string      // the ServiceAccount in the namespace of a stack whose roles count
 
 	// Server is the address of the HTTP API, and the authority of its certificate in PEM.
 	Server func() (url string, authority []byte)
@@ -66,7 +67,7 @@ func CheckNames(names []string) error {
 // Of is what the job of a run has.
 func (r *Registry) Of(by controller.RegistryReader) (*runner.Registry, error) {
 	url, authority := r.o.Server()
-	g := &runner.Registry{Hosts: r.names(url), Mirror: r.o.Mirror}
+	g := &runner.Registry{Hosts: r.names(url), Mirror: r.o.Mirror()}
 	if r.o.Pods {
 		return g, nil
 	}
@@ -93,8 +94,15 @@ func (r *Registry) Serve(h http.Handler) { r.handler = h }
 // answered is how long the token of one request is valid.
 const answered = 15 * time.Minute
 
+// read are the paths of the registry that runs read.
+var read = []string{"/v1/modules/", "/v1/providers/", "/v1/mirror/", "/v1/archives/"}
+
 // Answer answers the agent of a run with what the HTTP API says to that run.
 func (r *Registry) Answer(w http.ResponseWriter, req *http.Request, by remote.Reader) error {
+	if !slices.ContainsFunc(read, func(p string) bool { return strings.HasPrefix(req.URL.Path, p) }) || path.Clean(req.URL.Path) != req.URL.Path {
+		http.NotFound(w, req)
+		return nil
+	}
 	token, err := r.tokens.Issue(runtoken.Claims{Run: by.Run, Stack: by.Stack, Namespace: by.Namespace, Expires: r.o.Now().Add(answered)})
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ var now = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 func open(t *testing.T, change func(*reads.Options)) *reads.Registry {
 	t.Helper()
 	o := reads.Options{
-		Key: "0123456789abcdef", Names: []string{"registry.example.com"}, Mirror: true, Account: "default",
+		Key: "0123456789abcdef", Names: []string{"registry.example.com"}, Mirror: func() bool { return true }, Account: "default",
 		Server: func() (string, []byte) { return "https://127.0.0.1:4711", []byte("authority") }, Now: func() time.Time { return now },
 	}
 	if change != nil {
@@ -142,8 +142,14 @@ func TestAgents(t *testing.T) {
 	if got := w.Body.String(); got != "/v1/mirror/a for team-b" {
 		t.Errorf("the agent was answered %q", got)
 	}
-	if err := r.Answer(w, httptest.NewRequest(http.MethodGet, "/", nil), remote.Reader{Stack: "uid"}); err == nil {
+	if err := r.Answer(w, httptest.NewRequest(http.MethodGet, "/v1/mirror/a", nil), remote.Reader{Stack: "uid"}); err == nil {
 		t.Error("a run without a namespace is answered")
+	}
+	for _, other := range []string{"/", "/api/v1/stacks", "/v1/modules/../../api/v1/stacks", "/v2/"} {
+		w := httptest.NewRecorder()
+		if err := r.Answer(w, httptest.NewRequest(http.MethodGet, other, nil), remote.Reader{Stack: "uid", Run: "plan-1", Namespace: "team-b"}); err != nil || w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d, %v, want 404", other, w.Code, err)
+		}
 	}
 }
 
