@@ -107,8 +107,8 @@ func (o Options) platform() (runner.Platform, error) {
 	if info, err := os.Stat(out.Mirror); out.Mirror != "" && (err != nil || !info.IsDir()) {
 		return out, fault.New(fault.Missing, "MirrorMissing", fmt.Errorf("--provider-mirror: there is no directory %s", out.Mirror))
 	}
-	if !o.Config.Registries && out.Mirror == "" && o.asPods() == nil { // the image of pods may have one
-		return out, usage("--provider-registries=false: there is no mirror that providers could come from: set --provider-mirror")
+	if !o.Config.Registries && out.Mirror == "" && !o.Config.mirrorsRuns() && o.asPods() == nil { // the image of pods may have one
+		return out, usage("--provider-registries=false: there is no mirror that providers could come from: set --provider-mirror, or say with --registry-config what the mirror of the registry may have")
 	}
 	if out.Backends, err = namedBackends(o.Config.Backends); err != nil {
 		return out, err

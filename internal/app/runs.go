@@ -38,10 +38,17 @@ func openReads(p *parts) error {
 	}
 	p.reads, err = reads.Open(reads.Options{
 		Key: key, Names: p.Config.RegistryHosts, Pods: p.asPods() != nil, Account: p.account(), Now: p.Now,
-		Mirror: func() bool { return p.Config.RunMirror && p.packages.Mirrors() },
+		Mirror: func() bool { return p.packages.Mirrors() && p.Config.mirrorsRuns() },
 		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
 	})
 	return err
+}
+
+// mirrorsRuns reports whether runs take providers from the mirror of the registry. Where an
+// operator keeps runs from registries, that takes a mirror whose settings the operator wrote: the
+// default ones have every provider of the public registries.
+func (c Config) mirrorsRuns() bool {
+	return c.Registry && c.RunMirror && (c.Registries || c.RegistryConfig != "")
 }
 
 // contents implements runner.Contents with the cache of artifacts and the

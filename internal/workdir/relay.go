@@ -30,7 +30,7 @@ func (r Relay) Complete(config []byte, m Mirror) []byte {
 	hosts := slices.DeleteFunc(slices.Clone(r.Hosts), func(h string) bool { return slices.Contains(named, h) })
 	if before, in, ok := installed(text, m); ok {
 		after := in.installation()
-		if r.Mirror || in.Only && len(hosts) > 0 {
+		if r.Mirror {
 			direct := everyProvider(hosts)
 			if !in.Only {
 				direct = slices.Concat(direct, everyProvider(named), r.Direct)

@@ -85,7 +85,8 @@ provider_installation {
   }
 }
 ` + credentials + host},
-		"modules alone change no place of providers": {string(CLIConfig(mirror).Content), modules, mirror, string(CLIConfig(mirror).Content) + host},
+		"modules alone where only the directory counts": {string(CLIConfig(Mirror{Dir: "/mirror", Only: true}).Content), modules, mirror, string(CLIConfig(Mirror{Dir: "/mirror", Only: true}).Content) + host},
+		"modules alone change no place of providers":    {string(CLIConfig(mirror).Content), modules, mirror, string(CLIConfig(mirror).Content) + host},
 		"modules alone, and one provider has moved": {string(CLIConfig(mirror).Content), modules, Mirror{Dir: "/mirror", Providers: []string{null}},
 			string(CLIConfig(Mirror{Dir: "/mirror", Providers: []string{null}}).Content) + host},
 		"a stack that says where providers come from": {ownInstall, all, mirror, ownInstall + credentials + host},
