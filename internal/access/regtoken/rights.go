@@ -71,11 +71,11 @@ func (g Guard) Authorize(ctx context.Context, u access.User, x access.Request) e
 	if x.Resource == access.ResourceRegistry && own != "" && x.Namespace == own && slices.Contains(u.Extra[extraVerbs], x.Verb) {
 		return nil
 	}
-	may := "read and write"
+	may := "read and publish"
 	if !slices.Contains(u.Extra[extraVerbs], "update") {
 		may = "read"
 	}
-	return fault.New(fault.Denied, access.ReasonAccessDenied, fmt.Errorf("this token may %s modules and providers of the namespace %s, and nothing else", may, own))
+	return fault.New(fault.Denied, ReasonOnly, fmt.Errorf("this token may %s modules and providers of the namespace %s, and nothing else", may, own))
 }
 
 // Can reports what the caller of a function may do.
