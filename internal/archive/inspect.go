@@ -39,6 +39,7 @@ type list struct {
 	budget budget
 	made   map[string]kind
 	files  []string
+	to     *zip.Writer // nil: contents are read and dropped
 }
 
 func (l *list) read(r io.ReaderAt, size int64, in io.Reader) (Format, error) {
@@ -78,7 +79,7 @@ func (l *list) tar(in io.Reader) error {
 		case tar.TypeDir:
 			err = l.directory(header.Name)
 		case tar.TypeReg:
-			err = l.file(header.Name, header.Size, archive)
+			err = l.file(header.Name, header.Size, header.Mode&0o111 != 0, archive)
 		default:
 			err = refuse(header.Name, "entries of type %q are refused: only directories and regular files are unpacked", header.Typeflag)
 		}
@@ -116,7 +117,7 @@ func (l *list) zipped(f *zip.File) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	return errors.Join(l.file(f.Name, int64(f.UncompressedSize64), content), content.Close())
+	return errors.Join(l.file(f.Name, int64(f.UncompressedSize64), f.Mode()&0o111 != 0, content), content.Close())
 }
 
 // directory takes a directory, which may occur before or after what is in it.
@@ -132,7 +133,7 @@ func (l *list) directory(name string) error {
 }
 
 // file takes a regular file, and reads it.
-func (l *list) file(name string, size int64, content io.Reader) error {
+func (l *list) file(name string, size int64, executable bool, content io.Reader) error {
 	if strings.HasSuffix(name, "/") {
 		return refuse(name, "a file may not have the name of a directory")
 	}
@@ -148,7 +149,13 @@ func (l *list) file(name string, size int64, content io.Reader) error {
 	}
 	l.made[name] = leaf
 	l.files = append(l.files, name)
-	switch n, err := io.Copy(io.Discard, content); {
+	to, err := l.create(name, executable)
+	if err != nil {
+		return err
+	}
+	switch n, err := io.Copy(to, content); {
+	case to.failed != nil:
+		return to.failed
 	case err != nil:
 		return unreadable(err)
 	case n != size:

@@ -5,6 +5,8 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"errors"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -106,10 +108,20 @@ func TestInspect(t *testing.T) {
 					if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.says) {
 						t.Fatalf("Inspect() = %v, %v, want an error that says %q", files, err, tt.says)
 					}
+					if err := archive.ToZip(bytes.NewReader(data), int64(len(data)), io.Discard, tt.limits); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.says) {
+						t.Fatalf("ToZip() = %v, want an error that says %q", err, tt.says)
+					}
 					return
 				}
 				if err != nil || got != format || !slices.Equal(files, tt.want) {
 					t.Errorf("Inspect() = %s %v, %v, want %s %v", got, files, err, format, tt.want)
+				}
+				var zip bytes.Buffer
+				if err := archive.ToZip(bytes.NewReader(data), int64(len(data)), &zip, tt.limits); err != nil {
+					t.Fatal(err)
+				}
+				if got, files, err := archive.Inspect(bytes.NewReader(zip.Bytes()), int64(zip.Len()), tt.limits); err != nil || got != archive.Zip || !slices.Equal(files, tt.want) {
+					t.Errorf("ToZip() makes %s %v, %v, want %v", got, files, err, tt.want)
 				}
 			})
 		}
@@ -129,6 +141,28 @@ func TestInspectRefusesADamagedArchive(t *testing.T) {
 			if _, files, err := archive.Inspect(bytes.NewReader(broken), int64(len(broken)), archive.Limits{}); fault.Of(err) != fault.Invalid {
 				t.Errorf("Inspect() of a %s that is %s = %v, %v, want Invalid", name, what, files, err)
 			}
+		}
+	}
+}
+
+// fullDisk takes no more than so many bytes.
+type fullDisk int
+
+var errFull = errors.New("no space left on device")
+
+func (f *fullDisk) Write(p []byte) (int, error) {
+	if *f -= fullDisk(len(p)); *f < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+// A disk that is full is not the fault of the archive.
+func TestToZipOnAFullDisk(t *testing.T) {
+	data := gzipped(t, packedEntry{name: "main.tf", content: strings.Repeat("resource ", 10_000)})
+	for _, room := range []fullDisk{0, 10, 50_000, 90_050} {
+		if err := archive.ToZip(bytes.NewReader(data), int64(len(data)), &room, archive.Limits{}); !errors.Is(err, errFull) || fault.Of(err) == fault.Invalid {
+			t.Errorf("ToZip() = %v, want that the disk is full", err)
 		}
 	}
 }
