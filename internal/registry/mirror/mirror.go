@@ -311,6 +311,7 @@ type File struct {
 	Key    string   // for OpenArchive
 	SHA256 string   // in hex
 	Hashes []string // zh, and h1 once the archive was stored
+	Size   int64    // in bytes; zero if it is not known
 }
 
 // Version returns the archives of a version, from SHA256SUMS of the upstream, which was
@@ -323,7 +324,7 @@ func (m *Mirror) Version(ctx context.Context, tenant string, p address.Provider,
 	files := Files{}
 	for name, pkg := range r.Packages {
 		if platform, err := address.ParsePlatform(name); err == nil {
-			files[platform] = File{Key: ArchiveKey(p, v, platform), SHA256: pkg.SHA256, Hashes: pkg.hashes()}
+			files[platform] = File{Key: ArchiveKey(p, v, platform), SHA256: pkg.SHA256, Hashes: pkg.hashes(), Size: pkg.size()}
 		}
 	}
 	return files, nil

@@ -240,7 +240,7 @@ func TestMetadata(t *testing.T) {
 	h1, zh := r.Hashes(t, amd64)
 	_, other := r.Hashes(t, arm64)
 	want := mirror.Files{
-		platform(t, amd64): {Key: "mirror/providers/" + p.String() + "/terraform-provider-cloud_1.10.0_linux_amd64.zip", SHA256: zh[3:], Hashes: []string{zh, h1}},
+		platform(t, amd64): {Key: "mirror/providers/" + p.String() + "/terraform-provider-cloud_1.10.0_linux_amd64.zip", SHA256: zh[3:], Hashes: []string{zh, h1}, Size: int64(len(r.Archives[amd64]))},
 		platform(t, arm64): {Key: "mirror/providers/" + p.String() + "/terraform-provider-cloud_1.10.0_darwin_arm64.zip", SHA256: other[3:], Hashes: []string{other}},
 	}
 	if diff := cmp.Diff(want, files); diff != "" {

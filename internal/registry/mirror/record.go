@@ -93,6 +93,7 @@ type Package struct {
 	File   string    `json:"file,omitempty"`   // its name in SHA256SUMS, if that is not the usual one
 	H1     string    `json:"h1,omitempty"`     // of the files in it; known since it was stored first
 	Size   int64     `json:"size,omitempty"`   // in bytes; known since it was stored first
+	Told   int64     `json:"told,omitempty"`   // its size as the upstream said before it was stored
 	Stored time.Time `json:"stored,omitzero"`  // zero: the archive is not here
 	Used   time.Time `json:"used,omitzero"`    // the day of the last download
 	Pinned bool      `json:"pinned,omitempty"` // an operator imported it: it stays
