@@ -338,7 +338,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err := p.fillPages(&o, kubeClient); err != nil {
 		return nil, err
 	}
-	if err := openPackages(ctx, p, &o); err != nil {
+	if err := openPackages(ctx, p, &o, registry); err != nil {
 		return nil, err
 	}
 	p.others.serve(&o)
@@ -348,7 +348,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 // openPackages opens the registry of modules and providers, unless it is off. Controllers
 // that share stacks have data directories of their own, so that there it needs a storage
 // that all of them have.
-func openPackages(ctx context.Context, p *parts, o *web.Options) error {
+func openPackages(ctx context.Context, p *parts, o *web.Options, inside *source.Registry) error {
 	if !p.Config.Registry {
 		return nil
 	}
@@ -362,10 +362,10 @@ func openPackages(ctx context.Context, p *parts, o *web.Options) error {
 	}
 	p.packages, err = packages.Open(ctx, packages.Options{
 		Storage: p.Config.RegistryStorage, Settings: p.Config.RegistryConfig, Dir: p.dir("packages"), Scratch: p.dir("scratch"), Key: key,
-		Allow: p.Config.AllowHosts, Auth: o.Recent, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
+		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
 	})
 	if err == nil {
-		o.Packages = p.packages
+		o.Packages, o.Registry = p.packages, p.packages // the repositories beside those that users push
 		o.Tokens, o.LoginLife = regtoken.NewBook(p.blobs, p.Now), p.Config.RegistryLogin
 	}
 	return err

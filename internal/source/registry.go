@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,7 +24,7 @@ type RegistryOptions struct {
 	Now           func() time.Time // time.Now if nil
 }
 
-// registry is an OCI distribution registry in a directory:
+// Registry is an OCI distribution registry in a directory:
 //
 //	repos/<name>/_blobs/<hex>       content, by its SHA-256
 //	repos/<name>/_manifests/<hex>   likewise
@@ -34,7 +36,7 @@ type RegistryOptions struct {
 // repositories and of their content cannot collide. Every file is complete: it was
 // written aside, synced and renamed. A blob belongs to its repository: a digest does
 // not give access to other repositories.
-type registry struct {
+type Registry struct {
 	dir string
 	RegistryOptions
 
@@ -45,7 +47,7 @@ type registry struct {
 // NewRegistry serves an OCI registry that keeps everything in dir, below /v2/.
 // It supports pull, push in one piece and in chunks, mounts, tag lists and deletion.
 // It checks no permissions: the handler around it does.
-func NewRegistry(dir string, o RegistryOptions) (http.Handler, error) {
+func NewRegistry(dir string, o RegistryOptions) (*Registry, error) {
 	if o.BlobBytes == 0 {
 		o.BlobBytes = 1 << 30
 	}
@@ -66,7 +68,7 @@ func NewRegistry(dir string, o RegistryOptions) (http.Handler, error) {
 			return nil, fmt.Errorf("opening the registry: %w", err)
 		}
 	}
-	return &registry{dir: dir, RegistryOptions: o, busy: map[string]bool{}}, nil
+	return &Registry{dir: dir, RegistryOptions: o, busy: map[string]bool{}}, nil
 }
 
 // The grammars of the distribution specification.
@@ -83,7 +85,29 @@ type route struct {
 	rest string // not checked
 }
 
-func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Pushed reports whether a repository has a manifest: users pushed it, and did not delete
+// everything in it.
+func (g *Registry) Pushed(repository string) (bool, error) {
+	if len(repository) > 255 || !repoGrammar.MatchString(repository) {
+		return false, nil
+	}
+	dir, err := os.Open(g.at(repository, "_manifests"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	if _, err := dir.ReadDir(1); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	} else {
+		return err == nil, nil
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Docker-Distribution-API-Version", "registry/2.0")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if err := g.serve(w, r); err != nil {
@@ -91,7 +115,7 @@ func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (g *registry) serve(w http.ResponseWriter, r *http.Request) error {
+func (g *Registry) serve(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Path == "/v2/" || r.URL.Path == "/v2" {
 		w.Header().Set("Content-Type", "application/json")
 		_, err := w.Write([]byte("{}"))
@@ -129,7 +153,7 @@ func (g *registry) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // at returns the path of something in a repository. Its arguments are checked.
-func (g *registry) at(repo string, parts ...string) string {
+func (g *Registry) at(repo string, parts ...string) string {
 	return filepath.Join(append([]string{g.dir, "repos", filepath.FromSlash(repo)}, parts...)...)
 }
 

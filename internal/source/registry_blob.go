@@ -31,7 +31,7 @@ func hexOf(digest string) (string, error) {
 	return strings.TrimPrefix(digest, "sha256:"), nil
 }
 
-func (g *registry) blob(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *Registry) blob(w http.ResponseWriter, r *http.Request, to route) error {
 	sum, err := hexOf(to.rest)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, path, digest string, unkn
 }
 
 // upload serves /v2/<name>/blobs/uploads/[<id>].
-func (g *registry) upload(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *Registry) upload(w http.ResponseWriter, r *http.Request, to route) error {
 	if to.rest == "" {
 		if r.Method != http.MethodPost {
 			return notAllowed(w, "POST")
@@ -113,10 +113,10 @@ func uploadUnknown() error {
 	return refusal{http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "there is no such upload"}
 }
 
-func (g *registry) uploadPath(id string) string { return filepath.Join(g.dir, "uploads", id) }
+func (g *Registry) uploadPath(id string) string { return filepath.Join(g.dir, "uploads", id) }
 
 // hold keeps other requests from writing to the same upload.
-func (g *registry) hold(id string) (release func(), err error) {
+func (g *Registry) hold(id string) (release func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.busy[id] {
@@ -132,7 +132,7 @@ func (g *registry) hold(id string) (release func(), err error) {
 
 // begin starts an upload, or finishes it at once: by mounting a blob that
 // another repository has, or because the request brings it.
-func (g *registry) begin(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *Registry) begin(w http.ResponseWriter, r *http.Request, to route) error {
 	query := r.URL.Query()
 	if from := query.Get("from"); query.Get("mount") != "" && repoGrammar.MatchString(from) && sameOwner(from, to.repo) {
 		sum, err := hexOf(query.Get("mount"))
@@ -174,7 +174,7 @@ func sameOwner(a, b string) bool {
 	return a == b
 }
 
-func (g *registry) mount(from, into, sum string) error {
+func (g *Registry) mount(from, into, sum string) error {
 	if err := os.MkdirAll(g.at(into, "_blobs"), 0o700); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (g *registry) mount(from, into, sum string) error {
 }
 
 // makeRoom drops abandoned uploads, and refuses one too many.
-func (g *registry) makeRoom() error {
+func (g *Registry) makeRoom() error {
 	entries, err := os.ReadDir(filepath.Join(g.dir, "uploads"))
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (g *registry) makeRoom() error {
 }
 
 // append adds the body of r to an upload, exactly where the upload ends.
-func (g *registry) append(r *http.Request, id string) (err error) {
+func (g *Registry) append(r *http.Request, id string) (err error) {
 	f, err := os.OpenFile(g.uploadPath(id), os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return uploadUnknown()
@@ -241,7 +241,7 @@ func (g *registry) append(r *http.Request, id string) (err error) {
 	return nil
 }
 
-func (g *registry) progress(w http.ResponseWriter, to route, status int) error {
+func (g *Registry) progress(w http.ResponseWriter, to route, status int) error {
 	info, err := os.Stat(g.uploadPath(to.rest))
 	if err != nil {
 		return uploadUnknown()
@@ -254,7 +254,7 @@ func (g *registry) progress(w http.ResponseWriter, to route, status int) error {
 }
 
 // finish takes the last of an upload and makes it a blob if it has the digest.
-func (g *registry) finish(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *Registry) finish(w http.ResponseWriter, r *http.Request, to route) error {
 	digest := r.URL.Query().Get("digest")
 	sum, err := hexOf(digest)
 	if err != nil {

@@ -21,7 +21,7 @@ func manifestUnknown() error {
 	return refusal{http.StatusNotFound, "MANIFEST_UNKNOWN", "the repository has no such manifest"}
 }
 
-func (g *registry) manifest(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *Registry) manifest(w http.ResponseWriter, r *http.Request, to route) error {
 	tagged := !strings.Contains(to.rest, ":")
 	if tagged && !tagGrammar.MatchString(to.rest) {
 		return refusal{http.StatusBadRequest, "TAG_INVALID", "the tag is not valid"}
@@ -43,7 +43,7 @@ func (g *registry) manifest(w http.ResponseWriter, r *http.Request, to route) er
 }
 
 // resolve returns the hexadecimal digest of a tag or of a digest.
-func (g *registry) resolve(to route) (string, error) {
+func (g *Registry) resolve(to route) (string, error) {
 	if strings.Contains(to.rest, ":") {
 		return hexOf(to.rest)
 	}
@@ -57,7 +57,7 @@ func (g *registry) resolve(to route) (string, error) {
 	return hexOf(string(digest))
 }
 
-func (g *registry) getManifest(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *Registry) getManifest(w http.ResponseWriter, r *http.Request, to route) error {
 	sum, err := g.resolve(to)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (g *registry) getManifest(w http.ResponseWriter, r *http.Request, to route)
 	return serveFile(w, r, g.at(to.repo, "_manifests", sum), "sha256:"+sum, manifestUnknown())
 }
 
-func (g *registry) putManifest(w http.ResponseWriter, r *http.Request, to route, tagged bool) error {
+func (g *Registry) putManifest(w http.ResponseWriter, r *http.Request, to route, tagged bool) error {
 	content, err := io.ReadAll(io.LimitReader(r.Body, g.ManifestBytes+1))
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (g *registry) putManifest(w http.ResponseWriter, r *http.Request, to route,
 }
 
 // put writes a small file whole and durably.
-func (g *registry) put(path string, content []byte) error {
+func (g *Registry) put(path string, content []byte) error {
 	// The name is not one of an upload, so that no request can reach it.
 	f, err := os.CreateTemp(filepath.Join(g.dir, "uploads"), "put-")
 	if err != nil {
@@ -125,7 +125,7 @@ func (g *registry) put(path string, content []byte) error {
 }
 
 // complete checks that everything a manifest names is in the repository.
-func (g *registry) complete(repo string, content []byte) error {
+func (g *Registry) complete(repo string, content []byte) error {
 	type descriptor struct {
 		Digest string   `json:"digest"`
 		URLs   []string `json:"urls"`
@@ -168,7 +168,7 @@ func (g *registry) complete(repo string, content []byte) error {
 }
 
 // deleteManifest removes a tag, or a manifest with the tags that point to it.
-func (g *registry) deleteManifest(w http.ResponseWriter, to route, tagged bool) error {
+func (g *Registry) deleteManifest(w http.ResponseWriter, to route, tagged bool) error {
 	sum, err := g.resolve(to)
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func (g *registry) deleteManifest(w http.ResponseWriter, to route, tagged bool) 
 }
 
 // list returns the tags of a repository, sorted.
-func (g *registry) list(repo string) ([]string, error) {
+func (g *Registry) list(repo string) ([]string, error) {
 	if _, err := os.Stat(g.at(repo)); err != nil {
 		return nil, refusal{http.StatusNotFound, "NAME_UNKNOWN", "there is no such repository"}
 	}
@@ -220,7 +220,7 @@ func (g *registry) list(repo string) ([]string, error) {
 }
 
 // tags serves /v2/<name>/tags/list[?n=<count>&last=<tag>].
-func (g *registry) tags(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *Registry) tags(w http.ResponseWriter, r *http.Request, to route) error {
 	if to.rest != "list" {
 		return refusal{http.StatusNotFound, "UNSUPPORTED", "the path is not one of a registry"}
 	}

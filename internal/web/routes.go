@@ -49,7 +49,7 @@ func mounted(o Options) []route {
 		}
 	}
 	if o.Registry != nil {
-		h := gin.WrapH(o.Registry)
+		h := asUser(o.Registry)
 		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 			table = append(table, route{method: m, path: registryPrefix + "/*path", door: guarded, access: registryAccess, within: transfer, body: o.Limits.Upload, handle: h})
 		}

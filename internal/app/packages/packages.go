@@ -28,6 +28,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
 	"github.com/terrier-iac/terrier/internal/registry/rights"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/web"
 	"github.com/terrier-iac/terrier/internal/web/login"
 )
@@ -44,6 +45,7 @@ type Options struct {
 	Key      string // derived for KeyPurpose
 	Allow    []string
 	Auth     web.Auth
+	Inside   *source.Registry // the repositories that users push
 
 	Registerer prometheus.Registerer
 	Environ    func(string) string
@@ -111,7 +113,7 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	}
 	r, err := registryserver.Wire(registryserver.Wiring{
 		Store: store, Rights: ofCluster{o.Auth}, Signer: rights.NewSigner(secret.New(o.Key), o.Now), Settings: o.Settings,
-		Scratch: o.Scratch, Allow: o.Allow, Registerer: o.Registerer, Log: o.Log, Now: o.Now,
+		Scratch: o.Scratch, Allow: o.Allow, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: o.Inside, Pushed: o.Inside.Pushed,
 		Services: map[string]any{"login.v1": login.Service()},
 	})
 	if err != nil {

@@ -11,11 +11,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/crane"
 	"go.uber.org/goleak"
 )
 
@@ -277,5 +280,24 @@ func TestDiscoveryNamesTheIdentityProvider(t *testing.T) {
 	const want = `{"authz":"https://id.example.com/authorize","client":"tofu","grant_types":["authz_code"],"ports":[10000,10010],"scopes":["openid","groups"],"token":"https://id.example.com/token"}`
 	if string(got.Login) != want {
 		t.Errorf("login.v1 is %s, want %s", got.Login, want)
+	}
+}
+
+// RG-21: clients of OCI registries log in with a token as their password, and see what was
+// published. The first request of a client has no credentials.
+func TestRepositories(t *testing.T) {
+	r := start(t, nil)
+	dir := files(t, map[string]string{"main.tf": "output \"hello\" {\n  value = \"world\"\n}\n"})
+	r.works(t, "module", "push", dir, "--namespace", "example", "--name", "hello", "--system", "demo", "--version", "1.0.0")
+	host := r.host()
+	options := []crane.Option{crane.WithTransport(r.http.Transport), crane.WithAuth(&authn.Basic{Username: "any", Password: r.token(t)})}
+	if tags, err := crane.ListTags(host+"/example/modules/hello/demo", options...); err != nil || !slices.Equal(tags, []string{"1.0.0"}) {
+		t.Errorf("the tags are %q, %v, want 1.0.0", tags, err)
+	}
+	if _, err := crane.ListTags(host+"/example/app", options...); err == nil || !strings.Contains(err.Error(), "NAMESPACE/modules/NAME/SYSTEM") {
+		t.Errorf("a repository that is not there: %v", err)
+	}
+	if _, err := crane.ListTags(host+"/example/modules/hello/demo", crane.WithTransport(r.http.Transport)); err == nil || !strings.Contains(err.Error(), "UNAUTHORIZED") {
+		t.Errorf("a client without a token: %v, want UNAUTHORIZED", err)
 	}
 }

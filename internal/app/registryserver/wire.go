@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/registry"
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
+	"github.com/terrier-iac/terrier/internal/registry/oci"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
 )
 
@@ -29,8 +31,14 @@ type Wiring struct {
 	Allow      []string        // --allow-host
 	Registerer prometheus.Registerer
 	Stall      time.Duration // one minute if zero
-	Log        *slog.Logger
-	Now        func() time.Time
+
+	// Inside has the repositories that users push, and Pushed says which; nil if there are
+	// none.
+	Inside http.Handler
+	Pushed func(repository string) (bool, error)
+
+	Log *slog.Logger
+	Now func() time.Time
 }
 
 // Registry is the handler of a registry with its mirror.
@@ -67,7 +75,26 @@ func Wire(w Wiring) (*Registry, error) {
 		return nil, err
 	}
 	own.ServeMirror(m)
-	return &Registry{own, published, m, w.Log}, nil
+	repositories, err := oci.New(oci.Options{
+		Registry: published, Mirror: m, Rights: w.Rights, Store: w.Store, Inside: w.Inside, Pushed: w.Pushed,
+		Scratch: w.Scratch, Stall: w.Stall, Now: w.Now, Log: w.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Registry{beside(own, repositories), published, m, w.Log}, nil
+}
+
+// beside serves repositories of OCI below /v2/, and the registry at all other paths.
+func beside(own, repositories http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v2" && !strings.HasPrefix(r.URL.Path, "/v2/") {
+			own.ServeHTTP(w, r)
+			return
+		}
+		r.Pattern = "/v2/" // as figures name the route
+		repositories.ServeHTTP(w, r)
+	})
 }
 
 // settingsBytes bounds the file of the mirror.

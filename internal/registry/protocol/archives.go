@@ -68,22 +68,35 @@ func (s *Server) archive(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, err)
 		return
 	}
+	sent, err := Send(w, r, a, l.SHA256)
+	if s.Served != nil && sent > 0 {
+		s.Served(l.Tenant, l.Key, sent)
+	}
+	if err != nil {
+		s.Log.Error("archive not sent", "key", l.Key, "bytes", sent, "err", err)
+	}
+}
+
+// Send sends an archive, whole or a range of it, and closes it. It returns how many bytes
+// went out, and why the archive could not be read; a client that leaves is no error. The
+// SHA-256 is in hex, and empty if it is not known.
+func Send(w http.ResponseWriter, r *http.Request, a registry.Archive, sha256 string) (int64, error) {
 	content := &observed{ReadSeekCloser: a}
 	defer content.Close()
-	if l.SHA256 != "" {
-		w.Header().Set("ETag", `"`+l.SHA256+`"`)
+	if sha256 != "" {
+		w.Header().Set("ETag", `"`+sha256+`"`)
 	}
-	w.Header().Set("Content-Type", mediaType(a.Name))
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", mediaType(a.Name))
+	}
 	w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	sent := &counted{ResponseWriter: w}
 	http.ServeContent(sent, r, "", a.Modified, content)
-	if s.Served != nil && sent.bytes > 0 {
-		s.Served(l.Tenant, l.Key, sent.bytes)
+	if r.Context().Err() != nil {
+		return sent.bytes, nil
 	}
-	if content.failed != nil && r.Context().Err() == nil {
-		s.Log.Error("archive not sent", "key", l.Key, "bytes", sent.bytes, "err", content.failed)
-	}
+	return sent.bytes, content.failed
 }
 
 func (s *Server) open(ctx context.Context, l Link) (registry.Archive, error) {

@@ -78,8 +78,7 @@ func New(o Options) (*Server, error) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	t := s.transfer(w, r)
-	s.mux.ServeHTTP(t, r)
+	s.mux.ServeHTTP(Transfer(w, r, s.Stall, s.Now), r)
 }
 
 // Action answers a request of a caller that may do it.
@@ -147,7 +146,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, err error) {
 	status := kind.Meaning().HTTP
 	var large *http.MaxBytesError
 	switch reason := fault.Reason(err, ""); {
-	case reason == unauthenticated:
+	case IsUnauthenticated(err):
 		status = http.StatusUnauthorized
 		w.Header().Set("WWW-Authenticate", `Bearer realm="registry"`)
 	case reason == registry.VersionRetracted && kind == fault.Missing:

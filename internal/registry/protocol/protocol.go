@@ -42,3 +42,6 @@ const unauthenticated = "Unauthenticated"
 
 // Unauthenticated marks an error as that of a request without a known caller.
 func Unauthenticated(err error) error { return fault.New(fault.Denied, unauthenticated, err) }
+
+// IsUnauthenticated reports whether an error is that of a request without a known caller.
+func IsUnauthenticated(err error) bool { return fault.Reason(err, "") == unauthenticated }

@@ -16,10 +16,11 @@ type transfer struct {
 	now     func() time.Time
 }
 
-// transfer lifts the limits of the server for a request. Between the parts of a body
-// there is none for the answer: verifying a large upload takes its time.
-func (s *Server) transfer(w http.ResponseWriter, r *http.Request) *transfer {
-	t := &transfer{w, http.NewResponseController(w), s.Stall, s.Now}
+// Transfer lifts the limits of the server for a request, and cuts it off where the client
+// takes longer than stall for a part of a body. Between the parts there is no limit for
+// the answer: verifying a large upload takes its time.
+func Transfer(w http.ResponseWriter, r *http.Request, stall time.Duration, now func() time.Time) http.ResponseWriter {
+	t := &transfer{w, http.NewResponseController(w), stall, now}
 	// A writer without deadlines, as of a test, has none to lift.
 	_ = t.control.SetWriteDeadline(time.Time{})
 	r.Body = &received{r.Body, t}

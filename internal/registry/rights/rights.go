@@ -174,9 +174,13 @@ func bearer(r *http.Request) (secret.Text, error) {
 		return secret.Text{}, nil
 	}
 	scheme, text, _ := strings.Cut(header, " ")
+	bearer := strings.EqualFold(scheme, "Bearer")
+	if _, password, basic := r.BasicAuth(); basic { // all that clients of OCI registries send
+		text, bearer = password, true
+	}
 	text = strings.TrimSpace(text)
-	if !strings.EqualFold(scheme, "Bearer") || text == "" || len(text) > tokenBytes {
-		return secret.Text{}, protocol.Unauthenticated(errors.New("the registry takes a token in the header Authorization, in the form: Bearer TOKEN"))
+	if !bearer || text == "" || len(text) > tokenBytes {
+		return secret.Text{}, protocol.Unauthenticated(errors.New("the registry takes a token in the header Authorization, in the form: Bearer TOKEN, or as a password"))
 	}
 	return secret.New(text), nil
 }
