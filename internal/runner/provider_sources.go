@@ -71,10 +71,10 @@ func (r *providerProcesses) sourceOf(p provider) ProviderSource {
 	case mirror == "" || !filepath.IsLocal(p.Address), slices.Contains(r.directory.moved, p.Address):
 		return FromRegistry
 	}
-	if _, err := os.Stat(filepath.Join(mirror, p.Address)); err != nil {
-		return FromRegistry
+	if slices.Contains(workdir.MirrorVersions(os.DirFS(mirror), p.Address), p.Version) {
+		return FromMirror
 	}
-	return FromMirror
+	return FromRegistry
 }
 
 // bytesIn is the size of all files of a package.
