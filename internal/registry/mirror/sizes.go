@@ -12,11 +12,11 @@ import (
 // asking is for how many sizes an upstream is asked at once.
 const asking = 8
 
-// Sized is Version with the archives whose sizes are known, for protocols that name sizes
+// Sized is Mirror.Version with the archives whose sizes are known, for protocols that name sizes
 // before the content. The upstream is asked once for each size that is not known, and the
 // index keeps the answers. An archive whose size it does not say is left out until it was
 // stored; if there is no other, that is an error.
-func (m *Mirror) Sized(ctx context.Context, tenant string, p address.Provider, v address.Version) (Files, error) {
+func Sized(ctx context.Context, m *Mirror, tenant string, p address.Provider, v address.Version) (Files, error) {
 	r, err := m.release(ctx, tenant, p, v)
 	if err == nil {
 		r, err = (&sizes{m, p, v}).of(ctx, r)

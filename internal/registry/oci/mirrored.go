@@ -57,7 +57,7 @@ func (s mirrorSource) entries(ctx context.Context) ([]entry, error) {
 }
 
 func (s mirrorSource) layers(ctx context.Context, v address.Version) ([]layer, error) {
-	files, err := s.Mirror.Sized(ctx, s.tenant, s.provider, v)
+	files, err := mirror.Sized(ctx, s.Mirror, s.tenant, s.provider, v)
 	if err != nil {
 		return nil, err
 	}
