@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/terrier-iac/terrier/internal/access"
 )
 
 var _ = addDoors(map[string]string{
@@ -43,5 +45,27 @@ func TestPackagesKnowTheirUser(t *testing.T) {
 	}
 	if got := accessText(auth.last()); !strings.HasSuffix(got, " apps") {
 		t.Errorf("the last right that was asked for is %q, want one of the namespace apps", got)
+	}
+}
+
+// Engines ask whether /v2/ is a registry before they ask for a repository. The answer says
+// nothing else, so every known user gets it.
+func TestEveryKnownUserMayAskForTheRegistry(t *testing.T) {
+	auth := newRoles()
+	auth.deny(access.ResourceRegistry)
+	u, c := serve(t, options(auth))
+	for _, tt := range []struct {
+		method, path string
+		want         int
+	}{
+		{http.MethodGet, "/v2/", http.StatusOK}, {http.MethodHead, "/v2/", http.StatusOK}, {http.MethodPost, "/v2/", http.StatusForbidden},
+		{http.MethodGet, "/v2/_catalog", http.StatusForbidden}, {http.MethodGet, "/v2/apps/x/tags/list", http.StatusForbidden},
+	} {
+		if resp, body := ask(t, c, tt.method, u.String()+tt.path, bearer); resp.StatusCode != tt.want {
+			t.Errorf("%s %s is %s %s, want %d", tt.method, tt.path, resp.Status, body, tt.want)
+		}
+	}
+	if resp, _ := ask(t, c, http.MethodGet, u.String()+"/v2/", func(*http.Request) {}); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a request without a user is %s, want 401", resp.Status)
 	}
 }

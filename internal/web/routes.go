@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"regexp"
 	"strings"
@@ -91,14 +92,22 @@ func right(verb string, r access.Resource) requirement {
 
 var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
+// errEveryUser is what a requirement returns for a request that needs no permission of a
+// known user.
+var errEveryUser = errors.New("every user that the cluster knows may do this")
+
 // registryAccess is the permission for a repository. The first part of its name is
-// the namespace whose roles decide; the catalogue needs it in all namespaces.
+// the namespace whose roles decide; the catalogue needs it in all namespaces. Engines ask
+// for /v2/ before they ask for a repository, and learn there that it is a registry.
 func registryAccess(c *gin.Context) (access.Request, error) {
 	a := access.Request{Verb: "get", Resource: access.ResourceRegistry}
 	if m := c.Request.Method; m != http.MethodGet && m != http.MethodHead {
 		a.Verb = "update"
 	}
 	path := strings.Trim(c.Param("path"), "/")
+	if path == "" && a.Verb == "get" {
+		return a, errEveryUser
+	}
 	if path == "" || path == "_catalog" {
 		return a, nil
 	}

@@ -46,18 +46,23 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: `+c.Namespace+`}]
 	if err := os.WriteFile(ca, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	init := func(account string) testkit.Ran {
+	init := func(account, module string) testkit.Ran {
 		t.Helper()
 		token := strings.TrimSpace(c.Kubectl(t, "create", "token", account))
 		used := t.TempDir()
-		write(t, used, "main.tf", "module \"hello\" {\n  source  = \""+host+"/"+c.Namespace+"/hello/demo\"\n  version = \"~> 1.0\"\n}\n")
-		write(t, used, "cli.tfrc", "credentials \""+host+"\" {\n  token = \""+token+"\"\n}\n")
+		write(t, used, "main.tf", "module \"hello\" {\n"+module+"}\n")
+		write(t, used, "cli.tfrc", "credentials \""+host+"\" {\n  token = \""+token+"\"\n}\noci_credentials \""+host+"\" {\n  username = \"token\"\n  password = \""+token+"\"\n}\n")
 		return testkit.TryEngine(t, used, []string{"SSL_CERT_FILE=" + ca, "TF_CLI_CONFIG_FILE=" + filepath.Join(used, "cli.tfrc")}, "init", "-input=false")
 	}
-	if r := init("reader"); r.Code != 0 {
-		t.Errorf("init of a reader ended with %d: %s%s", r.Code, r.Stdout, r.Stderr)
-	}
-	if r := init("stranger"); r.Code == 0 || !strings.Contains(r.Stderr, "403") {
-		t.Errorf("init of a stranger ended with %d: %s%s, want 403", r.Code, r.Stdout, r.Stderr)
+	for protocol, module := range map[string]string{
+		"the registry protocol": "  source  = \"" + host + "/" + c.Namespace + "/hello/demo\"\n  version = \"~> 1.0\"\n",
+		"OCI":                   "  source = \"oci://" + host + "/" + c.Namespace + "/modules/hello/demo?tag=1.0.0\"\n",
+	} {
+		if r := init("reader", module); r.Code != 0 {
+			t.Errorf("init of a reader over %s ended with %d: %s%s", protocol, r.Code, r.Stdout, r.Stderr)
+		}
+		if r := init("stranger", module); r.Code == 0 || !strings.Contains(r.Stderr, "403") {
+			t.Errorf("init of a stranger over %s ended with %d: %s%s, want 403", protocol, r.Code, r.Stdout, r.Stderr)
+		}
 	}
 }
