@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path"
 	"slices"
@@ -219,6 +220,9 @@ func (r *registryRelay) explain(res result, e *ending) bool {
 		e.permanent = false
 		e.explain(fmt.Sprintf("The registry of this platform did not serve %s: %s. Runs take modules and providers from there. "+
 			"The run is tried again after a pause; tell the operator of the platform if it goes on.", p.Path, orStatus(p)))
+	case p.Status >= http.StatusInternalServerError:
+		e.permanent = false
+		e.explain(fmt.Sprintf("The registry of this platform refused %s: %s. Init takes it from no other registry. Tell the operator of the platform.", p.Path, orStatus(p)))
 	default:
 		e.explain(fmt.Sprintf("The registry of this platform refused %s: %s. Ask the operator of the platform to allow it for the namespace of this stack.", p.Path, orStatus(p)))
 	}

@@ -30,6 +30,7 @@ func TestWhereProvidersComeFromIfTheRegistryHasNone(t *testing.T) {
 		"the registry is away":         {status: http.StatusServiceUnavailable, says: "does not answer: the registry says why it cannot. Init takes providers from their registries", from: true, asks: true},
 		"its mirror has none":          {says: "The registry of this platform does not mirror " + provider + ". Init takes it from its registry", from: true, asks: true},
 		"the registry refuses it":      {status: http.StatusForbidden, says: "The registry of this platform refused /v1/mirror/" + provider, asks: true},
+		"its upstream is wrong":        {status: http.StatusBadGateway, says: "refused /v1/mirror/" + provider + "/index.json: the registry says why it cannot. Init takes it from no other registry", asks: true},
 		"the operator allows no other": {status: http.StatusServiceUnavailable, change: func(p *runner.Platform, _ *runner.Job) { p.MirrorOnly = true }, says: "The registry of this platform did not serve", asks: true},
 		"no mirror, and no other": {change: func(p *runner.Platform, _ *runner.Job) { p.MirrorOnly = true },
 			says: "The registry of this platform does not mirror " + provider + ", and --provider-registries=false", asks: true},

@@ -166,10 +166,10 @@ func (u *upstream) ask(ctx context.Context, q *http.Request, at string, ours boo
 // explain hands on why the registry refuses, and remembers it.
 func (r *Relay) explain(w http.ResponseWriter, q *http.Request, resp *http.Response) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxReason))
-	if err != nil {
-		data = nil
-	}
 	message := reason(data)
+	if err != nil {
+		message = "its answer is not whole"
+	}
 	r.note(Problem{Status: resp.StatusCode, Message: message, Path: q.URL.Path})
 	refuse(w, resp.StatusCode, cmp.Or(message, http.StatusText(resp.StatusCode)))
 }
@@ -188,15 +188,18 @@ func reason(data []byte) string {
 
 func shorten(text string) string { return fault.Shorten(text, maxMessage) }
 
-// note remembers a failure, or a refusal. What says something about the request, as that
-// there is no such thing, is an answer.
+// note remembers a failure, or a refusal. A failure after a refusal does not replace it:
+// then the run would take from elsewhere what the registry refused. What says something
+// about the request, as that there is no such thing, is an answer.
 func (r *Relay) note(p Problem) {
-	if !p.Away() && p.Status != http.StatusUnauthorized && p.Status != http.StatusForbidden {
+	if !p.Away() && p.Status < http.StatusInternalServerError && p.Status != http.StatusUnauthorized && p.Status != http.StatusForbidden {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.problem = &p
+	if r.problem == nil || r.problem.Away() || !p.Away() {
+		r.problem = &p
+	}
 }
 
 func isJSON(contentType string) bool {

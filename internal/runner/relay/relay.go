@@ -63,10 +63,19 @@ type Problem struct {
 	Path    string // of the request
 }
 
-// Away reports whether the registry did not answer, or could not: the same request may
-// succeed later.
+// Away reports whether the registry did not answer, or cannot now: the same request may
+// succeed later. Every other Problem is a refusal. So is a bad gateway with a reason: the
+// registry answered, and does not hand on what its upstream has. A proxy that does not reach
+// the registry gives no reason.
 func (p Problem) Away() bool {
-	return p.Status == 0 || p.Status >= http.StatusInternalServerError || p.Status == http.StatusTooManyRequests
+	switch p.Status {
+	case 0, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	case http.StatusBadGateway:
+		return p.Message == ""
+	default:
+		return false
+	}
 }
 
 // New returns a Relay with a certificate and a secret of its own, which are valid from now.
@@ -94,8 +103,8 @@ func (r *Relay) Authority() []byte { return r.authority }
 // Secret is the bearer token that a client has to show.
 func (r *Relay) Secret() string { return r.secret }
 
-// Problem is the last request that the registry did not serve since Forget; nil if there is
-// none.
+// Problem is the last request that the registry refused since Forget, else the last one for
+// which it was away; nil if there is none.
 func (r *Relay) Problem() *Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()

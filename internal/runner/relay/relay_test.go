@@ -278,15 +278,23 @@ func TestProblems(t *testing.T) {
 		problem string // for the supervisor; empty for none
 		away    bool
 	}{
-		"refused":     {refusing(http.StatusForbidden, `{"errors":["team-a may not read hashicorp/evil"]}`), http.StatusForbidden, "may not read", "may not read", false},
-		"not allowed": {refusing(http.StatusUnauthorized, `{"errors":["the token expired"]}`), http.StatusUnauthorized, "expired", "expired", false},
-		"broken":      {refusing(http.StatusInternalServerError, "<html>"), http.StatusInternalServerError, "Internal Server Error", "500", true},
-		"too many":    {refusing(http.StatusTooManyRequests, ""), http.StatusTooManyRequests, "Too Many", "429", true},
-		"no such":     {refusing(http.StatusNotFound, `{"errors":["no such provider"]}`), http.StatusNotFound, "no such provider", "", false},
-		"no address":  {refusing(http.StatusUnprocessableEntity, `{"errors":["a host cannot have a port"]}`), http.StatusUnprocessableEntity, "cannot have a port", "", false},
+		"refused":                        {refusing(http.StatusForbidden, `{"errors":["team-a may not read hashicorp/evil"]}`), http.StatusForbidden, "may not read", "may not read", false},
+		"not allowed":                    {refusing(http.StatusUnauthorized, `{"errors":["the token expired"]}`), http.StatusUnauthorized, "expired", "expired", false},
+		"broken":                         {refusing(http.StatusInternalServerError, "<html>"), http.StatusInternalServerError, "Internal Server Error", "500", false},
+		"not verified":                   {refusing(http.StatusBadGateway, `{"errors":["the upstream has another release than the one that was verified first"]}`), http.StatusBadGateway, "verified first", "verified first", false},
+		"a proxy that does not reach it": {refusing(http.StatusBadGateway, "<html>"), http.StatusBadGateway, "Bad Gateway", "502", true},
+		"a refusal that is cut off": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			refusing(http.StatusBadGateway, `{"errors":["the upstream`)(w, nil)
+		}, http.StatusBadGateway, "not whole", "not whole", false},
+		"waiting helps":     {refusing(http.StatusServiceUnavailable, `{"errors":["the upstream does not answer"]}`), http.StatusServiceUnavailable, "upstream", "upstream", true},
+		"no answer in time": {refusing(http.StatusGatewayTimeout, ""), http.StatusGatewayTimeout, "Timeout", "504", true},
+		"too many":          {refusing(http.StatusTooManyRequests, ""), http.StatusTooManyRequests, "Too Many", "429", true},
+		"no such":           {refusing(http.StatusNotFound, `{"errors":["no such provider"]}`), http.StatusNotFound, "no such provider", "", false},
+		"no address":        {refusing(http.StatusUnprocessableEntity, `{"errors":["a host cannot have a port"]}`), http.StatusUnprocessableEntity, "cannot have a port", "", false},
 		"a redirect": {func(w http.ResponseWriter, q *http.Request) {
 			http.Redirect(w, q, "https://example.com/", http.StatusFound)
-		}, http.StatusBadGateway, "redirect", "redirect", true},
+		}, http.StatusBadGateway, "redirect", "redirect", false},
 		"cut off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, http.StatusBadGateway, "does not answer", "0", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,6 +321,28 @@ func TestProblems(t *testing.T) {
 				t.Error("Problem() is there after Forget()")
 			}
 		})
+	}
+}
+
+// A run asks for several providers at once. That the registry is away for one of them does
+// not make the run forget that it refuses another one.
+func TestARefusalIsKept(t *testing.T) {
+	const refused, away = "/v1/mirror/a/b/refused/index.json", "/v1/mirror/a/b/away/index.json"
+	l := newLab(t, func(w http.ResponseWriter, q *http.Request) {
+		status := http.StatusServiceUnavailable
+		if q.URL.Path == refused {
+			status = http.StatusForbidden
+		}
+		refusing(status, `{"errors":["why"]}`)(w, q)
+	})
+	for _, order := range [][]string{{refused, away}, {away, refused}, {away, refused, away}} {
+		l.Forget()
+		for _, path := range order {
+			l.get(t, path, l.bearer())
+		}
+		if p := l.Problem(); p == nil || p.Path != refused || p.Away() {
+			t.Errorf("after %q Problem() = %+v, want the refusal", order, p)
+		}
 	}
 }
 
