@@ -81,20 +81,25 @@ func (v ProviderVersion) incomplete() bool { return v.Published.IsZero() }
 
 // Sweep deletes files of providers that were uploaded a week ago and not published.
 func (r *providers) Sweep(ctx context.Context) error {
-	keys, err := r.store.List(ctx, waitingPrefix)
+	return DeleteBefore(ctx, r.store, waitingPrefix, r.o.Now().Add(-waitingFor))
+}
+
+// DeleteBefore deletes what was stored below a prefix before a time.
+func DeleteBefore(ctx context.Context, store blob.Versions, prefix string, before time.Time) error {
+	keys, err := store.List(ctx, prefix)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
-		v, err := r.store.Open(ctx, key)
+		v, err := store.Open(ctx, key)
 		if fault.Of(err) == fault.Missing {
 			continue
 		}
 		if err == nil {
 			err = v.Close()
 		}
-		if err == nil && r.o.Now().Sub(v.Modified) > waitingFor {
-			err = r.store.Delete(ctx, key)
+		if err == nil && v.Modified.Before(before) {
+			err = store.Delete(ctx, key)
 		}
 		if err != nil {
 			return err

@@ -44,9 +44,10 @@ type Wiring struct {
 // Registry is the handler of a registry with its mirror.
 type Registry struct {
 	http.Handler
-	published *registry.Registry
-	mirror    *mirror.Mirror
-	log       *slog.Logger
+	published    *registry.Registry
+	repositories *oci.Handler
+	mirror       *mirror.Mirror
+	log          *slog.Logger
 }
 
 // Wire makes a registry.
@@ -82,7 +83,7 @@ func Wire(w Wiring) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{beside(own, repositories), published, m, w.Log}, nil
+	return &Registry{beside(own, repositories), published, repositories, m, w.Log}, nil
 }
 
 // beside serves repositories of OCI below /v2/, and the registry at all other paths.
@@ -128,8 +129,9 @@ func readBounded(file string, most int64) ([]byte, error) {
 const sweepEvery = 24 * time.Hour
 
 // Run deletes what no client needs, until ctx ends: files of providers that users have
-// uploaded and not published for a week, and what the settings of the mirror say. Other
-// replicas may do the same at the same time.
+// uploaded and not published for a week, zip archives of modules that were made a month
+// ago, and what the settings of the mirror say. Other replicas may do the same at the
+// same time.
 func (r *Registry) Run(ctx context.Context) error {
 	var wait sync.WaitGroup
 	defer wait.Wait()
@@ -144,6 +146,9 @@ func (r *Registry) Run(ctx context.Context) error {
 		}
 		if err := r.published.Sweep(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("uploads not swept", "err", err)
+		}
+		if err := r.repositories.Sweep(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("zip archives of modules not swept", "err", err)
 		}
 	}
 }

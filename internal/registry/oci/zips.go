@@ -36,6 +36,9 @@ const (
 	mostRecord     = 64 << 20
 	mostConversion = 30 * time.Minute // of one archive
 	conversions    = 4                // at once: each may need as much of the disk as two archives
+	mostGrowth     = 20               // a zip archive has at most so many times the size of the tar archive,
+	freeGrowth     = 64 << 20         // unless it has no more bytes than this
+	keptFor        = 30 * 24 * time.Hour
 )
 
 // zips knows the zip archive of every version of a module.
@@ -214,7 +217,11 @@ func (z *zips) convert(ctx context.Context, key string, in *spooled) (sum string
 	}
 	defer out.Close()
 	h := sha256.New()
-	if err := archive.ToZip(in.File, in.size, io.MultiWriter(out, h), archive.Limits{}); err != nil {
+	to := &bounded{Writer: io.MultiWriter(out, h), left: max(freeGrowth, mostGrowth*in.size)}
+	if err := archive.ToZip(in.File, in.size, to, archive.Limits{}); err != nil {
+		if to.left < 0 {
+			err = fault.New(fault.Missing, registry.VersionMissing, fmt.Errorf("the archive has %d bytes, and its zip archive would have more than %d: it is not served over OCI: use the registry protocol, or publish a new version as a zip archive", in.size, max(freeGrowth, mostGrowth*in.size)))
+		}
 		return "", 0, err
 	}
 	if size, err = out.Seek(0, io.SeekEnd); err != nil {
@@ -224,6 +231,26 @@ func (z *zips) convert(ctx context.Context, key string, in *spooled) (sum string
 		return "", 0, fmt.Errorf("storing %s: %w", key, err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), size, nil
+}
+
+// bounded is a writer that fails once it gets more than so many bytes. What is left is
+// negative from then on.
+type bounded struct {
+	io.Writer
+	left int64
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= int64(len(p)); b.left < 0 {
+		return 0, errors.New("the zip archive is too large")
+	}
+	return b.Writer.Write(p)
+}
+
+// Sweep deletes zip archives that were made of tar archives 30 days ago. They are made
+// again at their next use.
+func (h *Handler) Sweep(ctx context.Context) error {
+	return registry.DeleteBefore(ctx, h.Store, zipsPrefix, h.Now().Add(-keptFor))
 }
 
 // spooled is an archive on the disk of this machine, until it is closed.
