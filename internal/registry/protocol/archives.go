@@ -77,7 +77,8 @@ func (s *Server) archive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Send sends an archive, whole or a range of it, and closes it. It returns how many bytes
+// Send sends an archive, whole or a range of it, and closes it. A request for several ranges
+// gets the whole, since each range would be a request to the bucket. Send returns how many bytes
 // went out, and why the archive could not be read; a client that leaves is no error. The
 // SHA-256 is in hex, and empty if it is not known.
 func Send(w http.ResponseWriter, r *http.Request, a registry.Archive, sha256 string) (int64, error) {
@@ -91,6 +92,10 @@ func Send(w http.ResponseWriter, r *http.Request, a registry.Archive, sha256 str
 	}
 	w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r = r.Clone(r.Context())
+		r.Header.Del("Range")
+	}
 	sent := &counted{ResponseWriter: w}
 	http.ServeContent(sent, r, "", a.Modified, content)
 	if r.Context().Err() != nil {

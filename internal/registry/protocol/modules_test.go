@@ -218,6 +218,12 @@ func TestArchives(t *testing.T) {
 	if a.body != content[10:20] {
 		t.Errorf("the range is %q, want %q", a.body, content[10:20])
 	}
+	// One request for many ranges would be many for the bucket.
+	a = s.ask(t, "GET", path, "", nil, "Range", "bytes=0-0,2-2,4-4")
+	a.want(t, http.StatusOK, "")
+	if a.body != content || a.Header.Get("Content-Type") != "application/gzip" || a.ContentLength != int64(len(content)) {
+		t.Errorf("several ranges have %d bytes and the headers %v, want the whole archive", len(a.body), a.Header)
+	}
 	s.ask(t, "GET", path, "", nil, "If-None-Match", `"`+registrytest.Sum([]byte(content))+`"`).want(t, http.StatusNotModified, "")
 	s.ask(t, "GET", path, "", nil, "Range", "bytes=999999-").want(t, http.StatusRequestedRangeNotSatisfiable, "")
 
