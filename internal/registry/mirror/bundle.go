@@ -360,6 +360,9 @@ func (e *exporter) release(ctx context.Context, v address.Version, r *Release) (
 		return 0, nil
 	}
 	for _, end := range []string{"", ".sig"} {
+		if r.Sums == "" {
+			break // those in the store, if any, are not of these archives
+		}
 		if err := e.copy(ctx, sumsKey(e.p, v)+end, path.Join(e.p.String(), signature.SumsName(e.p.Type, string(v))+end)); err != nil {
 			return 0, err
 		}

@@ -175,23 +175,31 @@ func (m *Mirror) versions(ctx context.Context, tenant string, p address.Provider
 	return nil, err
 }
 
-// listSoon asks the upstream for its versions. Where stored ones could be answered, it
-// takes no longer than a client should wait, and the answer comes for those who ask later.
+// listSoon asks the upstream for its versions, no longer than a client should wait where
+// stored ones could be answered.
 func (m *Mirror) listSoon(ctx context.Context, u *upstream, p address.Provider, index *Index) (*Index, error) {
+	list := func(ctx context.Context) (*Index, error) { return m.list(ctx, u, p) }
 	if index == nil || !index.stored() {
-		return m.list(ctx, u, p)
+		return list(ctx)
 	}
-	if err := m.down(u, p.String()); err != nil {
-		return nil, err
+	return soon(ctx, m, u, p.String(), "list the versions of "+p.String(), list)
+}
+
+// soon asks an upstream where the store has an answer as well: it takes no longer than a
+// client should wait. The answer comes for those who ask later.
+func soon[T any](ctx context.Context, m *Mirror, u *upstream, what, does string, ask func(context.Context) (T, error)) (T, error) {
+	if err := m.down(u, what); err != nil {
+		var none T
+		return none, err
 	}
-	slow := fault.New(fault.Later, ReasonUnreachable, fmt.Errorf("%s did not list the versions of %s within %v", u.host, p, m.options.Patience))
+	slow := fault.New(fault.Later, ReasonUnreachable, fmt.Errorf("%s did not %s within %v", u.host, does, m.options.Patience))
 	wait, cancel := context.WithTimeoutCause(ctx, m.options.Patience, slow)
 	defer cancel()
-	listed, err := m.list(wait, u, p)
+	answer, err := ask(wait)
 	if errors.Is(err, slow) { // the next clients do not wait for it
-		m.failed.Put(p.String(), slow)
+		m.failed.Put(what, slow)
 	}
-	return listed, err
+	return answer, err
 }
 
 // upstream is the registry of a provider, if a tenant may install that at all.

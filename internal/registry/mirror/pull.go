@@ -106,6 +106,11 @@ func (o *one) open(ctx context.Context, tenant string) (registry.Archive, error)
 		}
 		pkg := o.of(r)
 		if pkg == nil {
+			if u := o.upstreams[o.p.Host]; r.Sums == "" && !u.settings.Offline { // the upstream may have it
+				if err := o.down(u, fmt.Sprintf("%s %s", o.p, o.v)); err != nil {
+					return registry.Archive{}, err
+				}
+			}
 			return registry.Archive{}, fault.New(fault.Missing, ReasonMissing, fmt.Errorf("%s %s has no archive for %s", o.p, o.v, o.platform))
 		}
 		if pkg.here() {

@@ -46,15 +46,29 @@ func (m *Mirror) release(ctx context.Context, tenant string, p address.Provider,
 	if err != nil {
 		return nil, err
 	}
-	if index != nil && index.Releases[v] != nil {
-		return index.Releases[v], nil
+	what := fmt.Sprintf("%s %s", p, v)
+	verify := func(ctx context.Context) (*Release, error) {
+		return m.releases.Do(ctx, what, func(ctx context.Context) (*Release, error) {
+			return asked(m, u, what, func() (*Release, error) { return m.verified(ctx, u, p, v) })
+		})
 	}
-	return m.releases.Do(ctx, p.String()+" "+string(v), func(ctx context.Context) (*Release, error) {
-		return asked(m, u, p.String()+" "+string(v), func() (*Release, error) { return m.verified(ctx, u, p, v) })
-	})
+	if index == nil || index.Releases[v] == nil {
+		return verify(ctx)
+	}
+	known := index.Releases[v]
+	if known.Sums != "" || u.settings.Offline {
+		return known, nil
+	}
+	// An imported release without checksums has the archives of its bundle alone.
+	r, err := soon(ctx, m, u, what, "verify "+what, verify)
+	if err == nil || ctx.Err() != nil {
+		return r, err
+	}
+	m.options.Log.Warn("imported release not verified, its imported archives are served", "provider", p.String(), "version", string(v), "err", err)
+	return known, nil
 }
 
-// verified verifies a release that has no place in the index, and puts it there.
+// verified verifies a release that has no signed checksums in the index, and puts it there.
 func (m *Mirror) verified(ctx context.Context, u *upstream, p address.Provider, v address.Version) (*Release, error) {
 	r, err := m.storedRelease(ctx, p, v)
 	if err == nil && r == nil {
@@ -63,14 +77,42 @@ func (m *Mirror) verified(ctx context.Context, u *upstream, p address.Provider, 
 	if err != nil {
 		return nil, err
 	}
+	var other string // the platform whose imported archive is another one
+	var result *Release
 	err = m.records.update(ctx, p, func(i *Index) {
-		if known := i.Releases[v]; known != nil { // another process was faster
-			r = known
+		known := i.Releases[v]
+		other, result = "", known
+		if known != nil && known.Sums != "" { // another process was faster
 			return
 		}
-		i.Releases[v] = r
+		if known != nil {
+			if other = r.differs(known); other != "" {
+				return
+			}
+		}
+		merged := *r
+		merged.Packages = maps.Clone(r.Packages)
+		if known != nil {
+			maps.Copy(merged.Packages, known.Packages)
+		}
+		i.Releases[v], result = &merged, &merged
 	})
-	return r, err
+	if err != nil || other == "" {
+		return result, err
+	}
+	m.alarm(ctx, p, v, "the signed checksum for %s is %s, and the imported archive has %s", other, r.Packages[other].SHA256, result.Packages[other].SHA256)
+	return nil, fault.New(fault.Broken, ReasonChanged, fmt.Errorf("%s has another archive of %s %s for %s than the imported one, and the mirror installs the imported archives of this version alone: ask the publisher of the provider, or use another version", u.host, p, v, other))
+}
+
+// differs is a platform for which another release has another archive; empty if there is
+// none.
+func (r *Release) differs(other *Release) string {
+	for platform, pkg := range other.Packages {
+		if mine := r.Packages[platform]; mine != nil && mine.SHA256 != pkg.SHA256 {
+			return platform
+		}
+	}
+	return ""
 }
 
 // fetchRelease verifies a release of the upstream, and stores its list of checksums.

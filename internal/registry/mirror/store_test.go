@@ -305,6 +305,86 @@ func TestBundlesAreVerified(t *testing.T) {
 	}
 }
 
+// tofuBundle is a bundle as an engine makes it: it has no signatures.
+func tofuBundle(t *testing.T, r *registrytest.Release, on string) string {
+	t.Helper()
+	bundle := t.TempDir()
+	dir := filepath.Join(bundle, host, r.Namespace, r.Type)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := "terraform-provider-" + r.Type + "_" + r.Version + "_" + on + ".zip"
+	h1, _ := r.Hashes(t, on)
+	for name, text := range map[string]string{
+		"index.json":        mustJSON(t, map[string]any{"versions": map[string]any{r.Version: struct{}{}}}),
+		r.Version + ".json": mustJSON(t, map[string]any{"archives": map[string]any{on: map[string]any{"url": file, "hashes": []string{h1}}}}),
+		file:                string(r.Archives[on]),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bundle
+}
+
+// A bundle without signatures brings one platform of a version; the upstream has the
+// others, and its checksums are verified as those of any release.
+func TestBundleLeavesOtherPlatformsToTheUpstream(t *testing.T) {
+	r := registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", "1.0.0", 0, amd64, arm64)
+	u, dir, p := newUpstream(t, r), t.TempDir(), provider(t, "acme/cloud")
+	if _, err := open(t, u, dir).Import(t.Context(), os.DirFS(tofuBundle(t, r, amd64)), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]registrytest.Fault{"an error": registrytest.Status(503), "silence": registrytest.Hang} {
+		s := open(t, u, dir, impatient)
+		u.Fail("", f)
+		s.installs(t, r, amd64)
+		if _, err := s.read(t, p, "1.0.0", arm64); fault.Of(err) != fault.Later || !strings.Contains(err.Error(), host) {
+			t.Errorf("%s: the other platform: %v, want an error that names the upstream", name, err)
+		}
+		u.Heal()
+	}
+	s := open(t, u, dir)
+	s.installs(t, r, amd64, arm64)
+	if got := u.Count(amd64 + ".zip"); got > 0 {
+		t.Errorf("the upstream got %d requests for the imported archive", got)
+	}
+	index, err := s.Index(t.Context(), p)
+	if err != nil || index.Releases["1.0.0"].KeyID == "" || !index.Releases["1.0.0"].Packages[amd64].Pinned {
+		t.Errorf("the release is %+v, %v, want a verified one that keeps the imported archive", index.Releases["1.0.0"], err)
+	}
+}
+
+// Where the signed checksums name another archive than the imported one, the imported one
+// stays, and the mirror takes no other platform of that release.
+func TestBundleDiffersFromTheUpstream(t *testing.T) {
+	signer := registrytest.NewSigner(t)
+	r := registrytest.NewRelease(t, signer, "acme/cloud", "1.0.0", 0, amd64)
+	other := registrytest.NewRelease(t, signer, "acme/cloud", "1.0.0", 10, amd64, arm64)
+	s := open(t, newUpstream(t, other), t.TempDir())
+	if _, err := s.Import(t.Context(), os.DirFS(tofuBundle(t, r, amd64)), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.installs(t, r, amd64)
+		if _, err := s.read(t, provider(t, "acme/cloud"), "1.0.0", arm64); fault.Reason(err, "") != mirror.ReasonChanged {
+			t.Errorf("another platform of the other release: %v, want %s", err, mirror.ReasonChanged)
+		}
+		s.clock.move(time.Hour)
+	}
+	if got := s.counts.alarmed(); len(got) != 1 || !strings.Contains(got[0], "the imported archive has") {
+		t.Errorf("alarms are %q, want one", got)
+	}
+	bundle := t.TempDir()
+	if _, err := s.Export(t.Context(), bundle, mirror.Selection{}); err != nil {
+		t.Fatal(err)
+	}
+	offline := open(t, registrytest.New(t), t.TempDir(), setUpstream(func(u *mirror.Upstream) { u.Offline = true }))
+	if _, err := offline.Import(t.Context(), os.DirFS(bundle), "bob"); err != nil {
+		t.Errorf("the exported bundle is not good: %v", err)
+	}
+}
+
 // A bundle does not replace what was verified.
 func TestBundleOfAnotherRelease(t *testing.T) {
 	signer := registrytest.NewSigner(t)
