@@ -16,6 +16,15 @@ const (
 	Providers Kind = "providers"
 )
 
+// Namespace is a namespace in the spelling of a kind: those of providers are in lower
+// case. Rights are checked with this spelling, and content is read with it.
+func (k Kind) Namespace(text string) string {
+	if k == Providers {
+		return strings.ToLower(text)
+	}
+	return text
+}
+
 const (
 	modulesPrefix   = string(Modules) + "/"
 	providersPrefix = string(Providers) + "/"

@@ -357,6 +357,19 @@ func TestRights(t *testing.T) {
 	if _, err := crane.Digest(s.host()+"/private/modules/vpc/aws:1.0.0", s.as("admin")...); err != nil {
 		t.Errorf("the administrator: %v", err)
 	}
+
+	// Namespaces of providers are in lower case, and rights are checked in lower case.
+	signer := registrytest.NewSigner(t)
+	for _, name := range []string{"private/cloud", "team/cloud"} {
+		s.publishProvider(registrytest.NewRelease(t, signer, name, "1.0.0", 0, here), signer)
+	}
+	s.publish("Private/vpc/aws", "1.0.0", zipOf(t, saying("one")))
+	s.refused("GET", "/v2/Private/providers/cloud/tags/list", "capital", http.StatusForbidden, "DENIED", "in the namespace private")
+	for _, repo := range []string{"Private/modules/vpc/aws", "Team/providers/cloud"} {
+		if resp, body := s.ask("GET", "/v2/"+repo+"/tags/list", "capital"); resp.StatusCode != http.StatusOK {
+			t.Errorf("the tags of %s: %s %s", repo, resp.Status, body)
+		}
+	}
 }
 
 // Repositories that users push keep working beside those of the registry. A name of the

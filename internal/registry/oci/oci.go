@@ -147,7 +147,7 @@ func (h *Handler) source(ctx context.Context, c protocol.Caller, to route) (sour
 	if to.mirrored() {
 		return h.mirrored(ctx, c, to)
 	}
-	if err := h.Rights.May(ctx, c, protocol.Read, to.namespace); err != nil {
+	if err := h.Rights.May(ctx, c, protocol.Read, registry.Kind(to.shape).Namespace(to.namespace)); err != nil {
 		return nil, "", err
 	}
 	if to.shape == string(registry.Modules) {

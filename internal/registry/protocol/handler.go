@@ -100,11 +100,8 @@ func (s *Server) allowed(w http.ResponseWriter, r *http.Request, v Verb, do Acti
 	if err != nil {
 		return err
 	}
-	namespace := r.PathValue("namespace")
-	if strings.HasPrefix(r.URL.Path, prefix+"providers/") {
-		namespace = strings.ToLower(namespace) // as the address is read
-	}
-	if err := s.Rights.May(r.Context(), c, v, namespace); err != nil {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, prefix), "/")
+	if err := s.Rights.May(r.Context(), c, v, registry.Kind(kind).Namespace(r.PathValue("namespace"))); err != nil {
 		return err
 	}
 	return do(w, r, c)
