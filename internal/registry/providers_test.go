@@ -370,6 +370,67 @@ func inPublishProvidersAtOnce(t *testing.T, p *place) {
 	}
 }
 
+// Two publishes of one version at once: the one that finds its files gone, since the other
+// has published them, has the same answer.
+func TestPublishWhatAnotherPublishes(t *testing.T) { everywhere(t, inPublishWhatAnotherPublishes) }
+
+func inPublishWhatAnotherPublishes(t *testing.T, p *place) {
+	signer := registrytest.NewSigner(t)
+	p.now = time.Now()
+	p.addKey(t, "acme", signer)
+	for i, tt := range []struct {
+		name, end string // of the file that waits: before it is opened, the other publishes
+		store     bool   // or before the list of checksums is stored
+		another   bool   // release
+	}{
+		{name: "the list", end: "_SHA256SUMS"},
+		{name: "the signature", end: "_SHA256SUMS.sig"},
+		{name: "a package", end: ".zip"},
+		{name: "after it was verified", store: true},
+		{name: "another release", end: "_SHA256SUMS.sig", another: true},
+	} {
+		version := fmt.Sprintf("1.%d.0", i)
+		r := releaseOf(t, signer, version)
+		p.stage(t, r)
+		other := &place{Registry: registry.New(p.store.Versions, registry.Options{Scratch: t.TempDir(), MaxArchive: 1 << 20, Now: func() time.Time { return p.now }}), store: p.store, now: p.now}
+		var first registry.ProviderVersion
+		var once sync.Once
+		publish := func() {
+			once.Do(func() {
+				theirs := r
+				if tt.another {
+					theirs = registrytest.NewRelease(t, signer, "acme/cloud", version, 2000, linux.String(), darwin.String())
+					other.stage(t, theirs)
+				}
+				var err error
+				if first, err = other.publishProvider(t.Context(), theirs); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		p.store.opens = func(key string) {
+			if !tt.store && strings.HasPrefix(key, "waiting/") && strings.HasSuffix(key, tt.end) {
+				publish()
+			}
+		}
+		p.store.failing(func(op, key string) error {
+			if tt.store && op == "replace" && strings.HasSuffix(key, "_SHA256SUMS") {
+				publish()
+			}
+			return nil
+		})
+		provider, v := providerOf(r)
+		got, err := p.PublishProvider(t.Context(), provider, v, "again", nil)
+		p.store.opens = nil
+		p.store.failing(nil)
+		if tt.another {
+			wantFault(t, err, fault.Conflict, registry.VersionExists, "exists with other content")
+		} else if diff := cmp.Diff(first, got); err != nil || diff != "" || got.By != "ci" {
+			t.Errorf("%s: the second publish: %v: %s", tt.name, err, diff)
+		}
+	}
+}
+
 func TestRetractProvider(t *testing.T) {
 	p, signer := newPlace(t), registrytest.NewSigner(t)
 	p.now = time.Now()

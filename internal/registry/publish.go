@@ -129,15 +129,15 @@ func (r *providers) PublishProvider(ctx context.Context, p address.Provider, v a
 		return ProviderVersion{}, err
 	}
 	if there, ok := index.Versions[v]; ok && !there.incomplete() {
-		return r.publishedAlready(ctx, p, v, there)
+		return r.publishedAlready(ctx, p, v, there, nil)
 	}
 	rel, err := r.verify(ctx, p, v, protocols)
-	if err != nil {
-		return ProviderVersion{}, err
+	if err == nil {
+		rel.made.By, rel.made.Published = by, r.o.Now().UTC().Truncate(time.Second)
+		err = r.storeRelease(ctx, rel)
 	}
-	rel.made.By, rel.made.Published = by, r.o.Now().UTC().Truncate(time.Second)
-	if err := r.storeRelease(ctx, rel); err != nil {
-		return ProviderVersion{}, err
+	if err != nil {
+		return r.publishedMeanwhile(ctx, rel, err)
 	}
 	if err := r.addName(ctx, Providers, p.Namespace, p.Type); err != nil {
 		return ProviderVersion{}, err
@@ -148,6 +148,8 @@ func (r *providers) PublishProvider(ctx context.Context, p address.Provider, v a
 		}
 		there, ok := index.Versions[v]
 		if ok && !there.incomplete() {
+			there.Version = v
+			rel.made = there // another publish of the same list was faster
 			return nil
 		}
 		made := rel.made
@@ -161,20 +163,40 @@ func (r *providers) PublishProvider(ctx context.Context, p address.Provider, v a
 	return rel.made, r.clear(ctx, p, v, rel.made)
 }
 
-// publishedAlready is the answer for a version that is published: the same list of
-// checksums again is no error.
-func (r *providers) publishedAlready(ctx context.Context, p address.Provider, v address.Version, there ProviderVersion) (ProviderVersion, error) {
-	file := fileOf(p, v, sumsPart)
-	waiting, err := r.whole(ctx, waitingKey(p, v, file), signature.MaxSums)
-	if err != nil && fault.Of(err) != fault.Missing {
+// publishedMeanwhile is the answer where files of a release are gone: another publish of
+// the version deletes them as soon as the index names it.
+func (r *providers) publishedMeanwhile(ctx context.Context, rel release, gone error) (ProviderVersion, error) {
+	reason := fault.Reason(gone, "")
+	if fault.Of(gone) != fault.Missing && reason != UploadMissing && reason != blob.Changed {
+		return ProviderVersion{}, gone
+	}
+	p, v := rel.provider, rel.version
+	index, err := r.index.read(ctx, providerIndexKey(p), r.listProvider(p))
+	if err != nil {
 		return ProviderVersion{}, err
 	}
-	if err == nil {
+	if there, ok := index.Versions[v]; ok && !there.incomplete() {
+		return r.publishedAlready(ctx, p, v, there, rel.sums)
+	}
+	return ProviderVersion{}, gone
+}
+
+// publishedAlready is the answer for a version that is published: the same list of
+// checksums again is no error. Without a list, the one that waits counts, if there is one.
+func (r *providers) publishedAlready(ctx context.Context, p address.Provider, v address.Version, there ProviderVersion, again []byte) (ProviderVersion, error) {
+	file := fileOf(p, v, sumsPart)
+	if again == nil {
+		var err error
+		if again, err = r.whole(ctx, waitingKey(p, v, file), signature.MaxSums); err != nil && fault.Of(err) != fault.Missing {
+			return ProviderVersion{}, err
+		}
+	}
+	if again != nil {
 		sums, err := r.whole(ctx, ProviderKey(p, file), signature.MaxSums)
 		if err != nil {
 			return ProviderVersion{}, err
 		}
-		if !bytes.Equal(waiting, sums) {
+		if !bytes.Equal(again, sums) {
 			return ProviderVersion{}, errExists(p, v)
 		}
 	}

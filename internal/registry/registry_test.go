@@ -37,6 +37,14 @@ type watched struct {
 	lists []string
 	older []string // keys that lists have besides, as of a large bucket
 	fail  func(op, key string) error
+	opens func(key string) // before a value is opened; nil: nothing
+}
+
+func (w *watched) Open(ctx context.Context, key string) (blob.Value, error) {
+	if w.opens != nil {
+		w.opens(key)
+	}
+	return w.Versions.Open(ctx, key)
 }
 
 func (w *watched) List(ctx context.Context, prefix string) ([]string, error) {
