@@ -1,6 +1,7 @@
 package mirror_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -117,5 +118,69 @@ func TestUpstreamLimitsRequests(t *testing.T) {
 	}
 	if got := len(u.Asked()); got != 1 {
 		t.Errorf("the upstream got %d requests, want 1", got)
+	}
+}
+
+// A server of archives that wants fewer requests gets none for the time that it says. The
+// registry is asked all the same, so that other tenants find their providers.
+func TestServerOfArchivesLimitsRequests(t *testing.T) {
+	signer := registrytest.NewSigner(t)
+	r := registrytest.NewRelease(t, signer, "acme/cloud", "1.0.0", 0, amd64, arm64)
+	u := newUpstream(t, r, registrytest.NewRelease(t, signer, "acme/other", "1.0.0", 0, amd64))
+	s := open(t, u, t.TempDir())
+	u.Fail(".zip", registrytest.Status(429))
+	for _, on := range []string{amd64, arm64} {
+		_, err := s.read(t, provider(t, "acme/cloud"), "1.0.0", on)
+		if fault.Reason(err, "") != mirror.ReasonLimited || !strings.Contains(err.Error(), "which has files of "+host) {
+			t.Errorf("the archive for %s: %v, want %s of the server of archives", on, err, mirror.ReasonLimited)
+		}
+	}
+	if got := u.Count(".zip"); got != 1 {
+		t.Errorf("the server of archives got %d requests for archives, want 1", got)
+	}
+	if _, err := s.Versions(t.Context(), "team-b", provider(t, "acme/other")); err != nil {
+		t.Errorf("the versions of another provider: %v", err)
+	}
+	u.Heal()
+	s.clock.move(time.Minute)
+	s.installs(t, r, amd64, arm64)
+}
+
+// A tenant that asks for names that the upstream does not have is refused after some; its
+// known providers install, and other tenants ask for what they like.
+func TestTenantAsksForUnknownNames(t *testing.T) {
+	signer := registrytest.NewSigner(t)
+	r := registrytest.NewRelease(t, signer, "acme/cloud", "1.0.0", 0, amd64)
+	newer := registrytest.NewRelease(t, signer, "acme/newer", "1.0.0", 0, amd64)
+	u := newUpstream(t, r, newer)
+	s := open(t, u, t.TempDir())
+	s.installs(t, r, amd64)
+	before := u.Count("/versions")
+	refused := 0
+	for i := range 200 {
+		p := provider(t, fmt.Sprintf("acme/none%d", i))
+		var err error
+		if i%2 == 0 {
+			_, err = s.Versions(t.Context(), tenant, p)
+		} else {
+			_, err = s.Version(t.Context(), tenant, p, "1.0.0")
+		}
+		switch {
+		case fault.Reason(err, "") == mirror.ReasonTenant && fault.Of(err) == fault.Later:
+			refused++
+		case fault.Of(err) != fault.Missing:
+			t.Fatalf("%s: %v, want Missing or %s", p, err, mirror.ReasonTenant)
+		}
+	}
+	if asked := u.Count("/versions") - before; refused == 0 || asked+refused != 200 {
+		t.Errorf("of 200 unknown names the upstream was asked for %d and %d were refused, want some refused", asked, refused)
+	}
+	s.installs(t, r, amd64)
+	if _, err := s.Versions(t.Context(), "team-b", provider(t, "acme/newer")); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	s.clock.move(time.Hour)
+	if _, err := s.Versions(t.Context(), tenant, provider(t, "acme/newest")); fault.Of(err) != fault.Missing {
+		t.Errorf("an unknown name an hour later: %v, want Missing", err)
 	}
 }

@@ -39,13 +39,14 @@ type Mirror struct {
 	rules     rules
 	pulling   chan struct{} // one element for each download
 
-	lists    cache.Map[address.Provider, bool] // whose list was asked for a short while ago
-	failed   cache.Map[string, error]          // what an upstream did not answer, by what was asked
-	listing  cache.Flight[address.Provider, *Index]
-	releases cache.Flight[string, *Release]
-	pulls    cache.Flight[string, struct{}]
-	unserved unserved
-	room     room
+	lists     cache.Map[address.Provider, bool] // whose list was asked for a short while ago
+	failed    cache.Map[string, error]          // what an upstream did not answer, by what was asked
+	listing   cache.Flight[address.Provider, *Index]
+	releases  cache.Flight[string, *Release]
+	pulls     cache.Flight[string, struct{}]
+	unserved  unserved
+	strangers strangers
+	room      room
 }
 
 // Options are what a mirror needs. A zero field means its default.
@@ -115,8 +116,9 @@ func New(store blob.Versions, o Options) (*Mirror, error) {
 	m := &Mirror{
 		store: store, options: o, records: newRecords(store), upstreams: map[string]*upstream{}, rules: o.Settings.Rules,
 		pulling: make(chan struct{}, o.Pulls), room: room{free: o.Free},
-		lists:  cache.Map[address.Provider, bool]{Size: 10_000, TTL: o.Fresh, Now: o.Now},
-		failed: cache.Map[string, error]{Size: 10_000, TTL: o.Pause, Now: o.Now},
+		lists:     cache.Map[address.Provider, bool]{Size: 10_000, TTL: o.Fresh, Now: o.Now},
+		failed:    cache.Map[string, error]{Size: 10_000, TTL: o.Pause, Now: o.Now},
+		strangers: newStrangers(o.Now),
 	}
 	for host, settings := range o.Settings.Upstreams {
 		u, err := newUpstream(host, settings, o.Policy, o.MaxArchive, o.Now)
@@ -159,7 +161,7 @@ func (m *Mirror) versions(ctx context.Context, tenant string, p address.Provider
 	if _, fresh := m.lists.Get(p); fresh && index != nil {
 		return known(index), nil
 	}
-	listed, err := m.listSoon(ctx, u, p, index)
+	listed, err := strange(m, u, tenant, p, index, func() (*Index, error) { return m.listSoon(ctx, u, p, index) })
 	if err == nil {
 		return known(listed), nil
 	}
@@ -188,7 +190,7 @@ func (m *Mirror) listSoon(ctx context.Context, u *upstream, p address.Provider, 
 // soon asks an upstream where the store has an answer as well: it takes no longer than a
 // client should wait. The answer comes for those who ask later.
 func soon[T any](ctx context.Context, m *Mirror, u *upstream, what, does string, ask func(context.Context) (T, error)) (T, error) {
-	if err := m.down(u, what); err != nil {
+	if err := m.down(what); err != nil {
 		var none T
 		return none, err
 	}
@@ -214,7 +216,7 @@ func (m *Mirror) upstream(tenant string, p address.Provider) (*upstream, error) 
 // list asks the upstream for its versions, once for all who wait.
 func (m *Mirror) list(ctx context.Context, u *upstream, p address.Provider) (*Index, error) {
 	return m.listing.Do(ctx, p, func(ctx context.Context) (*Index, error) {
-		if err := m.down(u, p.String()); err != nil {
+		if err := m.down(p.String()); err != nil {
 			return nil, err
 		}
 		index, err := m.records.read(ctx, p)
@@ -251,20 +253,16 @@ func (m *Mirror) list(ctx context.Context, u *upstream, p address.Provider) (*In
 }
 
 // down says why an upstream is not asked for something now: it did not answer the same a
-// short while ago, or wants no requests for a time.
-func (m *Mirror) down(u *upstream, what string) error {
-	for _, key := range []string{u.host, what} {
-		if err, ok := m.failed.Get(key); ok {
-			return err
-		}
-	}
-	return nil
+// short while ago.
+func (m *Mirror) down(what string) error {
+	err, _ := m.failed.Get(what)
+	return err
 }
 
 // asked asks an upstream, unless it is down.
 func asked[T any](m *Mirror, u *upstream, what string, ask func() (T, error)) (T, error) {
 	var none T
-	if err := m.down(u, what); err != nil {
+	if err := m.down(what); err != nil {
 		return none, err
 	}
 	answer, err := none, error(nil)
@@ -277,11 +275,11 @@ func asked[T any](m *Mirror, u *upstream, what string, ask func() (T, error)) (T
 		m.failed.Delete(what)
 		return answer, nil
 	}
-	key, until := what, m.options.Now().Add(m.options.Pause)
+	until := m.options.Now().Add(m.options.Pause)
 	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > 0 {
-		key, until = u.host, m.options.Now().Add(f.After)
+		until = m.options.Now().Add(f.After)
 	}
-	m.failed.PutUntil(key, err, until)
+	m.failed.PutUntil(what, err, until)
 	return none, err
 }
 

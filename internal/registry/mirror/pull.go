@@ -107,7 +107,7 @@ func (o *one) open(ctx context.Context, tenant string) (registry.Archive, error)
 		pkg := o.of(r)
 		if pkg == nil {
 			if u := o.upstreams[o.p.Host]; r.Sums == "" && !u.settings.Offline { // the upstream may have it
-				if err := o.down(u, fmt.Sprintf("%s %s", o.p, o.v)); err != nil {
+				if err := o.down(fmt.Sprintf("%s %s", o.p, o.v)); err != nil {
 					return registry.Archive{}, err
 				}
 			}

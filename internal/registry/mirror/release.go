@@ -53,7 +53,7 @@ func (m *Mirror) release(ctx context.Context, tenant string, p address.Provider,
 		})
 	}
 	if index == nil || index.Releases[v] == nil {
-		return verify(ctx)
+		return strange(m, u, tenant, p, index, func() (*Release, error) { return verify(ctx) })
 	}
 	known := index.Releases[v]
 	if known.Sums != "" || u.settings.Offline {

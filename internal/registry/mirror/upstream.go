@@ -60,7 +60,9 @@ type upstream struct {
 	settings Upstream
 	base     *url.URL
 	client   *outbound.Client
-	services cache.Map[string, *url.URL] // providers.v1 of the host
+	services cache.Map[string, *url.URL]  // providers.v1 of the host
+	limited  cache.Map[string, time.Time] // until when a server wants no requests, by its host and port
+	now      func() time.Time
 }
 
 // newUpstream prepares the client of a registry; policy is that of the operator for all
@@ -88,6 +90,7 @@ func newUpstream(host string, s Upstream, policy outbound.Policy, mostArchive in
 	return &upstream{
 		host: host, settings: s, base: base, client: outbound.New(policy),
 		services: cache.Map[string, *url.URL]{TTL: servicesFor, Now: now},
+		limited:  cache.Map[string, time.Time]{Size: 1000, Now: now}, now: now,
 	}, nil
 }
 
@@ -296,6 +299,9 @@ func (w *watched) Read(p []byte) (int, error) {
 }
 
 func (u *upstream) send(ctx context.Context, at *url.URL, trusted bool, most int64, what string) (*http.Response, error) {
+	if until, ok := u.limited.Get(at.Host); ok {
+		return nil, u.wait(at.Host, what, until)
+	}
 	o := outbound.Options{MaxBytes: most}
 	if trusted && u.settings.TokenFile != "" {
 		text, err := os.ReadFile(u.settings.TokenFile)
@@ -317,15 +323,15 @@ func (u *upstream) send(ctx context.Context, at *url.URL, trusted bool, most int
 	if err != nil {
 		return nil, u.failure(what, errors.Join(context.Cause(ctx), err))
 	}
-	if err := u.status(resp, what); err != nil {
+	if err := u.status(resp, at, trusted, what); err != nil {
 		_ = resp.Body.Close()
 		return nil, err
 	}
 	return resp, nil
 }
 
-// status is nil for a useful answer.
-func (u *upstream) status(resp *http.Response, what string) error {
+// status is nil for a useful answer to a request for an address.
+func (u *upstream) status(resp *http.Response, at *url.URL, trusted bool, what string) error {
 	switch code := resp.StatusCode; {
 	case code == http.StatusOK:
 		return nil
@@ -342,10 +348,33 @@ func (u *upstream) status(resp *http.Response, what string) error {
 		if err != nil || after <= 0 {
 			after = 30
 		}
-		return fault.Wait(min(time.Duration(after)*time.Second, mostPause), ReasonLimited, fmt.Errorf("%s limits the requests of the mirror, and did not answer the one for %s: try again in %d s", u.host, what, after))
+		server := at.Host
+		if !trusted && u.answersFor(server) {
+			server = resp.Request.URL.Host // the registry answered; the server that it led to did not
+		}
+		until := u.now().Add(min(time.Duration(after)*time.Second, mostPause))
+		u.limited.PutUntil(server, until, until)
+		return u.wait(server, what, until)
 	default:
 		return fault.New(fault.Later, ReasonFailed, fmt.Errorf("%s answered the request for %s with status %d", u.host, what, code))
 	}
+}
+
+// answersFor reports whether a server, by host and port, is one of the registry itself, and
+// not one of files alone.
+func (u *upstream) answersFor(server string) bool {
+	service, ok := u.services.Get("providers.v1")
+	return server == u.base.Host || ok && server == service.Host
+}
+
+// wait is the error of a request to a server that wants no requests for a time.
+func (u *upstream) wait(server, what string, until time.Time) error {
+	name := u.host
+	if !u.answersFor(server) {
+		name = fmt.Sprintf("%.250s, which has files of %s,", server, u.host)
+	}
+	after := max(until.Sub(u.now()).Round(time.Second), time.Second)
+	return fault.Wait(after, ReasonLimited, fmt.Errorf("%s limits the requests of the mirror, and gave no answer for %s: try again in %.0f s", name, what, after.Seconds()))
 }
 
 // failure is the error of a request without an answer, or with half of one. It does not
