@@ -105,7 +105,38 @@ func (g *guard) sameOrigin(c *gin.Context) {
 	c.Next()
 }
 
-// bounded sets the limits of time and size of a request.
+// arriving bounds the time of a body that no handler reads: net/http waits for it before it
+// sends an answer, also to a caller without a token. A request without a body gets no such
+// deadline, since the deadline would end its context.
+func (g *guard) arriving(c *gin.Context) {
+	if c.Request.ContentLength != 0 {
+		if err := readUntil(c, g.now().Add(g.limits.Unread)); err != nil {
+			g.replies.refuse(c, err)
+			return
+		}
+	}
+	c.Next()
+}
+
+// receives gives a body all the time of its request: the caller may send it.
+func receives(c *gin.Context) error {
+	end, has := c.Request.Context().Deadline()
+	if !has || c.Request.ContentLength == 0 {
+		return nil
+	}
+	return readUntil(c, end.Add(bodyAfter))
+}
+
+func readUntil(c *gin.Context, t time.Time) error {
+	err := http.NewResponseController(c.Writer).SetReadDeadline(t)
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// bounded sets the limits of time and size of a request. A body has less time until the
+// caller has passed the door.
 func (g *guard) bounded(r route) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Set(keyBrowser, r.browser)
@@ -115,9 +146,16 @@ func (g *guard) bounded(r route) gin.HandlerFunc {
 		defer cancel()
 		c.Request = c.Request.WithContext(access.Via(ctx, viaOf(c)))
 		c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, r.body)
-		control := http.NewResponseController(c.Writer)
-		deadline := g.now().Add(within)
-		if err := errors.Join(control.SetReadDeadline(deadline.Add(bodyAfter)), control.SetWriteDeadline(deadline.Add(answerAfter))); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		arrives := within + bodyAfter
+		if c.Request.ContentLength != 0 {
+			arrives = min(arrives, g.limits.Unread)
+		}
+		now := g.now()
+		err := http.NewResponseController(c.Writer).SetWriteDeadline(now.Add(within + answerAfter))
+		if errors.Is(err, http.ErrNotSupported) {
+			err = nil
+		}
+		if err := errors.Join(err, readUntil(c, now.Add(arrives))); err != nil {
 			g.replies.refuse(c, err)
 			return
 		}
@@ -183,6 +221,12 @@ func (g *guard) allowed(r route) gin.HandlerFunc {
 		default:
 			g.replies.refuse(c, errNoRoute)
 			return
+		}
+		if !r.parts {
+			if err := receives(c); err != nil {
+				g.replies.refuse(c, err)
+				return
+			}
 		}
 		c.Next()
 	}

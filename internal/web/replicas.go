@@ -164,6 +164,10 @@ func (g *guard) elsewhere(r route) gin.HandlerFunc {
 			if r.body == 0 {
 				c.Request.Body, c.Request.ContentLength = http.NoBody, 0 // no handler reads it here, either
 			}
+			if err := receives(c); err != nil { // the other replica checks the door
+				g.replies.refuse(c, err)
+				return
+			}
 			var failed error
 			other.Answer(c.Writer, c.Request, func(err error) { failed = err })
 			switch reads := c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead; {

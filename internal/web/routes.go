@@ -33,6 +33,7 @@ type route struct {
 	within       func(Limits) time.Duration
 	later        int   // the status that has the caller come again; zero means 503
 	body         int64 // bytes
+	parts        bool  // the handler moves the deadline of the body with each part of it
 	handle       gin.HandlerFunc
 	operation         // its entry in the document of the API
 	tokens       bool // tokens for the registry open it, besides those of the cluster
@@ -144,7 +145,7 @@ func packageRows(o Options) []route {
 	add := func(path string, d door, may requirement, methods ...string) {
 		for _, m := range methods {
 			// The handler disconnects clients that stall, and slow ones have time.
-			table = append(table, route{method: m, path: path, door: d, access: may, tokens: true, within: func(l Limits) time.Duration { return l.Stream }, body: packageBytes, handle: h})
+			table = append(table, route{method: m, path: path, door: d, access: may, tokens: true, within: func(l Limits) time.Duration { return l.Stream }, body: packageBytes, parts: true, handle: h})
 		}
 	}
 	read := []string{http.MethodGet, http.MethodHead}

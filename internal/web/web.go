@@ -136,6 +136,7 @@ type Limits struct {
 	Stream      time.Duration // a stream: 6h; the reader may connect again
 	Recheck     time.Duration // how often the permission for a stream is checked again: 30s
 	Stall       time.Duration // how long a reader may not read: 30s
+	Unread      time.Duration // how long a body may take that no handler reads: 30s
 	Beat        time.Duration // interval of heartbeats of an event stream: 15s
 	Streams     int           // at once: 256
 	UserStreams int           // of one user at once: 16
@@ -150,6 +151,7 @@ func (l Limits) filled() Limits {
 		Stream:      cmp.Or(l.Stream, 6*time.Hour),
 		Recheck:     cmp.Or(l.Recheck, 30*time.Second),
 		Stall:       cmp.Or(l.Stall, 30*time.Second),
+		Unread:      cmp.Or(l.Unread, 30*time.Second),
 		Beat:        cmp.Or(l.Beat, 15*time.Second),
 		Streams:     cmp.Or(l.Streams, 256),
 		UserStreams: cmp.Or(l.UserStreams, 16),
@@ -184,7 +186,7 @@ func build(o Options) (*gin.Engine, error) {
 	if err := engine.SetTrustedProxies(nil); err != nil {
 		return nil, err
 	}
-	engine.Use(s.replies.recovered, s.guard.logged, hardened, s.guard.called, s.guard.sameOrigin)
+	engine.Use(s.replies.recovered, s.guard.logged, s.guard.arriving, hardened, s.guard.called, s.guard.sameOrigin)
 	for _, r := range s.routes() {
 		if o.Replicas != nil && answeredBy(r.path) == unassigned {
 			return nil, fmt.Errorf("no rule says which replica answers %s", r.path)

@@ -142,7 +142,7 @@ func (m *Platform) Serve(mgr ctrl.Manager, address string) (string, error) {
 	// The metrics of controller-runtime belong to the process: they are only read.
 	all := prometheus.Gatherers{m.Registry, kubemetrics.Registry}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second}))
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 5 * time.Minute}
 	serve := kube.Everywhere(func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // an interrupted scrape is retried
 		defer stop()

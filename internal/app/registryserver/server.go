@@ -223,7 +223,23 @@ func (s *server) around(registry http.Handler) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/", registry)
-	return s.logged(mux)
+	return s.logged(s.arriving(mux))
+}
+
+// arriving bounds the time of a body until a handler reads it, for a caller that may send
+// it: net/http waits for the body before it sends an answer, also to a caller without a
+// token. Half of --stall-timeout leaves the other half for the answer. A request without a
+// body gets no deadline, since that would end its context.
+func (s *server) arriving(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			if err := http.NewResponseController(w).SetReadDeadline(s.Now().Add(s.Config.Stall / 2)); err != nil {
+				s.log.Error("request without a deadline", "path", r.URL.Path, "err", err)
+				panic(http.ErrAbortHandler)
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // readyTime bounds the question whether the storage answers.

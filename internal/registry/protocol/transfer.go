@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -43,8 +44,10 @@ type received struct {
 func (r *received) Read(p []byte) (int, error) {
 	_ = r.t.control.SetReadDeadline(r.t.now().Add(r.t.stall))
 	n, err := r.ReadCloser.Read(p)
-	if err != nil {
-		_ = r.t.control.SetReadDeadline(time.Time{}) // the server watches for the end of the connection
+	if errors.Is(err, io.EOF) {
+		// The server watches for the end of the connection. After any other error it waits for
+		// the rest of the body before it sends the answer, and the deadline ends that.
+		_ = r.t.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
