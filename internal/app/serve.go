@@ -366,7 +366,7 @@ func openPackages(ctx context.Context, p *parts, o *web.Options, inside *source.
 	})
 	if err == nil {
 		o.Packages, o.Registry = p.packages, p.packages // the repositories beside those that users push
-		o.Tokens, o.LoginLife = regtoken.NewBook(p.blobs, p.Now), p.Config.RegistryLogin
+		o.Tokens, o.LoginLife = regtoken.NewBook(p.blobs, p.Now, p.log), p.Config.RegistryLogin
 	}
 	return err
 }

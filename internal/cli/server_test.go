@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -152,7 +153,7 @@ func (p *platform) serveAll(t *testing.T) {
 		}
 	})
 	url, ca := listen(t, web.Options{
-		Tokens: regtoken.NewBook(tokens, p.Now), Now: p.Now,
+		Tokens: regtoken.NewBook(tokens, p.Now, slog.New(slog.DiscardHandler)), Now: p.Now,
 		Kinds: kinds.All(), Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c, kinds.All()),
 		Board: board{query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: p.Now}), *p}, Notices: query.NewNotices(sent), AuditLog: query.NewAuditLog(files, anchor),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -121,7 +122,7 @@ type lobby struct {
 func newLobby(t *testing.T) lobby {
 	l := lobby{audit: &auditBook{}}
 	l.browser = newBrowser(t, func(o *Options) {
-		l.tokens = regtoken.NewBook(&shelf{}, o.Now)
+		l.tokens = regtoken.NewBook(&shelf{}, o.Now, slog.New(slog.DiscardHandler))
 		o.Tokens, o.LoginLife, o.Audit = l.tokens, 30*24*time.Hour, l.audit
 		o.People = func(access.User) (command.Person, error) { return command.Person{}, nil }
 	})

@@ -21,6 +21,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -48,6 +50,14 @@ type Token struct {
 	Expires   time.Time `json:"expires"`
 	Revoked   time.Time `json:"revoked,omitzero"`
 	RevokedBy string    `json:"revokedBy,omitempty"`
+}
+
+// end is when the token ended, or will end.
+func (t Token) end() time.Time {
+	if !t.Revoked.IsZero() && t.Revoked.Before(t.Expires) {
+		return t.Revoked
+	}
+	return t.Expires
 }
 
 // Active reports whether the token can be used.
@@ -86,7 +96,7 @@ type Store interface {
 const (
 	MaxLife   = 366 * 24 * time.Hour
 	maxName   = 100                // letters
-	eachOwner = 100                // active tokens of one user, or of one namespace
+	eachOwner = 100                // active tokens of one user, or of one namespace, and as many that ended
 	shownFor  = 7 * 24 * time.Hour // after the end of a token
 	reads     = 16                 // at once, of a list
 )
@@ -107,12 +117,15 @@ const (
 type Book struct {
 	store Store
 	now   func() time.Time
+	log   *slog.Logger
 
 	creating sync.Mutex // counting and creating are one step
 }
 
 // NewBook returns the tokens in a store.
-func NewBook(store Store, now func() time.Time) *Book { return &Book{store: store, now: now} }
+func NewBook(store Store, now func() time.Time, log *slog.Logger) *Book {
+	return &Book{store: store, now: now, log: log}
+}
 
 // Wanted is a token to create: one of User, or one of Namespace.
 type Wanted struct {
@@ -162,9 +175,24 @@ func (b *Book) Create(ctx context.Context, w Wanted) (Token, secret.Text, error)
 	if err != nil {
 		return Token{}, secret.Text{}, err
 	}
-	all = slices.DeleteFunc(all, func(t Token) bool { return t.User != k.User || t.Namespace != k.Namespace || !t.Active(now) })
-	if len(all) >= eachOwner {
-		return Token{}, secret.Text{}, fault.New(fault.Conflict, ReasonMany, fmt.Errorf("%s has %d active tokens already: revoke one that is not used any more", cmp.Or(k.User, "the namespace "+k.Namespace), len(all)))
+	var active int
+	var ended []Token // the newest first
+	for _, t := range all {
+		switch {
+		case t.User != k.User || t.Namespace != k.Namespace:
+		case t.Active(now):
+			active++
+		default:
+			ended = append(ended, t)
+		}
+	}
+	if active >= eachOwner {
+		return Token{}, secret.Text{}, fault.New(fault.Conflict, ReasonMany, fmt.Errorf("%s has %d active tokens already: revoke one that is not used any more", cmp.Or(k.User, "the namespace "+k.Namespace), active))
+	}
+	for _, t := range ended[min(eachOwner, len(ended)):] {
+		if err := b.store.Delete(ctx, record.RegistryToken(t.ID)); err != nil {
+			return Token{}, secret.Text{}, fmt.Errorf("removing a token that ended: %w", err)
+		}
 	}
 	text := secret.New(prefix + k.ID + "." + base64.RawURLEncoding.EncodeToString(random(32)))
 	k.Digest = digest(text)
@@ -227,7 +255,8 @@ func (b *Book) Authenticate(ctx context.Context, t secret.Text) (access.User, er
 }
 
 // List returns all tokens, the newest first, also those that ended within the last week.
-// The records of older ones go.
+// The records of older ones go. A record that cannot be read is left out, so that one that
+// is damaged stops neither lists nor new tokens; its token lets no user in.
 func (b *Book) List(ctx context.Context) ([]Token, error) {
 	keys, err := b.store.List(ctx, record.RegistryTokens())
 	if err != nil {
@@ -242,9 +271,12 @@ func (b *Book) List(ctx context.Context) ([]Token, error) {
 			switch {
 			case fault.Of(err) == fault.Missing: // another controller has removed it
 				return nil
+			case ctx.Err() == nil && (fault.Of(err) == fault.Broken || fault.Reason(err, "") == blob.KeyUnknown):
+				b.log.Error("record of a token for the registry is unreadable: the token is refused and not listed; restore the record, or delete it", "key", key, "err", err)
+				return nil
 			case err != nil:
 				return fmt.Errorf("listing tokens: %w", err)
-			case !b.now().Before(k.Expires.Add(shownFor)):
+			case !b.now().Before(k.end().Add(shownFor)):
 				return b.store.Delete(ctx, key)
 			}
 			found[i] = &k.Token

@@ -1,10 +1,12 @@
 package regtoken_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -44,9 +46,10 @@ type world struct {
 	clock *clock
 	here  *regtoken.Book
 	there *regtoken.Book
+	logs  bytes.Buffer
 }
 
-func newWorld(t *testing.T) world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	files, err := blob.OpenFiles(t.TempDir(), 1<<20)
 	if err != nil {
@@ -57,14 +60,15 @@ func newWorld(t *testing.T) world {
 			t.Error(err)
 		}
 	})
-	w := world{store: files, clock: &clock{now: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)}}
-	w.here, w.there = regtoken.NewBook(files, w.clock.Now), regtoken.NewBook(files, w.clock.Now)
+	w := &world{store: files, clock: &clock{now: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)}}
+	log := slog.New(slog.NewTextHandler(&w.logs, nil))
+	w.here, w.there = regtoken.NewBook(files, w.clock.Now, log), regtoken.NewBook(files, w.clock.Now, log)
 	return w
 }
 
 var ann = access.User{Name: "ann", UID: "1", Groups: []string{"dev", "system:authenticated"}, Extra: map[string][]string{"scopes": {"a"}}}
 
-func (w world) create(t *testing.T, wanted regtoken.Wanted) (regtoken.Token, secret.Text) {
+func (w *world) create(t *testing.T, wanted regtoken.Wanted) (regtoken.Token, secret.Text) {
 	t.Helper()
 	if wanted.Life == 0 {
 		wanted.Life = time.Hour
@@ -178,6 +182,26 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// The record of a revoked token goes a week after that, however long the token was for.
+func TestRevokedTokensGo(t *testing.T) {
+	w := newWorld(t)
+	made, text := w.create(t, regtoken.Wanted{User: ann, Life: 300 * 24 * time.Hour})
+	w.clock.pass(time.Hour)
+	if _, err := w.here.Revoke(t.Context(), made.ID, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.pass(7*24*time.Hour - time.Second)
+	if all, err := w.here.List(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("within the week List() = %v, %v; want the revoked one", all, err)
+	}
+	w.clock.pass(time.Second)
+	if all, err := w.here.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("after a week List() = %v, %v; want none", all, err)
+	}
+	_, err := w.here.Authenticate(t.Context(), text)
+	refused(t, err, regtoken.ReasonUnknown, text)
+}
+
 func TestTokensThatCannotBe(t *testing.T) {
 	w := newWorld(t)
 	for name, wanted := range map[string]regtoken.Wanted{
@@ -214,6 +238,37 @@ func TestTokensOfOneOwnerAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.create(t, regtoken.Wanted{User: ann})
+}
+
+// Nor with tokens that are revoked at once: the oldest of them go.
+func TestEndedTokensOfOneOwnerAreBounded(t *testing.T) {
+	w := newWorld(t)
+	other, _ := w.create(t, regtoken.Wanted{Namespace: "net", By: "ann"})
+	if _, err := w.here.Revoke(t.Context(), other.ID, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	var first, last regtoken.Token
+	for i := range 103 {
+		w.clock.pass(time.Second)
+		last, _ = w.create(t, regtoken.Wanted{User: ann})
+		if i == 0 {
+			first = last
+		}
+		if _, err := w.here.Revoke(t.Context(), last.ID, "ann"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := w.here.List(t.Context()); err != nil || len(all) != 102 {
+		t.Errorf("there are %d tokens, %v; want 101 of ann, and one of the namespace", len(all), err)
+	}
+	if _, err := w.here.Get(t.Context(), first.ID); fault.Of(err) != fault.Missing {
+		t.Errorf("the first one is there: %v", err)
+	}
+	for _, kept := range []string{last.ID, other.ID} {
+		if _, err := w.here.Get(t.Context(), kept); err != nil {
+			t.Errorf("%s is gone: %v", kept, err)
+		}
+	}
 }
 
 // cluster is an authority that says yes to one right, and knows one token.
@@ -320,7 +375,7 @@ func TestWhoSeesTokens(t *testing.T) {
 	}
 }
 
-// Records that cannot be read let no token in.
+// A record that cannot be read lets no token in, and stops no other one.
 func TestRecordsThatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	made, text := w.create(t, regtoken.Wanted{User: ann})
@@ -329,5 +384,15 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 	}
 	if _, err := w.here.Authenticate(t.Context(), text); fault.Of(err) != fault.Broken {
 		t.Errorf("Authenticate() = %v, want Broken", err)
+	}
+	other, _ := w.create(t, regtoken.Wanted{User: ann})
+	if all, err := w.there.List(t.Context()); err != nil || len(all) != 1 || all[0].ID != other.ID {
+		t.Errorf("List() = %v, %v; want the other token", all, err)
+	}
+	if logs := w.logs.String(); !strings.Contains(logs, record.RegistryToken(made.ID)) {
+		t.Errorf("the log does not name the record:\n%s", logs)
+	}
+	if _, err := w.store.Get(t.Context(), record.RegistryToken(made.ID)); err != nil {
+		t.Errorf("the record is gone: %v", err)
 	}
 }

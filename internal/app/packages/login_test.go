@@ -100,7 +100,7 @@ func newStand(t *testing.T) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.tokens = regtoken.NewBook(records, time.Now)
+	s.tokens = regtoken.NewBook(records, time.Now, slog.New(slog.DiscardHandler))
 	auth := regtoken.Guard{Authority: s.cluster}
 	p, err := Open(t.Context(), Options{
 		Dir: t.TempDir(), Scratch: t.TempDir(), Key: strings.Repeat("k", 32), Auth: auth, Registerer: prometheus.NewRegistry(),
