@@ -66,8 +66,9 @@ func decodeKeys(namespace string, b []byte) (keyFile, error) {
 	return file.keyFile, nil
 }
 
-// AddKey adds a public key in ASCII armour. It takes the place of a key of the same ID.
-func (c *common) AddKey(ctx context.Context, namespace, armor string) (signature.Key, error) {
+// AddKey adds a public key in ASCII armour. It takes the place of a key of the same ID,
+// unless clients could not verify with it what that one signed.
+func (r *providers) AddKey(ctx context.Context, namespace, armor string) (signature.Key, error) {
 	if err := checkNamespace(namespace); err != nil {
 		return signature.Key{}, err
 	}
@@ -75,9 +76,12 @@ func (c *common) AddKey(ctx context.Context, namespace, armor string) (signature
 	if err != nil {
 		return signature.Key{}, fault.New(fault.Invalid, KeyInvalid, err)
 	}
-	return key, c.changeKeys(ctx, namespace, func(file *keyFile) error {
+	return key, r.changeKeys(ctx, namespace, func(file *keyFile) error {
 		for i, there := range file.Keys {
 			if strings.EqualFold(there.ID, key.ID) {
+				if err := r.verifiesToo(ctx, namespace, there.Key, key); err != nil {
+					return err
+				}
 				file.Keys[i].Key = key
 				return nil
 			}
@@ -110,6 +114,42 @@ func (r *providers) RemoveKey(ctx context.Context, namespace, id string, force b
 
 // keyUnused refuses a key that a published version needs, or may need.
 func (r *providers) keyUnused(ctx context.Context, namespace, id string) error {
+	return r.needing(ctx, namespace, id, func(p address.Provider, v address.Version) error {
+		return fault.New(fault.Conflict, KeyInUse, fmt.Errorf("the key may have signed version %s of %s, and without it clients cannot install that version: retract the version, or remove the key by force", v, p))
+	})
+}
+
+// verifiesToo refuses a newer form of a key, as one that was revoked, with which clients
+// could not verify a published version that they can verify now.
+func (r *providers) verifiesToo(ctx context.Context, namespace string, old, newer signature.Key) error {
+	if old.Armor == newer.Armor {
+		return nil
+	}
+	return r.needing(ctx, namespace, newer.ID, func(p address.Provider, v address.Version) error {
+		sums, err := r.whole(ctx, ProviderKey(p, fileOf(p, v, sumsPart)), signature.MaxSums)
+		var sig []byte
+		if err == nil {
+			sig, err = r.whole(ctx, ProviderKey(p, fileOf(p, v, signaturePart)), mostSignature)
+		}
+		if fault.Of(err) == fault.Missing {
+			return nil // the store has lost it, and clients cannot install it with any key
+		}
+		if err != nil {
+			return err
+		}
+		at := r.o.Now().Add(clockSkew)
+		if _, err := signature.Verify(sums, sig, []signature.Key{old}, at); err != nil {
+			return nil // this key did not sign it, or clients cannot verify it now either
+		}
+		if _, err := signature.Verify(sums, sig, []signature.Key{newer}, at); err != nil {
+			return fault.New(fault.Conflict, KeyInUse, fmt.Errorf("with this form of the key %s clients cannot install version %s of %s, which it signed: %w: retract the version, or remove the key by force before you add it", newer.ID, v, p, err))
+		}
+		return nil
+	})
+}
+
+// needing calls refuse for each published version that a key has signed, or may have.
+func (r *providers) needing(ctx context.Context, namespace, id string, refuse func(address.Provider, address.Version) error) error {
 	types, err := r.Names(ctx, Providers, namespace)
 	if err != nil {
 		return err
@@ -122,7 +162,9 @@ func (r *providers) keyUnused(ctx context.Context, namespace, id string) error {
 		}
 		for v, there := range index.Versions {
 			if there.Retracted == nil && (there.Key == "" || strings.EqualFold(there.Key, id)) {
-				return fault.New(fault.Conflict, KeyInUse, fmt.Errorf("the key may have signed version %s of %s, and without it clients cannot install that version: retract the version, or remove the key by force", v, p))
+				if err := refuse(p, v); err != nil {
+					return err
+				}
 			}
 		}
 	}

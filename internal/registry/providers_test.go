@@ -509,6 +509,39 @@ func inKeys(t *testing.T, p *place) {
 	}
 }
 
+// A key that was revoked does not take the place of the one that clients need.
+func TestARevokedKey(t *testing.T) {
+	p, signer, other := newPlace(t), registrytest.NewSigner(t), registrytest.NewSigner(t)
+	p.now = time.Now()
+	p.addKey(t, "acme", signer)
+	p.addKey(t, "acme", other)
+	for version, by := range map[string]*registrytest.Signer{"1.0.0": signer, "2.0.0": other} {
+		r := releaseOf(t, by, version)
+		p.stage(t, r)
+		if _, err := p.publishProvider(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const begin = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"
+	before := strings.Replace(signer.Key(t).Armor, begin, begin+"Comment: another form of the same key\n", 1)
+	if _, err := p.AddKey(t.Context(), "acme", before); err != nil {
+		t.Error(err)
+	}
+	signer.Revoke(t)
+	revoked := signer.Key(t).Armor
+	_, err := p.AddKey(t.Context(), "acme", revoked)
+	wantFault(t, err, fault.Conflict, registry.KeyInUse, "clients cannot install version 1.0.0 of acme/cloud, which it signed")
+	if keys, err := p.Keys(t.Context(), "acme"); err != nil || len(keys) != 2 || keys[0].Armor != strings.TrimSpace(before)+"\n" {
+		t.Errorf("the keys are %+v, %v, want those from before", keys, err)
+	}
+	if err := p.RetractProvider(t.Context(), address.Provider{Namespace: "acme", Type: "cloud"}, "1.0.0", "ann", "its key was stolen"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.AddKey(t.Context(), "acme", revoked); err != nil {
+		t.Errorf("after the version was retracted: %v", err)
+	}
+}
+
 // An expired key signs nothing new.
 func TestExpiredKey(t *testing.T) {
 	p, signer := newPlace(t), registrytest.NewSigner(t, registrytest.Expiring(time.Hour))

@@ -44,6 +44,14 @@ func (s *Signer) Key(t testing.TB) signature.Key {
 	return signature.Key{ID: s.entity.PrimaryKey.KeyIdString(), Armor: armored(t, openpgp.PublicKeyType, s.entity.Serialize)}
 }
 
+// Revoke revokes the key. Key has the revocation from now on.
+func (s *Signer) Revoke(t testing.TB) {
+	t.Helper()
+	if err := s.entity.RevokeKey(packet.KeyCompromised, "it was stolen", nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Private is the text of the private key, which no registry may be given.
 func (s *Signer) Private(t testing.TB) string {
 	t.Helper()
