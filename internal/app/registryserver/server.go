@@ -108,11 +108,16 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer r.Close()
-	swept := make(chan error, 1)
-	sweeping, stop := context.WithCancel(ctx)
-	go func() { swept <- r.Run(sweeping) }()
+	swept, watched := make(chan error, 1), make(chan struct{})
+	running, stop := context.WithCancel(ctx)
+	go func() { swept <- r.Run(running) }()
+	go func() {
+		defer close(watched)
+		s.book.Watch(running)
+	}()
 	defer func() {
 		stop()
+		<-watched
 		err = errors.Join(err, <-swept)
 	}()
 	ready.Storage = shown(place)

@@ -23,10 +23,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
-// document is the form of the file of rights.
+// document is the form of the file of rights. Its entries are of the types tokenEntry and
+// issuerEntry. Each is decoded by itself, so that an error names it.
 type document struct {
-	Tokens []tokenEntry  `json:"tokens"`
-	OIDC   []issuerEntry `json:"oidc"`
+	Tokens []json.RawMessage `json:"tokens"`
+	OIDC   []json.RawMessage `json:"oidc"`
 }
 
 // grant is what a caller may read and write: patterns of namespaces, in which * stands
@@ -129,9 +130,17 @@ func parse(path string, read reader) (page, error) {
 	if err != nil {
 		return page{}, fmt.Errorf("reading the file of rights: %w", err)
 	}
-	var d document
-	if err := yaml.UnmarshalStrict(text, &d); err != nil {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
 		return page{}, invalid("the file of rights %s: %s", path, plain(err))
+	}
+	if string(asJSON) == "null" {
+		return page{}, invalid("the file of rights %s is empty; if no token may do anything, write: tokens: []", path)
+	}
+	at := lines(text)
+	var d document
+	if err := strict(asJSON, &d, at); err != nil {
+		return page{}, invalid("the file of rights %s, %w", path, err)
 	}
 	p := page{cas: map[string][]byte{}}
 	beside := func(name string) string {
@@ -140,15 +149,25 @@ func parse(path string, read reader) (page, error) {
 		}
 		return filepath.Join(filepath.Dir(path), name)
 	}
-	for i, e := range d.Tokens {
-		t, err := e.token(p.tokens, func(name string) ([]byte, error) { return read(beside(name), tokenBytes) })
+	for i, raw := range d.Tokens {
+		var e tokenEntry
+		var t token
+		err := strict(raw, &e, at.entry("tokens", i))
+		if err == nil {
+			t, err = e.token(p.tokens, func(name string) ([]byte, error) { return read(beside(name), tokenBytes) })
+		}
 		if err != nil {
 			return page{}, entryFault(path, "token", cmp.Or(e.Name, fmt.Sprintf("number %d", i+1)), err)
 		}
 		p.tokens = append(p.tokens, t)
 	}
-	for i, e := range d.OIDC {
-		if err := e.check(p.issuers); err != nil {
+	for i, raw := range d.OIDC {
+		var e issuerEntry
+		err := strict(raw, &e, at.entry("oidc", i))
+		if err == nil {
+			err = e.check(p.issuers)
+		}
+		if err != nil {
 			return page{}, entryFault(path, "issuer", cmp.Or(e.Issuer, fmt.Sprintf("number %d", i+1)), err)
 		}
 		if e.CAFile != "" {
@@ -162,13 +181,9 @@ func parse(path string, read reader) (page, error) {
 	return p, nil
 }
 
-// plain removes the words of the libraries from an error of the syntax.
+// plain removes the words of the library from an error of the syntax.
 func plain(err error) string {
-	text := err.Error()
-	for _, words := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ", "json: "} {
-		text = strings.ReplaceAll(text, words, "")
-	}
-	return text
+	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
 }
 
 func entryFault(path, kind, name string, err error) error {

@@ -105,7 +105,26 @@ func (b *Book) again() {
 		b.o.Log.Error("rights not changed: the file is invalid", "err", err)
 		return
 	}
-	b.o.Log.Info("rights changed", "tokens", len(p.tokens), "issuers", len(p.issuers))
+	level := slog.LevelInfo
+	if len(p.tokens)+len(p.issuers) == 0 { // no token is accepted any more
+		level = slog.LevelWarn
+	}
+	b.o.Log.Log(context.Background(), level, "rights changed", "tokens", len(p.tokens), "issuers", len(p.issuers))
+}
+
+// Watch reads the files again when they change, until ctx ends: a change is in the log
+// although no caller asks for anything.
+func (b *Book) Watch(ctx context.Context) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			b.current()
+		}
+	}
 }
 
 // turn puts a page in force. An issuer whose entry still leads to the same place keeps

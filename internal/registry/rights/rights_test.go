@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -163,7 +164,15 @@ func TestAnonymous(t *testing.T) {
 func TestFileRefuses(t *testing.T) {
 	hash := hexOf(ciToken)
 	for want, text := range map[string]string{
-		`unknown field "token"`:                                                "token: []\n",
+		`line 2: unknown field "token"`:                                        "tokens: []\ntoken: []\n",
+		`line 1: tokens is a mapping, and has to be a list`:                    "tokens: {}\n",
+		`token number 1: line 2: the entry is a text`:                          "tokens:\n  - ci\n",
+		`token b: line 7: unknown field "wirte"`:                               "tokens:\n  - name: ci\n    sha256: " + hash + "\n    write: [a]\n\n  - name: b\n    wirte: [a]\n",
+		`token ci: line 3: read is a text, and has to be a list`:               "tokens:\n  - name: ci\n    read: a\n",
+		`token ci: line 2: sha256 is a number`:                                 "tokens:\n  - sha256: 5\n    name: ci\n",
+		`issuer https://x: line 5: unknown field "raed"`:                       "oidc:\n  - issuer: https://x\n    rights:\n      - claims: {sub: a}\n        raed: [a]\n",
+		`line 1: did not find expected`:                                        "tokens: [{\n",
+		"is empty; if no token may do anything, write: tokens: []":             "# nothing\n",
 		"token number 1: name is missing":                                      "tokens: [{sha256: " + hash + ", read: [a]}]",
 		"token ci: it has neither sha256":                                      "tokens: [{name: ci, read: [a]}]",
 		"token ci: sha256 does not have 64":                                    "tokens: [{name: ci, sha256: abc, read: [a]}]",
@@ -217,7 +226,8 @@ func TestFileChanges(t *testing.T) {
 		{"other rights", "rights.yaml", "tokens: [{name: ci, tokenFile: ci, write: [b]}]", "read b, write b", "unknown", false},
 		{"another token", "ci", runToken, "unknown", "read b, write b", false},
 		{"an invalid file", "rights.yaml", "tokens: [{name: ci}]", "unknown", "read b, write b", true},
-		{"a file without content", "rights.yaml", "", "unknown", "unknown", false},
+		{"a file without content", "rights.yaml", "", "unknown", "read b, write b", true},
+		{"no token may do anything", "rights.yaml", "tokens: []", "unknown", "unknown", false},
 	}
 	for _, s := range steps {
 		if s.file != "" {
@@ -237,9 +247,28 @@ func TestFileChanges(t *testing.T) {
 			t.Errorf("%s: Invalid() = %v", s.name, err)
 		}
 	}
-	if strings.Count(log.String(), "level=ERROR") != 1 {
-		t.Errorf("the log does not have one error:\n%s", &log)
+	if text := log.String(); strings.Count(text, "level=ERROR") != 2 || strings.Count(text, "level=WARN") != 1 {
+		t.Errorf("the log does not have two errors and one warning:\n%s", text)
 	}
+}
+
+// A change is in the log although no caller asks for anything.
+func TestWatch(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "rights.yaml"), "tokens: [{name: ci, sha256: "+hexOf(ciToken)+", read: [a]}]")
+	synctest.Test(t, func(t *testing.T) {
+		var log logged
+		b, err := Open(Options{File: file, Now: time.Now, Log: log.log()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, file, "tokens: [{name: ci, wirte: [a]}]")
+		ctx, cancel := context.WithTimeout(t.Context(), every+time.Millisecond)
+		defer cancel()
+		b.Watch(ctx)
+		if !strings.Contains(log.String(), "wirte") {
+			t.Errorf("the log does not have the error: %s", log.String())
+		}
+	})
 }
 
 func TestMatches(t *testing.T) {
