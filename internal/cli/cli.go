@@ -110,8 +110,8 @@ that "terrier up" started in this directory (` + client.LocalKubeconfig + `), or
 Each command acts as the user of that kubeconfig, with the permissions of that user.
 
 A kubeconfig is not needed where there is a token: with TERRIER_SERVER (or --server)
-and TERRIER_TOKEN, commands use only the HTTP API of that server, as the user of the
-token.
+and TERRIER_TOKEN or TERRIER_TOKEN_FILE, commands use only the HTTP API of that server,
+as the user of the token. The token of a kubeconfig goes only to the server of its cluster.
 
 ` + confirmations,
 		Example: `  terrier up --quickstart

@@ -68,7 +68,7 @@ func TestRequestsAreSentAgainWhileAControllerIsMissed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var said []string
-				c := newConn(&url.URL{Scheme: "https", Host: "terrier"}, &http.Client{Transport: &tt.server})
+				c := newConn(peer{base: &url.URL{Scheme: "https", Host: "terrier"}, http: &http.Client{Transport: &tt.server}})
 				c.waiting = func(why string) { said = append(said, why) }
 				err := c.send(t.Context(), 0, tt.method, c.at(nil, "stacks"), nil, nil)
 				if tt.server.asked != tt.asked || (fault.Of(err) == fault.Later) != tt.fails {
@@ -85,7 +85,7 @@ func TestRequestsAreSentAgainWhileAControllerIsMissed(t *testing.T) {
 // A client that tells no user does not ask again.
 func TestRequestsOfProgramsAreSentOnce(t *testing.T) {
 	server := failing{times: 1, reason: access.ReasonMoving}
-	c := newConn(&url.URL{Scheme: "https", Host: "terrier"}, &http.Client{Transport: &server})
+	c := newConn(peer{base: &url.URL{Scheme: "https", Host: "terrier"}, http: &http.Client{Transport: &server}})
 	if err := c.send(t.Context(), 0, http.MethodGet, c.at(nil, "stacks"), nil, nil); fault.Of(err) != fault.Later || server.asked != 1 {
 		t.Errorf("asked %d times, and it ends %v", server.asked, err)
 	}

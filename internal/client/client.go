@@ -23,7 +23,7 @@ type Client struct {
 // http.Client must add the credentials of the user, and may bound no request in
 // time.
 func Dial(base *url.URL, c *http.Client) *Client {
-	own := newConn(base, c)
+	own := newConn(peer{base: base, http: c})
 	return &Client{Stacks: newStacks(own), Tenants: &Tenants{own}}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,18 +28,20 @@ type conn struct {
 
 // peer is a server and the way to it.
 type peer struct {
-	base *url.URL
-	http *http.Client
+	base     *url.URL
+	http     *http.Client
+	unproven bool // see server
 }
 
-// newConn returns a connection to the server at base. The http.Client must add
+// newConn returns a connection to a server. The http.Client must add
 // the credentials of the user, and may bound no request in time: a log is followed
 // for as long as its run goes on.
-func newConn(base *url.URL, c *http.Client) *conn {
-	own := *c
+func newConn(p peer) *conn {
+	own := *p.http
 	// The client would send the credentials wherever a redirect leads.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &conn{find: func() (peer, error) { return peer{base, &own}, nil }}
+	p.http = &own
+	return &conn{find: func() (peer, error) { return p, nil }}
 }
 
 // host is the host of the server, once a request was sent to it.
@@ -164,6 +167,9 @@ func (p peer) send(ctx context.Context, within time.Duration, method string, to 
 func (p peer) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted && p.unproven {
+		return foreignServer(p.base)
 	}
 	if fault.Of(err) != fault.Broken {
 		return err

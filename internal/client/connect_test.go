@@ -2,8 +2,15 @@ package client
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"io"
+	"log"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -19,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -119,8 +127,10 @@ func TestFindServer(t *testing.T) {
 		kind     fault.Kind
 	}{
 		"what the cluster says":             {map[string]string{"url": "https://t.example:8443", "ca.crt": "ca"}, "", "https://t.example:8443", fault.None},
-		"what somebody names":               {map[string]string{"url": "https://t.example:8443"}, "https://u.example", "https://u.example", fault.None},
-		"what somebody names, alone":        {nil, "https://u.example", "https://u.example", fault.None},
+		"another address of it":             {map[string]string{"url": "https://t.example:8443", "ca.crt": "ca"}, "https://u.example", "https://u.example", fault.None},
+		"the same address":                  {map[string]string{"url": "https://t.example"}, "https://t.example:443/", "https://t.example:443/", fault.None},
+		"a server that nothing proves":      {map[string]string{"url": "https://t.example:8443"}, "https://u.example", "", fault.Invalid},
+		"a server of no cluster":            {nil, "https://u.example", "", fault.Invalid},
 		"nothing is known":                  {nil, "", "", fault.Missing},
 		"a token is not sent in clear":      {map[string]string{"url": "http://t.example"}, "", "", fault.Invalid},
 		"an address with credentials in it": {map[string]string{"url": "https://a:b@t.example"}, "", "", fault.Invalid},
@@ -160,7 +170,7 @@ func TestTokenGoesToTheServerOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate().Raw})
-	to, err := server{base, ca}.connect(&rest.Config{BearerToken: "tok", Impersonate: rest.ImpersonationConfig{UserName: "root"}})
+	to, err := server{base: base, ca: ca}.connect(&rest.Config{BearerToken: "tok", Impersonate: rest.ImpersonationConfig{UserName: "root"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,17 +180,78 @@ func TestTokenGoesToTheServerOnly(t *testing.T) {
 	if len(sent) != 1 || sent[0] != "Bearer tok" || len(stray) != 0 {
 		t.Errorf("sent %q to the server and %q elsewhere", sent, stray)
 	}
-	if _, err := (server{base, ca}).connect(&rest.Config{}); fault.Reason(err, "") != access.ReasonNoToken {
+	if _, err := (server{base: base, ca: ca}).connect(&rest.Config{}); fault.Reason(err, "") != access.ReasonNoToken {
 		t.Errorf("without a token: %v, want that one is missing", err)
 	}
 	// Another certificate is not believed.
-	to, err = server{base, nil}.connect(&rest.Config{BearerToken: "tok"})
+	to, err = server{base: base}.connect(&rest.Config{BearerToken: "tok"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (&Records{to}).Runs(t.Context(), query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "u"}); fault.Reason(err, "") != access.ReasonUnreachable || len(sent) != 1 {
 		t.Errorf("a server that nobody vouches for: %v, want it to be unreachable", err)
 	}
+}
+
+// The token of a kubeconfig goes to no server but that of its cluster: not to one that the user
+// named without a token, also if the user named its authority.
+func TestKubeconfigTokenStaysWithItsCluster(t *testing.T) {
+	for _, config := range []string{"the cluster has no server", "the cluster has another server"} {
+		for _, named := range []bool{false, true} {
+			t.Run(config, func(t *testing.T) {
+				foreign := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					t.Errorf("the server gets %s with %q", r.URL, r.Header.Get("Authorization"))
+				}))
+				t.Cleanup(foreign.Close)
+				foreign.Config.ErrorLog = log.New(io.Discard, "", 0)
+				cluster := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if config == "the cluster has no server" {
+						http.NotFound(w, r)
+						return
+					}
+					w.Header().Set("Content-Type", "application/json")
+					if err := json.NewEncoder(w).Encode(corev1.ConfigMap{
+						TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+						Data:     map[string]string{"url": "https://t.example:8443", "ca.crt": string(anAuthority(t))},
+					}); err != nil {
+						t.Error(err)
+					}
+				}))
+				t.Cleanup(cluster.Close)
+				dir := t.TempDir()
+				c := Connection{Server: foreign.URL, Dir: dir, Kubeconfig: write(t, filepath.Join(dir, "kubeconfig"),
+					strings.ReplaceAll(kubeconfig("c", "{token: admin}"), `server: "https://c.example"`, `insecure-skip-tls-verify: true, server: "`+cluster.URL+`"`), 0o600)}
+				if named {
+					c.CA = write(t, filepath.Join(dir, "ca.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: foreign.Certificate().Raw})), 0o600)
+				}
+				to, _, err := c.Registry(t.Context())
+				if err == nil {
+					_, err = to.Modules(t.Context(), address.Module{Namespace: "a", Name: "b", System: "c"})
+				}
+				if fault.Of(err) != fault.Invalid || fault.Reason(err, "") != ReasonForeignServer || !strings.Contains(err.Error(), "TERRIER_TOKEN_FILE") {
+					t.Errorf("it is %v, want that a token is named", err)
+				}
+				if keys, _ := c.ownRegistry(t.Context(), strings.TrimPrefix(foreign.URL, "https://")); keys != nil {
+					t.Error("a push has the token of the kubeconfig")
+				}
+			})
+		}
+	}
+}
+
+// anAuthority is a certificate authority that signed no server.
+func anAuthority(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // A registry is pushed to with what the Docker configuration holds for it.

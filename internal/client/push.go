@@ -44,7 +44,10 @@ func Push(ctx context.Context, c Connection, dir, url string, o PushOptions) (st
 		return "", err
 	}
 	options := source.PushOptions{Source: o.Source, Revision: o.Revision, Insecure: o.Insecure}
-	own, ca := c.ownRegistry(ctx, registry)
+	var own, ca []byte
+	if !o.Insecure { // the server is reached over https only
+		own, ca = c.ownRegistry(ctx, registry)
+	}
 	if own != nil {
 		keys, options.CA = append([][]byte{own}, keys...), ca
 	}
@@ -109,7 +112,7 @@ func (c Connection) ownRegistry(ctx context.Context, registry string) (keys, ca 
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	s, err := findServer(ctx, kube, c.Server)
-	if err != nil || s.base.Host != registry {
+	if err != nil || s.base.Host != registry || !s.proven(ctx, config) {
 		return nil, nil
 	}
 	token, err := bearer(config)

@@ -18,7 +18,9 @@ var _ query.Records = (*Records)(nil)
 
 // NewRecords returns the records of the server at base. The http.Client is as for
 // Dial.
-func NewRecords(base *url.URL, c *http.Client) *Records { return &Records{newConn(base, c)} }
+func NewRecords(base *url.URL, c *http.Client) *Records {
+	return &Records{newConn(peer{base: base, http: c})}
+}
 
 func (r *Records) Runs(ctx context.Context, id query.StackID) ([]query.Report, error) {
 	return listed[query.Report](ctx, r.conn, r.path(id, nil, "runs"))

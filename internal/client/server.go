@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -26,21 +27,44 @@ import (
 type server struct {
 	base *url.URL
 	ca   []byte // PEM; the authorities of the system if empty
+
+	// unproven is a server that the user named and the cluster does not. A certificate of the
+	// authority of the cluster has to prove that it is the server of the cluster.
+	unproven bool
 }
 
-// findServer reads in the cluster how its server is reached.
+// findServer reads in the cluster how its server is reached. The override is another address
+// of that server. The token of the kubeconfig is sent to no other server.
 func findServer(ctx context.Context, kube client.Reader, override string) (server, error) {
 	var m corev1.ConfigMap
-	err := kube.Get(ctx, types.NamespacedName{Namespace: access.ServerNamespace, Name: access.ServerConfigMap}, &m)
-	if err != nil && override == "" {
-		err = access.Fault(err, "the address of the server (the ConfigMap "+access.ServerNamespace+"/"+access.ServerConfigMap+")")
+	failed := kube.Get(ctx, types.NamespacedName{Namespace: access.ServerNamespace, Name: access.ServerConfigMap}, &m)
+	if failed != nil && override == "" {
+		err := access.Fault(failed, "the address of the server (the ConfigMap "+access.ServerNamespace+"/"+access.ServerConfigMap+")")
 		if fault.Of(err) == fault.Missing {
 			err = fault.New(fault.Missing, access.ReasonNoServer, errors.New("this cluster has no Terrier server, which keeps logs and plans"))
 		}
 		return server{}, err
 	}
 	base, err := parseServer(cmp.Or(override, m.Data[access.ServerURLKey]))
-	return server{base, []byte(m.Data[access.ServerCAKey])}, err
+	if err != nil {
+		return server{}, err
+	}
+	s := server{base: base, ca: []byte(m.Data[access.ServerCAKey])}
+	known, err := url.Parse(m.Data[access.ServerURLKey])
+	s.unproven = override != "" && (err != nil || hostPort(known) != hostPort(base))
+	if s.unproven && len(s.ca) == 0 {
+		return server{}, foreignServer(base)
+	}
+	return s, nil
+}
+
+// ReasonForeignServer is the reason of a fault of a server that is not that of the cluster,
+// and for which the user named no token.
+const ReasonForeignServer = "ForeignServer"
+
+func foreignServer(base *url.URL) error {
+	return fault.New(fault.Invalid, ReasonForeignServer, fmt.Errorf(
+		"the cluster of the kubeconfig does not know the server at %s, so the token of the kubeconfig is not sent to it: name a token of that server with TERRIER_TOKEN or TERRIER_TOKEN_FILE", base.Host))
 }
 
 func parseServer(address string) (*url.URL, error) {
@@ -89,7 +113,7 @@ func (c Connection) found(ctx context.Context, kube client.Reader, config *rest.
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	s, err := findServer(ctx, kube, c.Server)
-	if err == nil {
+	if err == nil && !s.unproven {
 		err = c.trust(&s)
 	}
 	if err != nil {
@@ -124,7 +148,7 @@ func (s server) connect(config *rest.Config) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newConn(s.base, h), nil
+	return newConn(peer{base: s.base, http: h, unproven: s.unproven}), nil
 }
 
 // client sends requests to the server with the token of the kubeconfig.
@@ -136,7 +160,12 @@ func (s server) client(config *rest.Config) (*http.Client, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, access.ReasonNoServer, err)
 	}
-	c, err := outbound.New(outbound.Policy{Allow: allow, Proxy: true}).HTTP(outbound.Options{CA: s.ca})
+	policy, options := outbound.Policy{Allow: allow, Proxy: true}, outbound.Options{CA: s.ca}
+	if s.unproven { // the authorities of the system prove nothing
+		options.CA, policy.Roots = nil, x509.NewCertPool()
+		policy.Roots.AppendCertsFromPEM(s.ca) // without a certificate in it, no server is trusted
+	}
+	c, err := outbound.New(policy).HTTP(options)
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +180,26 @@ func (s server) client(config *rest.Config) (*http.Client, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return c, nil
+}
+
+// proven reports whether the server is that of the cluster.
+func (s server) proven(ctx context.Context, config *rest.Config) bool {
+	if !s.unproven {
+		return true
+	}
+	c, err := s.client(config)
+	if err != nil {
+		return false
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, s.base.String(), nil)
+	if err != nil {
+		return false
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return false
+	}
+	return resp.Body.Close() == nil
 }
 
 func hostPort(u *url.URL) string { return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")) }
