@@ -52,7 +52,7 @@ func (p registryTokenCommands) list() *cobra.Command {
 		Short: "List the tokens for the registry",
 		Long: `Lists your tokens, and the tokens of namespaces where you may update
 terraforms/registry. Users who may do so in all namespaces see all tokens. A token that
-has ended is listed for a week after its expiry.`,
+has ended is listed for a week after that.`,
 		Example: `  terrier registry tokens list
   terrier registry tokens list -o json`,
 		Args: cobra.NoArgs,
