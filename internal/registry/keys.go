@@ -31,6 +31,12 @@ type keyEntry struct {
 
 func keysKey(namespace string) string { return providersPrefix + namespace + "/signing-keys.json" }
 
+// keys is the part of a registry that changes the keys of namespaces.
+type keys struct {
+	*common
+	providers *providers // which they sign
+}
+
 // Keys are the public keys that a namespace signs its providers with.
 func (c *common) Keys(ctx context.Context, namespace string) ([]signature.Key, error) {
 	b, err := c.whole(ctx, keysKey(namespace), mostKeys)
@@ -68,7 +74,7 @@ func decodeKeys(namespace string, b []byte) (keyFile, error) {
 
 // AddKey adds a public key in ASCII armour. It takes the place of a key of the same ID,
 // unless clients could not verify with it what that one signed.
-func (r *providers) AddKey(ctx context.Context, namespace, armor string) (signature.Key, error) {
+func (k *keys) AddKey(ctx context.Context, namespace, armor string) (signature.Key, error) {
 	if err := checkNamespace(namespace); err != nil {
 		return signature.Key{}, err
 	}
@@ -76,10 +82,10 @@ func (r *providers) AddKey(ctx context.Context, namespace, armor string) (signat
 	if err != nil {
 		return signature.Key{}, fault.New(fault.Invalid, KeyInvalid, err)
 	}
-	return key, r.changeKeys(ctx, namespace, func(file *keyFile) error {
+	return key, k.changeKeys(ctx, namespace, func(file *keyFile) error {
 		for i, there := range file.Keys {
 			if strings.EqualFold(there.ID, key.ID) {
-				if err := r.verifiesToo(ctx, namespace, there.Key, key); err != nil {
+				if err := k.verifiesToo(ctx, namespace, there.Key, key); err != nil {
 					return err
 				}
 				file.Keys[i].Key = key
@@ -93,18 +99,18 @@ func (r *providers) AddKey(ctx context.Context, namespace, armor string) (signat
 
 // RemoveKey removes a key by its ID. Clients cannot install what it signed from then on:
 // unless this is forced, the key of a published version stays.
-func (r *providers) RemoveKey(ctx context.Context, namespace, id string, force bool) error {
+func (k *keys) RemoveKey(ctx context.Context, namespace, id string, force bool) error {
 	if err := checkNamespace(namespace); err != nil {
 		return err
 	}
 	if !force {
-		if err := r.keyUnused(ctx, namespace, id); err != nil {
+		if err := k.keyUnused(ctx, namespace, id); err != nil {
 			return err
 		}
 	}
-	return r.changeKeys(ctx, namespace, func(file *keyFile) error {
+	return k.changeKeys(ctx, namespace, func(file *keyFile) error {
 		before := len(file.Keys)
-		file.Keys = slices.DeleteFunc(file.Keys, func(k keyEntry) bool { return strings.EqualFold(k.ID, id) })
+		file.Keys = slices.DeleteFunc(file.Keys, func(e keyEntry) bool { return strings.EqualFold(e.ID, id) })
 		if len(file.Keys) == before {
 			return fault.New(fault.Missing, KeyInvalid, fmt.Errorf("the namespace %s has no key %.80q", namespace, id))
 		}
@@ -113,23 +119,23 @@ func (r *providers) RemoveKey(ctx context.Context, namespace, id string, force b
 }
 
 // keyUnused refuses a key that a published version needs, or may need.
-func (r *providers) keyUnused(ctx context.Context, namespace, id string) error {
-	return r.needing(ctx, namespace, id, func(p address.Provider, v address.Version) error {
+func (k *keys) keyUnused(ctx context.Context, namespace, id string) error {
+	return k.needing(ctx, namespace, id, func(p address.Provider, v address.Version) error {
 		return fault.New(fault.Conflict, KeyInUse, fmt.Errorf("the key may have signed version %s of %s, and without it clients cannot install that version: retract the version, or remove the key by force", v, p))
 	})
 }
 
 // verifiesToo refuses a newer form of a key, as one that was revoked, with which clients
 // could not verify a published version that they can verify now.
-func (r *providers) verifiesToo(ctx context.Context, namespace string, old, newer signature.Key) error {
+func (k *keys) verifiesToo(ctx context.Context, namespace string, old, newer signature.Key) error {
 	if old.Armor == newer.Armor {
 		return nil
 	}
-	return r.needing(ctx, namespace, newer.ID, func(p address.Provider, v address.Version) error {
-		sums, err := r.whole(ctx, ProviderKey(p, fileOf(p, v, sumsPart)), signature.MaxSums)
+	return k.needing(ctx, namespace, newer.ID, func(p address.Provider, v address.Version) error {
+		sums, err := k.whole(ctx, ProviderKey(p, fileOf(p, v, sumsPart)), signature.MaxSums)
 		var sig []byte
 		if err == nil {
-			sig, err = r.whole(ctx, ProviderKey(p, fileOf(p, v, signaturePart)), mostSignature)
+			sig, err = k.whole(ctx, ProviderKey(p, fileOf(p, v, signaturePart)), mostSignature)
 		}
 		if fault.Of(err) == fault.Missing {
 			return nil // the store has lost it, and clients cannot install it with any key
@@ -137,7 +143,7 @@ func (r *providers) verifiesToo(ctx context.Context, namespace string, old, newe
 		if err != nil {
 			return err
 		}
-		at := r.o.Now().Add(clockSkew)
+		at := k.o.Now().Add(clockSkew)
 		if _, err := signature.Verify(sums, sig, []signature.Key{old}, at); err != nil {
 			return nil // this key did not sign it, or clients cannot verify it now either
 		}
@@ -149,14 +155,14 @@ func (r *providers) verifiesToo(ctx context.Context, namespace string, old, newe
 }
 
 // needing calls refuse for each published version that a key has signed, or may have.
-func (r *providers) needing(ctx context.Context, namespace, id string, refuse func(address.Provider, address.Version) error) error {
-	types, err := r.Names(ctx, Providers, namespace)
+func (k *keys) needing(ctx context.Context, namespace, id string, refuse func(address.Provider, address.Version) error) error {
+	types, err := k.Names(ctx, Providers, namespace)
 	if err != nil {
 		return err
 	}
 	for _, typ := range types {
 		p := address.Provider{Namespace: namespace, Type: typ}
-		index, err := r.index.read(ctx, providerIndexKey(p), r.listProvider(p))
+		index, err := k.providers.index.read(ctx, providerIndexKey(p), k.providers.listProvider(p))
 		if err != nil {
 			return err
 		}

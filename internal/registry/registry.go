@@ -41,6 +41,7 @@ type Registry struct {
 	*common
 	*modules
 	*providers
+	*keys
 }
 
 // common is what modules and providers have in common.
@@ -70,7 +71,8 @@ func New(store blob.Versions, o Options) *Registry {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &common{store: store, o: o, names: newIndexes[nameIndex](store, o)}
-	return &Registry{c, &modules{c, newIndexes[moduleIndex](store, o)}, &providers{c, newIndexes[providerIndex](store, o)}}
+	p := &providers{c, newIndexes[providerIndex](store, o)}
+	return &Registry{c, &modules{c, newIndexes[moduleIndex](store, o)}, p, &keys{c, p}}
 }
 
 // Archive is an open archive. Seek costs nothing, so that a range costs what it has.
