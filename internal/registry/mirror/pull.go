@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"sync"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/archive"
@@ -144,7 +145,7 @@ func (o *one) used(ctx context.Context, pkg *Package) {
 	if !pkg.Used.Before(today) {
 		return
 	}
-	if err := o.change(ctx, func(now *Package) { now.Used = later(now.Used, today) }); err != nil { // it is served all the same, and kept a day too short
+	if err := o.change(ctx, func(now *Package) { now.Used, now.Unused = later(now.Used, today), time.Time{} }); err != nil { // it is served all the same, and kept a day too short
 		o.options.Log.Warn("use of an archive not recorded", "provider", o.p.String(), "version", string(o.v), "err", err)
 	}
 }
@@ -297,7 +298,7 @@ func (o *one) record(ctx context.Context, file *os.File, size int64, pinned bool
 	defer failpoint.Act("mirror.record", o.p.String())()
 	now := o.options.Now().UTC()
 	return o.change(ctx, func(pkg *Package) {
-		pkg.H1, pkg.Size, pkg.Stored, pkg.Used, pkg.Removing = h1, size, now, later(pkg.Used, day(now)), false
+		pkg.H1, pkg.Size, pkg.Stored, pkg.Used, pkg.Unused, pkg.Removing = h1, size, now, later(pkg.Used, day(now)), time.Time{}, false
 		pkg.Pinned = pkg.Pinned || pinned
 	})
 }

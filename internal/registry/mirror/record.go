@@ -98,7 +98,8 @@ type Package struct {
 	Used   time.Time `json:"used,omitzero"`    // the day of the last download
 	Pinned bool      `json:"pinned,omitempty"` // an operator imported it: it stays
 
-	Removing bool `json:"removing,omitempty"` // a sweep deletes the archive
+	Unused   time.Time `json:"unused,omitzero"`    // when a sweep found it unused first, since its last use
+	Removing bool      `json:"removing,omitempty"` // a sweep deletes the archive
 }
 
 // here reports whether the archive is stored, and was verified by this mirror.

@@ -124,6 +124,9 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	sweep(0) // it is found unused, and is deleted later
+	s.clock.move(day / 2)
+	s.installs(t, r, amd64)
 	sweep(1)
 	if got := s.stored(t); len(got) != 1 || !strings.HasSuffix(got[0], amd64+".zip") {
 		t.Errorf("%q is stored, want the one that is used", got)
@@ -157,7 +160,44 @@ func TestSweep(t *testing.T) {
 	sweep(0)
 	sweep(0)
 	s.clock.move(unused + 2*day)
+	sweep(0)
+	s.clock.move(day / 2)
 	sweep(2)
+}
+
+// A clock that jumps ahead and back deletes nothing, and one that stays ahead deletes a
+// part of the archives in one sweep.
+func TestSweepWithAWrongClock(t *testing.T) {
+	signer := registrytest.NewSigner(t)
+	var releases []*registrytest.Release
+	for i := range 13 {
+		releases = append(releases, registrytest.NewRelease(t, signer, "acme/cloud", fmt.Sprintf("1.%d.0", i), 0, amd64))
+	}
+	s := open(t, newUpstream(t, releases...), t.TempDir())
+	for _, r := range releases {
+		s.installs(t, r, amd64)
+	}
+	const year, unused = 365 * 24 * time.Hour, 30 * 24 * time.Hour
+	sweep := func(left int) {
+		t.Helper()
+		if _, err := s.Sweep(t.Context(), unused); err != nil {
+			t.Error(err)
+		}
+		if got := len(s.stored(t)); got != left {
+			t.Errorf("%d archives are stored, want %d", got, left)
+		}
+	}
+	s.clock.move(year)
+	sweep(13)
+	s.clock.move(-year)
+	s.clock.move(12 * time.Hour)
+	sweep(13)
+	s.clock.move(year)
+	sweep(13)
+	sweep(13) // another process sweeps a moment later
+	s.clock.move(12 * time.Hour)
+	sweep(3)
+	sweep(0)
 }
 
 func indexFile(s *site) string {

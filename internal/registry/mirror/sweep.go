@@ -24,6 +24,15 @@ const (
 // sweepEvery is the time between two sweeps of one process.
 const sweepEvery = 12 * time.Hour
 
+// A clock may jump ahead, and then every archive looks unused. So a sweep deletes an
+// archive only if another sweep found it unused some time before, and only a part of all:
+// one of so many, or a few.
+const (
+	unusedFor   = sweepEvery - time.Hour
+	partDeleted = 10
+	fewDeleted  = 10
+)
+
 // Run sweeps as the settings say, until ctx ends. Several processes may do so.
 func (m *Mirror) Run(ctx context.Context) {
 	for {
@@ -43,26 +52,50 @@ func (m *Mirror) Run(ctx context.Context) {
 // Sweep deletes archives that no client has used for a time, and compares some releases
 // with their upstreams. It deletes nothing that was imported, and nothing of which it
 // does not know the last use. What was verified stays known, so an archive that is wanted
-// again is downloaded again. A zero time deletes nothing.
+// again is downloaded again. A zero time deletes nothing. An archive that is unused is
+// deleted by a later sweep than the one that found it so.
 func (m *Mirror) Sweep(ctx context.Context, unused time.Duration) (Swept, error) {
 	providers, err := m.records.providers(ctx)
 	if err != nil {
 		return Swept{}, err
 	}
+	most := mostDeleted(ctx, m, providers)
 	var done Swept
 	var errs []error
 	for _, p := range providers {
-		if err := m.sweep(ctx, p, unused, &done); err != nil {
+		if err := m.sweep(ctx, p, unused, most, &done); err != nil {
 			errs = append(errs, fmt.Errorf("sweeping %s: %w", p, err))
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
+	if done.Deleted >= most {
+		m.options.Log.Warn("many archives of the mirror are unused, and the next sweep deletes more: check the clock of this machine if that is unexpected", "deleted", done.Deleted)
+	}
 	return done, errors.Join(errs...)
 }
 
-func (m *Mirror) sweep(ctx context.Context, p address.Provider, unused time.Duration, done *Swept) error {
+// mostDeleted is how many archives one sweep deletes.
+func mostDeleted(ctx context.Context, m *Mirror, providers []address.Provider) int {
+	stored := 0
+	for _, p := range providers {
+		index, err := m.records.read(ctx, p)
+		if err != nil || index == nil { // the sweep of this provider has the same error, and says it
+			continue
+		}
+		for _, r := range index.Releases {
+			for _, pkg := range r.Packages {
+				if !pkg.Stored.IsZero() {
+					stored++
+				}
+			}
+		}
+	}
+	return max(fewDeleted, stored/partDeleted)
+}
+
+func (m *Mirror) sweep(ctx context.Context, p address.Provider, unused time.Duration, most int, done *Swept) error {
 	index, err := m.records.read(ctx, p)
 	if err != nil || index == nil {
 		return err
@@ -75,7 +108,10 @@ func (m *Mirror) sweep(ctx context.Context, p address.Provider, unused time.Dura
 			if err != nil || unused == 0 && !pkg.Removing {
 				continue
 			}
-			if !pkg.unused(now, unused) && !pkg.Removing && !pkg.forgotten() {
+			if !pkg.unused(now, unused) && !pkg.Removing && !pkg.forgotten() && pkg.Unused.IsZero() {
+				continue
+			}
+			if done.Deleted >= most && !pkg.Unused.IsZero() {
 				continue
 			}
 			deleted, err := (&one{m, p, v, platform}).remove(ctx, unused)
@@ -113,8 +149,12 @@ func (o *one) remove(ctx context.Context, unused time.Duration) (bool, error) {
 		switch {
 		case pkg.forgotten(): // it gets its time from now on
 			pkg.Used = day(now)
-		case pkg.Removing || unused > 0 && pkg.unused(now, unused):
-			pkg.Stored, pkg.Removing, removing = time.Time{}, true, true
+		case !pkg.Removing && !pkg.unused(now, unused): // it was used, or the clock was wrong
+			pkg.Unused = time.Time{}
+		case !pkg.Removing && (pkg.Unused.IsZero() || pkg.Unused.After(now)):
+			pkg.Unused = now.UTC()
+		case pkg.Removing || now.Sub(pkg.Unused) >= unusedFor:
+			pkg.Stored, pkg.Unused, pkg.Removing, removing = time.Time{}, time.Time{}, true, true
 		}
 	})
 	if err != nil || !removing {
