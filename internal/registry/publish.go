@@ -68,11 +68,40 @@ func (r *providers) StageProvider(ctx context.Context, p address.Provider, v add
 		}
 		return nil
 	}
-	s, err := r.spool(ctx, file, u)
+	if err := r.mayWait(ctx, p, v, file); err != nil {
+		return err
+	}
+	s, err := r.spool(ctx, p.Namespace, file, u)
 	if err != nil {
 		return err
 	}
 	return errors.Join(r.store.Put(ctx, waitingPackage(p, v, s.sha256), s.content()), s.Close())
+}
+
+// mayWait refuses another package of a version of which too many bytes wait.
+func (r *providers) mayWait(ctx context.Context, p address.Provider, v address.Version, file string) error {
+	keys, err := r.store.List(ctx, waitingKey(p, v, ""))
+	if err != nil {
+		return err
+	}
+	var waits int64
+	for _, key := range keys {
+		value, err := r.store.Open(ctx, key)
+		if fault.Of(err) == fault.Missing {
+			continue
+		}
+		if err == nil {
+			err = value.Close()
+		}
+		if err != nil {
+			return err
+		}
+		waits += value.Size
+	}
+	if waits >= r.o.MaxWaiting {
+		return fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s was not kept: files of %d MiB of version %s of %s are not published yet, and the limit is %d MiB: publish the version, or wait: files that were not published within a week are deleted", file, waits>>20, v, p, r.o.MaxWaiting>>20))
+	}
+	return nil
 }
 
 // incomplete reports whether an index was made from a list that had the version: another
@@ -357,7 +386,7 @@ func (r *providers) verifyPackage(ctx context.Context, p address.Provider, file,
 	invalid := func(format string, args ...any) error {
 		return fault.New(fault.Invalid, UploadInvalid, fmt.Errorf(format, args...))
 	}
-	s, err := r.spool(ctx, file, Upload{Content: content})
+	s, err := r.spool(ctx, p.Namespace, file, Upload{Content: content})
 	if err != nil {
 		return Package{}, err
 	}

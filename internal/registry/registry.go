@@ -29,11 +29,13 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 )
 
 // Registry publishes modules and providers, and answers what there is.
@@ -49,12 +51,17 @@ type common struct {
 	store blob.Versions
 	o     Options
 	names *indexes[nameIndex]
+
+	mu      sync.Mutex
+	uploads map[string]int // that go on, by namespace
 }
 
 // Options bound a registry. A zero field means its default.
 type Options struct {
 	Scratch    string           // the directory for uploads that are being checked; that of the system
 	MaxArchive int64            // of one archive, in bytes; 1 GiB
+	MaxWaiting int64            // of all packages of a version that is not published, in bytes; 16 GiB
+	Room       *room.Room       // of the disk of Scratch
 	Now        func() time.Time // time.Now
 	Log        *slog.Logger
 }
@@ -64,13 +71,17 @@ type Options struct {
 func New(store blob.Versions, o Options) *Registry {
 	o.Scratch = cmp.Or(o.Scratch, os.TempDir())
 	o.MaxArchive = cmp.Or(o.MaxArchive, 1<<30)
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, 16<<30)
+	if o.Room == nil {
+		o.Room = room.Of(o.Scratch)
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &common{store: store, o: o, names: newIndexes[nameIndex](store, o)}
+	c := &common{store: store, o: o, names: newIndexes[nameIndex](store, o), uploads: map[string]int{}}
 	p := &providers{c, newIndexes[providerIndex](store, o)}
 	return &Registry{c, &modules{c, newIndexes[moduleIndex](store, o)}, p, &keys{c, p}}
 }
@@ -140,6 +151,7 @@ const (
 	RetractionInvalid = "RetractionInvalid" // the reason of a retraction is missing or too long
 	SignatureInvalid  = "SignatureInvalid"  // no key of the namespace made the signature
 	KeyInvalid        = "KeyInvalid"        // it is no public key
+	UploadsBusy       = "UploadsBusy"       // as many uploads as may go on at once do
 	KeyInUse          = "KeyInUse"          // published versions need the key
 )
 

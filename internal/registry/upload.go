@@ -19,14 +19,60 @@ type spooled struct {
 	*os.File
 	size   int64
 	sha256 string
+	end    func()
+}
+
+// Close gives back its room.
+func (s *spooled) Close() error {
+	defer s.end()
+	return s.File.Close()
+}
+
+// mostUploads is how many uploads of one namespace one process takes at once.
+const mostUploads = 32
+
+// begin counts an upload of a namespace, until its end.
+func (c *common) begin(namespace string) (end func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.uploads[namespace] >= mostUploads {
+		return nil, fault.New(fault.Later, UploadsBusy, fmt.Errorf("%d uploads to the namespace %s go on: try again when one of them has ended", mostUploads, namespace))
+	}
+	c.uploads[namespace]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.uploads[namespace]--; c.uploads[namespace] == 0 {
+			delete(c.uploads, namespace)
+		}
+	}, nil
 }
 
 // spool copies content to a file without a name, which the kernel removes with this
 // process.
-func (c *common) spool(ctx context.Context, what string, u Upload) (s *spooled, err error) {
+func (c *common) spool(ctx context.Context, namespace, what string, u Upload) (s *spooled, err error) {
 	if u.Size > c.o.MaxArchive {
 		return nil, fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s is larger than the limit of %d bytes", what, c.o.MaxArchive))
 	}
+	whole, err := c.o.Room.Claim(u.Size)
+	if err != nil {
+		return nil, err
+	}
+	whole.Close() // a slow client gets its room as its bytes arrive
+	claim, err := c.o.Room.Claim(0)
+	if err != nil {
+		return nil, err
+	}
+	uploaded, err := c.begin(namespace)
+	if err != nil {
+		return nil, err
+	}
+	end := func() { claim.Close(); uploaded() }
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
 	file, err := os.CreateTemp(c.o.Scratch, "upload-")
 	if err != nil {
 		return nil, fmt.Errorf("keeping an upload: %w", err)
@@ -40,11 +86,11 @@ func (c *common) spool(ctx context.Context, what string, u Upload) (s *spooled, 
 		return nil, fmt.Errorf("keeping an upload: %w", err)
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(file, sum), blob.Bounded(ctx, u.Content, c.o.MaxArchive))
+	n, err := io.Copy(claim.Writer(io.MultiWriter(file, sum)), blob.Bounded(ctx, u.Content, c.o.MaxArchive))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", what, err)
 	}
-	return &spooled{file, n, hex.EncodeToString(sum.Sum(nil))}, nil
+	return &spooled{file, n, hex.EncodeToString(sum.Sum(nil)), end}, nil
 }
 
 // content reads it from its beginning.

@@ -1,6 +1,7 @@
 package registryserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
 	"github.com/terrier-iac/terrier/internal/registry/oci"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 )
 
 // Wiring is what a registry is made of, alone or below the HTTP API of a controller.
@@ -64,13 +66,14 @@ func Wire(w Wiring) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Now: w.Now, Log: w.Log})
+	disk := room.Of(cmp.Or(w.Scratch, os.TempDir()))
+	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Room: disk, Now: w.Now, Log: w.Log})
 	own, err := protocol.New(protocol.Options{Registry: published, Rights: w.Rights, Signer: w.Signer, Services: w.Services, Stall: w.Stall, Now: w.Now, Log: w.Log})
 	if err != nil {
 		return nil, fmt.Errorf("making the registry: %w", err)
 	}
 	m, err := mirror.New(w.Store, mirror.Options{
-		Settings: settings, Policy: outbound.Policy{Allow: allow, Proxy: true}, Scratch: w.Scratch, Counts: counts, Now: w.Now, Log: w.Log,
+		Settings: settings, Policy: outbound.Policy{Allow: allow, Proxy: true}, Scratch: w.Scratch, Room: disk, Counts: counts, Now: w.Now, Log: w.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -78,7 +81,7 @@ func Wire(w Wiring) (*Registry, error) {
 	own.ServeMirror(m)
 	repositories, err := oci.New(oci.Options{
 		Registry: published, Mirror: m, Rights: w.Rights, Store: w.Store, Inside: w.Inside, Pushed: w.Pushed,
-		Scratch: w.Scratch, Stall: w.Stall, Now: w.Now, Log: w.Log,
+		Scratch: w.Scratch, Room: disk, Stall: w.Stall, Now: w.Now, Log: w.Log,
 	})
 	if err != nil {
 		return nil, err

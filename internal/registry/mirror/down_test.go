@@ -2,6 +2,7 @@ package mirror_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 )
 
 // RG-12: whatever is wrong with the upstream, stored versions are installed; the error for
@@ -93,14 +95,24 @@ func TestDiskIsFull(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 30)
 	s := open(t, newUpstream(t, r), t.TempDir(), func(o *mirror.Options) {
-		o.Free = func() (int64, int64, error) { return free.Load(), 1 << 30, nil }
+		o.Room = room.New(func() (int64, int64, error) { return free.Load(), 1 << 30, nil })
 	})
 	s.installs(t, r, amd64)
 	free.Store(1<<30/20 + 150_000) // less than twice the archive above what is left to others
-	if _, err := s.read(t, provider(t, "acme/cloud"), "1.0.0", arm64); fault.Reason(err, "") != mirror.ReasonFull || fault.Of(err) != fault.Later {
-		t.Errorf("a download without room: %v, want %s", err, mirror.ReasonFull)
+	if _, err := s.read(t, provider(t, "acme/cloud"), "1.0.0", arm64); fault.Reason(err, "") != room.ReasonFull || fault.Of(err) != fault.Later {
+		t.Errorf("a download without room: %v, want %s", err, room.ReasonFull)
 	}
 	s.installs(t, r, amd64)
+
+	// An upstream that does not say the size of the archive gets no more room.
+	s.upstream.Fail(".zip", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		_ = http.NewResponseController(w).Flush() // so that no length is sent
+		next.ServeHTTP(w, r)
+	})
+	s.clock.move(time.Minute)
+	if _, err := s.read(t, provider(t, "acme/cloud"), "1.0.0", arm64); fault.Reason(err, "") != room.ReasonFull || fault.Of(err) != fault.Later {
+		t.Errorf("a download of no known size without room: %v, want %s", err, room.ReasonFull)
+	}
 	free.Store(1 << 30)
 	s.clock.move(time.Minute)
 	s.installs(t, r, arm64)

@@ -27,6 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 )
 
 // Mirror pulls providers of upstreams through a store. Several processes may use one
@@ -46,21 +47,20 @@ type Mirror struct {
 	pulls     cache.Flight[string, struct{}]
 	unserved  unserved
 	strangers strangers
-	room      room
 }
 
 // Options are what a mirror needs. A zero field means its default.
 type Options struct {
-	Settings   Settings                             // Defaults() if it has no upstreams
-	Policy     outbound.Policy                      // of the operator, for all that goes out
-	Scratch    string                               // the directory for archives that are being verified; that of the system
-	Free       func() (free, size int64, err error) // of the disk of the mirror, in bytes; of that of Scratch if nil
-	MaxArchive int64                                // of one archive, in bytes; 1 GiB
-	Pulls      int                                  // downloads at once; 16
-	Fresh      time.Duration                        // how long a list of versions is not asked for again; 5 min
-	Patience   time.Duration                        // how long a client waits for the upstream where stored versions could be answered; 3 s
-	Pause      time.Duration                        // how long an upstream is not asked again for what it did not answer; 15 s
-	Counts     Counts                               // counts nothing if nil
+	Settings   Settings        // Defaults() if it has no upstreams
+	Policy     outbound.Policy // of the operator, for all that goes out
+	Scratch    string          // the directory for archives that are being verified; that of the system
+	Room       *room.Room      // of the disk of the mirror; that of Scratch if nil
+	MaxArchive int64           // of one archive, in bytes; 1 GiB
+	Pulls      int             // downloads at once; 16
+	Fresh      time.Duration   // how long a list of versions is not asked for again; 5 min
+	Patience   time.Duration   // how long a client waits for the upstream where stored versions could be answered; 3 s
+	Pause      time.Duration   // how long an upstream is not asked again for what it did not answer; 15 s
+	Counts     Counts          // counts nothing if nil
 	Now        func() time.Time
 	Log        *slog.Logger
 }
@@ -101,8 +101,8 @@ func New(store blob.Versions, o Options) (*Mirror, error) {
 	o.Fresh = cmp.Or(o.Fresh, 5*time.Minute)
 	o.Patience = cmp.Or(o.Patience, 3*time.Second)
 	o.Pause = cmp.Or(o.Pause, 15*time.Second)
-	if o.Free == nil {
-		o.Free = freeIn(o.Scratch)
+	if o.Room == nil {
+		o.Room = room.Of(o.Scratch)
 	}
 	if o.Counts == nil {
 		o.Counts = noCounts{}
@@ -115,7 +115,7 @@ func New(store blob.Versions, o Options) (*Mirror, error) {
 	}
 	m := &Mirror{
 		store: store, options: o, records: newRecords(store), upstreams: map[string]*upstream{}, rules: o.Settings.Rules,
-		pulling: make(chan struct{}, o.Pulls), room: room{free: o.Free},
+		pulling:   make(chan struct{}, o.Pulls),
 		lists:     cache.Map[address.Provider, bool]{Size: 10_000, TTL: o.Fresh, Now: o.Now},
 		failed:    cache.Map[string, error]{Size: 10_000, TTL: o.Pause, Now: o.Now},
 		strangers: newStrangers(o.Now),

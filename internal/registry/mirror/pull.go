@@ -240,7 +240,7 @@ func (o *one) fromUpstream(ctx context.Context, tenant string, r *Release, to *o
 		return 0, err
 	}
 	h := sha256.New()
-	n, err := u.fetch(ctx, d.archive, io.MultiWriter(to, h), o.String(), o.room.reserve)
+	n, err := u.fetch(ctx, d.archive, io.MultiWriter(to, h), o.String(), o.options.Room)
 	o.options.Counts.Fetched(tenant, o.p.Host, n)
 	if err != nil {
 		return 0, err

@@ -20,6 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 	"github.com/terrier-iac/terrier/internal/registry/signature"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
@@ -259,7 +260,7 @@ func (u *upstream) get(ctx context.Context, at *url.URL, trusted bool, most int6
 
 // fetch copies an archive to w, if there is room for it. A server that is silent for too
 // long fails.
-func (u *upstream) fetch(ctx context.Context, at *url.URL, w io.Writer, what string, reserve func(bytes int64) (over func(), err error)) (int64, error) {
+func (u *upstream) fetch(ctx context.Context, at *url.URL, w io.Writer, what string, disk *room.Room) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(u.settings.DownloadTimeout), fmt.Errorf("it took longer than %v", time.Duration(u.settings.DownloadTimeout)))
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -272,12 +273,15 @@ func (u *upstream) fetch(ctx context.Context, at *url.URL, w io.Writer, what str
 		return 0, err
 	}
 	defer resp.Body.Close()
-	over, err := reserve(max(0, resp.ContentLength)) // few servers do not say it
+	claim, err := disk.Claim(resp.ContentLength)
 	if err != nil {
 		return 0, err
 	}
-	defer over()
-	n, err := io.Copy(w, &watched{resp.Body, func() { silent.Reset(idle) }})
+	defer claim.Close()
+	n, err := io.Copy(claim.Writer(w), &watched{resp.Body, func() { silent.Reset(idle) }})
+	if fault.Reason(err, "") == room.ReasonFull {
+		return n, err
+	}
 	if err != nil {
 		return n, u.failure(what, errors.Join(context.Cause(ctx), err))
 	}

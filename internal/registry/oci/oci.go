@@ -36,6 +36,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry"
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 )
 
 // Options are what a handler serves, and how.
@@ -51,6 +52,7 @@ type Options struct {
 	Pushed func(repository string) (bool, error)
 
 	Scratch    string        // the directory for archives that are being converted; that of the system
+	Room       *room.Room    // of the disk of Scratch
 	MaxArchive int64         // of one archive, in bytes; 1 GiB
 	Stall      time.Duration // how long a client may take for a part of an archive; one minute
 	Now        func() time.Time
@@ -76,6 +78,9 @@ func New(o Options) (*Handler, error) {
 		return nil, errors.New("a registry over OCI needs its content, rights, a store, and both or none of what is inside")
 	}
 	o.Scratch, o.MaxArchive, o.Stall = cmp.Or(o.Scratch, os.TempDir()), cmp.Or(o.MaxArchive, 1<<30), cmp.Or(o.Stall, time.Minute)
+	if o.Room == nil {
+		o.Room = room.Of(o.Scratch)
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

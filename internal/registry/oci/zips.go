@@ -211,13 +211,18 @@ func (z *zips) make(ctx context.Context, m address.Module, v registry.ModuleVers
 // convert makes a zip archive of a tar archive, and stores it. The same archive makes the
 // same bytes, so what another process stored is the same as well.
 func (z *zips) convert(ctx context.Context, key string, in *spooled) (sum string, size int64, err error) {
+	claim, err := z.Room.Claim(0)
+	if err != nil {
+		return "", 0, err
+	}
+	defer claim.Close()
 	out, err := scratch(z.Scratch)
 	if err != nil {
 		return "", 0, err
 	}
 	defer out.Close()
 	h := sha256.New()
-	to := &bounded{Writer: io.MultiWriter(out, h), left: max(freeGrowth, mostGrowth*in.size)}
+	to := &bounded{Writer: claim.Writer(io.MultiWriter(out, h)), left: max(freeGrowth, mostGrowth*in.size)}
 	if err := archive.ToZip(in.File, in.size, to, archive.Limits{}); err != nil {
 		if to.left < 0 {
 			err = fault.New(fault.Missing, registry.VersionMissing, fmt.Errorf("the archive has %d bytes, and its zip archive would have more than %d: it is not served over OCI: use the registry protocol, or publish a new version as a zip archive", in.size, max(freeGrowth, mostGrowth*in.size)))
@@ -261,12 +266,17 @@ type spooled struct {
 }
 
 func (z *zips) spool(ctx context.Context, r io.Reader) (*spooled, error) {
+	claim, err := z.Room.Claim(0)
+	if err != nil {
+		return nil, err
+	}
+	defer claim.Close()
 	file, err := scratch(z.Scratch)
 	if err != nil {
 		return nil, err
 	}
 	h := sha256.New()
-	n, err := io.Copy(io.MultiWriter(file, h), blob.Bounded(ctx, r, z.MaxArchive))
+	n, err := io.Copy(claim.Writer(io.MultiWriter(file, h)), blob.Bounded(ctx, r, z.MaxArchive))
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
