@@ -22,6 +22,9 @@ func (r *server) serveRegistry(w http.ResponseWriter, req *http.Request, run *pl
 	if r.config.Registry == nil {
 		return refused(http.StatusNotFound, "this platform has no registry")
 	}
+	if err := r.goesOn(run); err != nil {
+		return err
+	}
 	stack, _ := runner.SplitKey(run.key)
 	inner := req.Clone(req.Context())
 	inner.URL.Path = strings.TrimPrefix(req.URL.Path, wire.Registry)
@@ -31,4 +34,17 @@ func (r *server) serveRegistry(w http.ResponseWriter, req *http.Request, run *pl
 		inner.Header.Del(name)
 	}
 	return r.config.Registry(w, inner, Reader{Stack: stack, Run: run.id, Namespace: run.place.Namespace})
+}
+
+// goesOn refuses a run that has ended, and whose place may live a little longer.
+func (r *server) goesOn(run *placedRun) error {
+	defer r.Lock(run.key)()
+	if r.of(run.key, run.id) != run {
+		return r.unknownNow(run)
+	}
+	_, rep, err := r.read(run)
+	if err == nil && rep.Phase == runner.Done {
+		err = errUnknown()
+	}
+	return err
 }
