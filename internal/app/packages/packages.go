@@ -97,7 +97,7 @@ func (p *Packages) Close() error {
 
 // Open opens the registry.
 func Open(ctx context.Context, o Options) (*Packages, error) {
-	place := registryserver.Storage{Dir: o.Storage, Scratch: o.Scratch, Allow: o.Allow, Environ: o.Environ}
+	place := registryserver.Storage{Dir: o.Storage, Scratch: o.Scratch, Allow: o.Allow, Environ: o.Environ, Flag: "--registry-storage"}
 	switch {
 	case place.Dir == "":
 		place.Dir = o.Dir

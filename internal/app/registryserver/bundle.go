@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +31,8 @@ type bundles struct {
 // served are the flags of Config that only a server has.
 func served() []string {
 	return []string{"rights", "allow-anonymous-reads", "listen-address", "host", "tls-cert-file", "tls-key-file", "plain-http",
-		"archive-key-file", "metrics-address", "drain", "stall-timeout", "output"}
+		"archive-key-file", "metrics-address", "drain", "stall-timeout", "output",
+		"login-client-id", "login-authz-url", "login-token-url", "login-scope", "login-ports"}
 }
 
 // bundleCommands returns import and export.
@@ -40,9 +43,11 @@ func bundleCommands(environ func(string) string, now func() time.Time) ([]*cobra
 		Short: "Import providers from a directory into the mirror",
 		Long: `Imports a directory that "tofu providers mirror" or "terrier registry export" made.
 Archives of releases that the mirror knows have to be the ones of these releases.
-Imported archives are never deleted.`,
+Imported archives are never deleted. The storage of "terrier up" is the directory
+packages in its data directory.`,
 		Example: `  tofu providers mirror -platform=linux_amd64 bundle
-  terrier registry import bundle`,
+  terrier registry import bundle
+  terrier registry import bundle --storage .terrier/packages`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return in.importFrom(cmd, args[0]) },
 	}
@@ -90,7 +95,7 @@ func selection(providers []string, versions string, platforms []string) (mirror.
 }
 
 // with opens the mirror of the storage for one call.
-func (b *bundles) with(cmd *cobra.Command, do func(context.Context, *mirror.Mirror) error) (err error) {
+func (b *bundles) with(cmd *cobra.Command, do func(context.Context, *mirror.Mirror, Storage) error) (err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(b.LogLevel)); err != nil {
 		return usage("--log-level: %w", err)
@@ -98,16 +103,20 @@ func (b *bundles) with(cmd *cobra.Command, do func(context.Context, *mirror.Mirr
 	if b.DataDir, err = filepath.Abs(b.DataDir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(b.dir("scratch"), 0o700); err != nil {
-		return err
-	}
-	place := Storage{Bucket: b.Storage, Scratch: b.dir("scratch"), Allow: b.AllowHosts, Environ: b.environ}
+	place := Storage{Bucket: b.Storage, Allow: b.AllowHosts, Environ: b.environ, Flag: "--storage"}
 	if b.inFiles() {
 		if place.Dir, err = filepath.Abs(b.storageDir()); err != nil {
 			return err
 		}
 		place.Bucket = ""
+		if err := ofRegistry(place.Dir); err != nil {
+			return err
+		}
 	}
+	if place.Scratch, err = os.MkdirTemp(b.scratch(), "bundle-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(place.Scratch)) }()
 	settings, err := readSettings(b.Settings)
 	if err != nil {
 		return err
@@ -122,26 +131,83 @@ func (b *bundles) with(cmd *cobra.Command, do func(context.Context, *mirror.Mirr
 	}
 	defer func() { err = errors.Join(err, closer.Close()) }()
 	m, err := mirror.New(store, mirror.Options{
-		Settings: settings, Policy: outbound.Policy{Allow: allow, Proxy: true}, Scratch: b.dir("scratch"), Now: b.now,
+		Settings: settings, Policy: outbound.Policy{Allow: allow, Proxy: true}, Scratch: place.Scratch, Now: b.now,
 		Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	return do(cmd.Context(), m)
+	return do(cmd.Context(), m, place)
+}
+
+// scratch is the directory for files on their way: that of the registry if its data
+// directory is here, else that of the system. A command on a bucket makes no data
+// directory of a registry.
+func (b *bundles) scratch() string {
+	if info, err := os.Stat(b.dir("scratch")); err == nil && info.IsDir() {
+		return b.dir("scratch")
+	}
+	return os.TempDir()
+}
+
+// stored are the directories of a storage.
+var stored = []string{"index", "modules", "providers", "waiting", "mirror", "oci", ".lock", ".partial", "lost+found"}
+
+// ofRegistry refuses a directory that is no storage of a registry. An empty one may
+// become one.
+func ofRegistry(dir string) error {
+	const way = "name the storage of the registry with --storage or --data-dir; that of terrier up is .terrier/packages"
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return usage("there is no directory %s: %s. For a new storage make the directory first", dir, way)
+	case err != nil:
+		return usage("reading the storage: %w", err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(stored, e.Name()) {
+			return usage("the directory %s is no storage of a registry: it has %s: %s", dir, e.Name(), way)
+		}
+	}
+	return nil
+}
+
+// bundleAt opens the directory of a bundle.
+func bundleAt(dir string) (fs.FS, error) {
+	if info, err := os.Stat(dir); err != nil {
+		return nil, usage("reading the bundle: %w", err)
+	} else if !info.IsDir() {
+		return nil, usage("the bundle %s is no directory: make one with tofu providers mirror DIR", dir)
+	}
+	bundle := os.DirFS(dir)
+	packed, err := fs.Glob(bundle, "*/*/*/index.json")
+	if err != nil || len(packed) > 0 {
+		return bundle, err
+	}
+	unpacked, err := fs.Glob(bundle, "*/*/*/*/*_*/terraform-provider-*")
+	if err == nil && len(unpacked) > 0 {
+		err = usage("the directory %s has unpacked providers, which cannot be imported: make a directory with archives with tofu providers mirror DIR", dir)
+	}
+	return bundle, err
 }
 
 func (b *bundles) importFrom(cmd *cobra.Command, dir string) error {
-	return b.with(cmd, func(ctx context.Context, m *mirror.Mirror) error {
-		done, err := m.Import(ctx, os.DirFS(dir), cmp.Or(b.environ("USER"), "an operator"))
-		fmt.Fprintf(cmd.OutOrStdout(), "Imported %d archives; %d were imported before.\n", done.Archives, done.Known)
+	bundle, err := bundleAt(dir)
+	if err != nil {
+		return err
+	}
+	return b.with(cmd, func(ctx context.Context, m *mirror.Mirror, place Storage) error {
+		done, err := m.Import(ctx, bundle, cmp.Or(b.environ("USER"), "an operator"))
+		if err == nil || done.Archives+done.Known > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "Imported %d archives into %s; %d were imported before.\n", done.Archives, shown(place), done.Known)
+		}
 		return err
 	})
 }
 
 func (b *bundles) exportTo(cmd *cobra.Command, dir string, s mirror.Selection) error {
-	return b.with(cmd, func(ctx context.Context, m *mirror.Mirror) error {
+	return b.with(cmd, func(ctx context.Context, m *mirror.Mirror, _ Storage) error {
 		n, err := m.Export(ctx, dir, s)
 		if err == nil {
 			fmt.Fprintf(cmd.OutOrStdout(), "Exported %d archives to %s.\n", n, dir)

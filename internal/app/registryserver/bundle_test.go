@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -88,7 +89,7 @@ func TestBundleCommands(t *testing.T) {
 		}
 	}
 	to := start(t, func(c *Config) { c.Settings = offline })
-	if out, err := registryCommand(t, "import", bundle, "--data-dir", to.dir, "--config", offline); err != nil || !strings.Contains(out, "Imported 1 archives; 0 were imported before.") {
+	if out, err := registryCommand(t, "import", bundle, "--data-dir", to.dir, "--config", offline); err != nil || !strings.Contains(out, "Imported 1 archives into "+to.Storage+"; 0 were imported before.") {
 		t.Errorf("import: %v: %s", err, out)
 	}
 	to.installs(t, release, platform)
@@ -98,4 +99,52 @@ func TestBundleCommands(t *testing.T) {
 	if out, err := registryCommand(t, "export", bundle, "--data-dir", to.dir, "--platform", "linux"); err == nil || !strings.Contains(err.Error(), "--platform") {
 		t.Errorf("export of a platform that is none: %v: %s", err, out)
 	}
+}
+
+// A command that works on a storage changes nothing where there is none.
+func TestBundleCommandsRefuse(t *testing.T) {
+	dir := files(t, map[string]string{
+		"data/artifacts/x": "x", "bundle/registry.example.com/acme/cloud/index.json": `{"versions":{}}`, "file": "x",
+		"unpacked/registry.example.com/acme/cloud/1.0.0/linux_amd64/terraform-provider-cloud": "x",
+	})
+	t.Chdir(t.TempDir())
+	bundle := filepath.Join(dir, "bundle")
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no registry in this directory": {[]string{"import", bundle}, "there is no directory " + filepath.Join(".terrier-registry", "storage")},
+		"no directory":                  {[]string{"import", bundle, "--storage", "nosuch"}, "that of terrier up is .terrier/packages"},
+		"another directory":             {[]string{"import", bundle, "--storage", filepath.Join(dir, "data")}, "data is no storage of a registry: it has artifacts"},
+		"export from another directory": {[]string{"export", "to", "--storage", filepath.Join(dir, "data")}, "data is no storage of a registry"},
+		"no bundle":                     {[]string{"import", "nosuch", "--storage", t.TempDir()}, "reading the bundle: stat nosuch: no such file or directory"},
+		"a file":                        {[]string{"import", filepath.Join(dir, "file"), "--storage", t.TempDir()}, "is no directory"},
+		"unpacked providers":            {[]string{"import", filepath.Join(dir, "unpacked"), "--storage", t.TempDir()}, "unpacked providers, which cannot be imported"},
+		"a bucket is named by its flag": {[]string{"import", bundle, "--storage", "s3://a/b?region=x&ca-file=/nosuch"}, "ca-file of --storage"},
+		"a flag that only a server has": {[]string{"import", bundle, "--login-client-id", "x"}, "unknown flag"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := registryCommand(t, tt.args...)
+			if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), cwd(t)+"/", ""), tt.want) {
+				t.Errorf("%v: %v: %s, want %q", tt.args, err, out, tt.want)
+			}
+		})
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("the commands have left %v, %v", left, err)
+	}
+	if out, err := registryCommand(t, "import", bundle, "--storage", t.TempDir(), "--config", filepath.Join(files(t, map[string]string{
+		"mirror.yaml": "upstreams:\n  registry.example.com: {offline: true}\n",
+	}), "mirror.yaml")); err != nil || !strings.Contains(out, "Imported 0 archives into ") {
+		t.Errorf("import into an empty directory: %v: %s", err, out)
+	}
+}
+
+func cwd(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	s.meters.rights(s.book)
-	place := Storage{Bucket: s.Config.Storage, Scratch: s.Config.dir("scratch"), Allow: s.Config.AllowHosts, Environ: o.Environ}
+	place := Storage{Bucket: s.Config.Storage, Scratch: s.Config.dir("scratch"), Allow: s.Config.AllowHosts, Environ: o.Environ, Flag: "--storage"}
 	if s.Config.inFiles() {
 		if place.Dir, err = filepath.Abs(s.Config.storageDir()); err != nil {
 			return err

@@ -22,6 +22,7 @@ type Storage struct {
 	Scratch string // a directory for what is on its way to a bucket
 	Allow   []string
 	Environ func(string) string
+	Flag    string // that names the storage, for messages
 }
 
 // valueBytes bounds one value of the storage. Registry and mirror have lower bounds.
@@ -43,7 +44,7 @@ func (s Storage) Open(ctx context.Context) (store blob.Versions, closer io.Close
 	if err := os.MkdirAll(s.Scratch, 0o700); err != nil {
 		return nil, nil, err
 	}
-	b, err := bucket.Open(place, bucket.Options{Limit: valueBytes, Scratch: s.Scratch, Environ: s.Environ, Allow: s.Allow})
+	b, err := bucket.Open(place, bucket.Options{Limit: valueBytes, Scratch: s.Scratch, Environ: s.Environ, Allow: s.Allow, Flag: s.Flag})
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the storage: %w", err)
 	}
