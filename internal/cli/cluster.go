@@ -30,7 +30,7 @@ func (c *cluster) bind(root *cobra.Command, env Env) {
 	f.StringVar(&to.Kubeconfig, "kubeconfig", "", "the kubeconfig `file` to use")
 	f.StringVar(&to.Context, "context", "", "the `context` of the kubeconfig to use")
 	f.StringVarP(&to.Namespace, "namespace", "n", "", "the `namespace` to use")
-	f.StringVar(&to.Server, "server", "", "the `URL` of the Terrier server (TERRIER_SERVER); by default the server of the cluster. With a token in TERRIER_TOKEN, commands use only this server, and no kubeconfig")
+	f.StringVar(&to.Server, "server", "", "the `URL` of the Terrier server (TERRIER_SERVER); by default the server of the cluster. With a token in TERRIER_TOKEN or TERRIER_TOKEN_FILE, commands use only this server, and no kubeconfig")
 	tokenFile := f.String("token-file", "", "a `file` with the token for --server, instead of TERRIER_TOKEN (TERRIER_TOKEN_FILE)")
 	f.StringVar(&to.CA, "server-ca", "", "the `file` with the certificate authority of --server (TERRIER_SERVER_CA)")
 	to.Path, to.Home, to.Dir, to.Now, to.Kinds = env.getenv("KUBECONFIG"), env.getenv("HOME"), env.Dir, env.Now, env.Kinds
@@ -38,6 +38,7 @@ func (c *cluster) bind(root *cobra.Command, env Env) {
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		to.Server, to.CA = cmp.Or(to.Server, env.getenv("TERRIER_SERVER")), cmp.Or(to.CA, env.getenv("TERRIER_SERVER_CA"))
 		to.Token = secret.New(env.getenv("TERRIER_TOKEN"))
+		source := "TERRIER_TOKEN"
 		if to.CA != "" && !filepath.IsAbs(to.CA) {
 			to.CA = filepath.Join(env.Dir, to.CA)
 		}
@@ -49,6 +50,10 @@ func (c *cluster) bind(root *cobra.Command, env Env) {
 			if to.Token = secret.New(strings.TrimSpace(string(text))); to.Token.Empty() {
 				return usage("the file %s of the token is empty", name)
 			}
+			source = name
+		}
+		if strings.ContainsFunc(to.Token.Reveal(), func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return usage("the token in %s is not valid: a token is one line of letters, digits and punctuation", source)
 		}
 		return nil
 	}

@@ -184,7 +184,7 @@ func (p moduleCommands) pushModule(ctx context.Context, to *client.Registry, m p
 	}
 	_, err = to.PushModule(ctx, m.Address, m.Version, f.Name())
 	one.Outcome = outcomePublished
-	if ignore && fault.Of(err) == fault.Conflict {
+	if ignore && fault.Reason(err, "") == client.ReasonStays {
 		one.Outcome, one.SHA256, one.Size, err = outcomeExists, "", 0, nil
 	}
 	if err != nil {

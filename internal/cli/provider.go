@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 
@@ -41,13 +43,13 @@ manifest.json if there is one. DIR contains one such list.
 
 The command checks all sums before it sends anything. The registry verifies the
 signature with a key of the namespace, and the version is visible only after that.
-A published version never changes.`,
+A published version never changes. The command succeeds again for the same packages.`,
 		Example: `  terrier provider push ./dist --namespace net
   terrier provider push ./dist/terraform-provider-dns_1.2.3_SHA256SUMS -n net`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if p.connection.Namespace == "" {
-				return usage("the namespace of the provider is missing: name it with --namespace")
+			if err := p.needNamespace("provider"); err != nil {
+				return err
 			}
 			r, err := publish.OpenProvider(p.path(args[0]), p.connection.Namespace)
 			if err != nil {
@@ -56,12 +58,15 @@ A published version never changes.`,
 			for _, name := range r.Ignored {
 				p.note("Not sent: %s, which the list names\n", name)
 			}
-			err = p.publish(cmd.Context(), r)
-			if ignore && fault.Of(err) == fault.Conflict {
+			again, err := p.publish(cmd.Context(), r)
+			switch {
+			case again:
+				p.say("%s %s was published before, with the same packages\n", r.Address, r.Version)
+				return nil
+			case ignore && fault.Reason(err, "") == client.ReasonStays:
 				p.say("%s %s exists, and stays as it is\n", r.Address, r.Version)
 				return nil
-			}
-			if err != nil {
+			case err != nil:
 				return fmt.Errorf("publishing %s %s: %w", r.Address, r.Version, err)
 			}
 			p.say("Published %s %s for %s\n", r.Address, r.Version, query.Count(len(r.Packages), "platform"))
@@ -72,18 +77,48 @@ A published version never changes.`,
 	return c
 }
 
-// publish sends the files of a release, and has the registry publish it.
-func (p providerCommands) publish(ctx context.Context, r publish.Provider) error {
+// publish sends the files of a release, and has the registry publish it. It reports whether
+// the same packages were published before.
+func (p providerCommands) publish(ctx context.Context, r publish.Provider) (again bool, err error) {
 	to, _, err := p.connection.Registry(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, f := range r.Files {
-		if err := to.PushProviderFile(ctx, r.Address, r.Version, f); err != nil {
-			return fmt.Errorf("sending %s: %w", filepath.Base(f), err)
+		err := to.PushProviderFile(ctx, r.Address, r.Version, f)
+		if fault.Reason(err, "") == client.ReasonStays {
+			same, failed := samePackages(ctx, to, r)
+			if same {
+				return true, nil
+			}
+			err = errors.Join(err, failed)
+		}
+		if err != nil {
+			return false, fmt.Errorf("sending %s: %w", filepath.Base(f), err)
 		}
 	}
-	return to.PublishProvider(ctx, r.Address, r.Version)
+	return false, to.PublishProvider(ctx, r.Address, r.Version)
+}
+
+// samePackages reports whether the registry has the packages of a release, and no others.
+func samePackages(ctx context.Context, to *client.Registry, r publish.Provider) (bool, error) {
+	for on := range r.Packages {
+		sums, err := to.ProviderSums(ctx, r.Address, r.Version, on)
+		if fault.Of(err) == fault.Missing { // it was retracted, or has other platforms
+			return false, nil
+		}
+		return err == nil && maps.Equal(sums, r.Packages), err
+	}
+	return false, nil
+}
+
+// needNamespace refuses a command that would change the namespace of the kubeconfig, which the
+// user may not think of.
+func (p *program) needNamespace(of string) error {
+	if p.connection.Namespace == "" {
+		return usage("the namespace of the %s is missing: name it with --namespace", of)
+	}
+	return nil
 }
 
 // provider reads the address of a command, and connects to the registry.
@@ -208,6 +243,9 @@ func (p providerCommands) addKey() *cobra.Command {
   gpg --armor --export release@example.com | terrier provider keys add - -n net`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.needNamespace("key"); err != nil {
+				return err
+			}
 			armor, err := p.readFile(args[0], keyBytes)
 			if err != nil {
 				return err
@@ -281,6 +319,9 @@ since clients could not install that version any more.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.needNamespace("key"); err != nil {
+				return err
+			}
 			to, namespace, err := p.connection.Registry(cmd.Context())
 			if err != nil {
 				return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -121,6 +122,9 @@ The server keeps only a digest of the token: it cannot be printed again.`,
 			if wanted.Name == "" {
 				return usage("--name is missing: it says what the token is for, for instance --name ci")
 			}
+			if err := p.needNamespace("token"); err != nil {
+				return err
+			}
 			wanted.LifeSeconds = int64(lasts / time.Second)
 			k, namespace, err := p.connection.RegistryTokens(cmd.Context())
 			if err != nil {
@@ -131,8 +135,8 @@ The server keeps only a digest of the token: it cannot be printed again.`,
 				return err
 			}
 			p.say("%s\n", made.Secret)
-			p.note("Created the token %s (ID %s). It may %s modules and providers of the namespace %s until %s.\nTo use it: export TF_TOKEN_HOST=TOKEN, with the name of the server for HOST, _ for each dot and __ for each dash.\nTo revoke it: terrier registry tokens revoke %s\n",
-				made.Name, made.ID, made.May(), made.Namespace, made.Expires.UTC().Format(time.RFC3339), made.ID)
+			p.note("Created the token %s (ID %s). It may %s modules and providers of the namespace %s until %s.\nTo use it: %s\nTo revoke it: terrier registry tokens revoke %s\n",
+				made.Name, made.ID, made.May(), made.Namespace, made.Expires.UTC().Format(time.RFC3339), tokenUse(k.Host()), made.ID)
 			return nil
 		},
 	}
@@ -141,6 +145,16 @@ The server keeps only a digest of the token: it cannot be printed again.`,
 	c.Flags().StringVar(&life, "life", "90d", "how long the token is valid: 12h, 90d; at most 366d")
 	formatFlag(c, &f, forJSON, forYAML)
 	return c
+}
+
+// tokenUse says how tofu and terraform get a token for a host. The variable of a host has no
+// way to write a port.
+func tokenUse(host string) string {
+	name := strings.TrimSuffix(host, ":443")
+	if strings.Contains(name, ":") {
+		return fmt.Sprintf("write it into the file that TF_CLI_CONFIG_FILE names: credentials %q { token = \"TOKEN\" }", name)
+	}
+	return fmt.Sprintf("export TF_TOKEN_%s=TOKEN", strings.NewReplacer(".", "_", "-", "__").Replace(name))
 }
 
 // lifeOf reads a duration, also in days.

@@ -22,9 +22,10 @@ func TestRegistryTokens(t *testing.T) {
 	p.dialogue(t, []line{
 		{"registry tokens list", 0, []string{id, "ci", "namespace " + p.cluster.Namespace, "read and publish", "active"}, secret},
 		{"registry tokens create", 2, []string{"--name is missing"}, ""},
+		{"registry tokens create --name ci", 2, []string{"--namespace"}, ""},
 		{"registry tokens create --name ci --life soon", 2, []string{`"soon" is no duration`}, ""},
-		{"registry tokens create --name ci --life 400d", 2, []string{"at most 366 days"}, ""},
-		{"registry tokens create --name ci --life -1h", 2, []string{"at least a second"}, ""},
+		{"registry tokens create --name ci --life 400d -n " + p.cluster.Namespace, 2, []string{"at most 366 days"}, ""},
+		{"registry tokens create --name ci --life -1h -n " + p.cluster.Namespace, 2, []string{"at least a second"}, ""},
 		{"registry tokens revoke 0123456789abcdef", 4, []string{"there is no token with the ID"}, ""},
 	})
 	p.Environ = p.overHTTP()
@@ -32,8 +33,21 @@ func TestRegistryTokens(t *testing.T) {
 		{"registry tokens list -o json", 0, []string{`"id": "` + id + `"`, `"write": true`}, secret},
 		{"registry tokens revoke " + id, 0, []string{"The token ci is revoked."}, ""},
 		{"registry tokens list", 0, []string{id, "revoked by "}, secret},
-		{"registry tokens create --name reader -o json", 0, []string{`"secret": "terrier-registry.`}, ""},
+		{"registry tokens create --name reader -o json -n " + p.cluster.Namespace, 0, []string{`"secret": "terrier-registry.`}, ""},
 	})
+}
+
+// The variable of a host cannot have a port.
+func TestTokenUse(t *testing.T) {
+	for host, want := range map[string]string{
+		"my-registry.example.com":   "export TF_TOKEN_my__registry_example_com=TOKEN",
+		"registry.example.com:443":  "export TF_TOKEN_registry_example_com=TOKEN",
+		"registry.example.com:8443": `write it into the file that TF_CLI_CONFIG_FILE names: credentials "registry.example.com:8443" { token = "TOKEN" }`,
+	} {
+		if got := tokenUse(host); got != want {
+			t.Errorf("tokenUse(%s) = %s, want %s", host, got, want)
+		}
+	}
 }
 
 // In a program that runs a registry alone, the tokens are below that command.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -160,7 +161,11 @@ func (p peer) send(ctx context.Context, within time.Duration, method string, to 
 		return &answer{resp.Body, cancel}, nil
 	default:
 		defer cancel()
-		return nil, errors.Join(p.refusal(resp), resp.Body.Close())
+		err := errors.Join(p.refusal(resp), resp.Body.Close())
+		if resp.StatusCode == http.StatusNotFound && fault.Of(err) == fault.Broken {
+			err = p.registryAlone(bounded, err)
+		}
+		return nil, err
 	}
 }
 
@@ -168,13 +173,41 @@ func (p peer) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted && p.unproven {
-		return foreignServer(p.base)
+	if wrong, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return p.untrusted(wrong)
 	}
 	if fault.Of(err) != fault.Broken {
 		return err
 	}
 	return fault.New(fault.Later, access.ReasonUnreachable, fmt.Errorf("the server at %s cannot be reached: %w", p.base.Host, err))
+}
+
+// Reasons of faults of a server that the user named.
+const (
+	ReasonCertificate   = "CertificateNotTrusted"
+	ReasonRegistryAlone = "RegistryAlone" // it serves modules and providers, and nothing else
+)
+
+// untrusted is the fault of a server whose certificate proves nothing. Another request would
+// not change that.
+func (p peer) untrusted(err *tls.CertificateVerificationError) error {
+	if p.unproven {
+		return foreignServer(p.base)
+	}
+	way := ""
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err.Err); unknown {
+		way = ": name its authority with --server-ca or TERRIER_SERVER_CA"
+	}
+	return fault.New(fault.Invalid, ReasonCertificate, fmt.Errorf("the certificate of %s is not trusted: %w%s", p.base.Host, err.Err, way))
+}
+
+// registryAlone is the fault of a server without the HTTP API, if it is a registry; else err.
+func (p peer) registryAlone(ctx context.Context, err error) error {
+	var services map[string]json.RawMessage
+	if p.registry(ctx, http.MethodGet, p.base.JoinPath(discovery...), content{}, &services) != nil || services[modulesService] == nil {
+		return err
+	}
+	return fault.New(fault.Invalid, ReasonRegistryAlone, fmt.Errorf("the server at %s is a registry alone: it has no stacks, no pages, and no tokens but those in its file of rights: unset TERRIER_SERVER for the commands about them", p.base.Host))
 }
 
 // refusal reads what the server says is wrong.

@@ -126,9 +126,12 @@ func (c Connection) config() (*rest.Config, string, error) {
 		return nil, "", err
 	}
 	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) && c.Server != "" {
+		return nil, "", fault.New(fault.Invalid, ReasonForeignServer, fmt.Errorf("there is no token for the server at %s: name it with TERRIER_TOKEN, or its file with TERRIER_TOKEN_FILE or --token-file", c.Server))
+	}
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, errors.New(
-			"no cluster is configured: start one in this directory with terrier up, name a kubeconfig with --kubeconfig, or name a server with --server and a token in TERRIER_TOKEN"))
+			"no cluster is configured: start one in this directory with terrier up, name a kubeconfig with --kubeconfig, or name a server with --server and a token with TERRIER_TOKEN or TERRIER_TOKEN_FILE"))
 	}
 	if err != nil {
 		return nil, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, fmt.Errorf("no cluster is configured: %w", err))

@@ -90,6 +90,14 @@ func TestConnectChoosesTheKubeconfig(t *testing.T) {
 	}
 }
 
+// Who named a server and forgot the token reads how to name it.
+func TestConnectWithoutAToken(t *testing.T) {
+	_, _, err := Connect(Connection{Dir: t.TempDir(), Server: "https://u.example"})
+	if fault.Of(err) != fault.Invalid || command.Hint(err) != "" || !strings.Contains(err.Error(), "no token for the server at https://u.example") || !strings.Contains(err.Error(), "TERRIER_TOKEN_FILE") {
+		t.Errorf("Connect() is %v (%s), want that a token is named", err, command.Hint(err))
+	}
+}
+
 // A kubeconfig that came with foreign files starts no program and reads no file.
 func TestConnectRefusesForeignKubeconfigs(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -188,8 +196,8 @@ func TestTokenGoesToTheServerOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&Records{to}).Runs(t.Context(), query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "u"}); fault.Reason(err, "") != access.ReasonUnreachable || len(sent) != 1 {
-		t.Errorf("a server that nobody vouches for: %v, want it to be unreachable", err)
+	if _, err := (&Records{to}).Runs(t.Context(), query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "u"}); fault.Reason(err, "") != ReasonCertificate || !strings.Contains(err.Error(), "--server-ca") || len(sent) != 1 {
+		t.Errorf("a server that no authority vouches for: %v, want that its authority is named", err)
 	}
 }
 

@@ -29,11 +29,18 @@ type Registry struct {
 // ReasonNoRegistry is the reason of a fault of a server that has no registry.
 const ReasonNoRegistry = "NoRegistry"
 
+// ReasonStays is the reason of a fault of a registry that keeps what it has, also if asked
+// again: other content is published under a version, or a version needs a key.
+const ReasonStays = "ContentStays"
+
 // The services of a registry.
 const (
 	modulesService   = "modules.v1"
 	providersService = "providers.v1"
 )
+
+// discovery is the path of the document that names the services of a server.
+var discovery = []string{".well-known", "terraform.json"}
 
 // Registry returns the registry of the server, and the namespace of a command that names
 // none.
@@ -119,7 +126,7 @@ func (r *Registry) Providers(ctx context.Context, p address.Provider) (all []Reg
 }
 
 // PushModule publishes the archive in a file as a version of a module. The same bytes again
-// are no error; other bytes are a Conflict.
+// are no error; for other bytes the reason is ReasonStays.
 func (r *Registry) PushModule(ctx context.Context, m address.Module, v address.Version, file string) (PublishedModule, error) {
 	p := PublishedModule{Version: v}
 	err := r.ask(ctx, modulesService, http.MethodPut, content{file: file, kind: "application/gzip"}, nil, &p, m.Namespace, m.Name, m.System, string(v))
@@ -155,6 +162,28 @@ func (r *Registry) PushProviderFile(ctx context.Context, p address.Provider, v a
 // PublishProvider has the registry verify the files of a version, and publish it.
 func (r *Registry) PublishProvider(ctx context.Context, p address.Provider, v address.Version) error {
 	return r.command(ctx, providersService, nil, p.Namespace, p.Type, string(v), "publish")
+}
+
+// ProviderSums are the checksums of the packages of a version, by platform. The version has
+// a package for the platform that is named.
+func (r *Registry) ProviderSums(ctx context.Context, p address.Provider, v address.Version, on address.Platform) (map[address.Platform]string, error) {
+	var answer struct {
+		Packages map[string]struct {
+			Hashes []string `json:"hashes"`
+		} `json:"packages"`
+	}
+	err := r.ask(ctx, providersService, http.MethodGet, content{}, nil, &answer, p.Namespace, p.Type, string(v), "download", on.OS, on.Arch)
+	sums := map[address.Platform]string{}
+	for name, of := range answer.Packages {
+		platform, failed := address.ParsePlatform(name)
+		err = errors.Join(err, failed)
+		for _, hash := range of.Hashes {
+			if sum, ok := strings.CutPrefix(hash, "zh:"); ok {
+				sums[platform] = sum
+			}
+		}
+	}
+	return sums, err
 }
 
 // Keys are those that a namespace signs its providers with.
@@ -228,7 +257,7 @@ func (r *Registry) ask(ctx context.Context, service, method string, c content, p
 // service is the base of a service, which the server names in its discovery document.
 func (r *Registry) service(ctx context.Context, p peer, name string) (*url.URL, error) {
 	if r.services == nil {
-		at := p.base.JoinPath(".well-known", "terraform.json")
+		at := p.base.JoinPath(discovery...)
 		var says map[string]json.RawMessage
 		err := r.conn.repeat(ctx, http.MethodGet, func() error { return p.registry(ctx, http.MethodGet, at, content{}, &says) })
 		if fault.Of(err) == fault.Missing {
@@ -316,7 +345,7 @@ func (p peer) registryRefusal(resp *http.Response) error {
 		resp.Body = io.NopCloser(bytes.NewReader(text))
 		return p.refusal(resp)
 	}
-	kind := fault.Broken
+	kind, reason := fault.Broken, ""
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
 		kind = fault.Invalid
@@ -325,9 +354,9 @@ func (p peer) registryRefusal(resp *http.Response) error {
 	case http.StatusNotFound, http.StatusGone:
 		kind = fault.Missing
 	case http.StatusConflict:
-		kind = fault.Conflict
+		kind, reason = fault.Invalid, ReasonStays // no conflict, which would pass
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		kind = fault.Later
 	}
-	return fault.New(kind, "", errors.New(strings.Join(said.Errors, "; ")))
+	return fault.New(kind, reason, errors.New(strings.Join(said.Errors, "; ")))
 }

@@ -18,6 +18,9 @@ func (c Connection) RegistryTokens(ctx context.Context) (*RegistryTokens, string
 	return &RegistryTokens{s}, namespace, err
 }
 
+// Host is the host of the server, with its port.
+func (r *RegistryTokens) Host() string { return r.host() }
+
 // List returns the tokens that the user may see.
 func (r *RegistryTokens) List(ctx context.Context) ([]regtoken.Token, error) {
 	return listed[regtoken.Token](ctx, r.conn, r.at(url.Values{}, "registry", "tokens"))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -147,8 +148,8 @@ func TestPushedModuleIsInstalled(t *testing.T) {
 	installed("1.0.0", "one")
 
 	r.works(t, push(one, "1.0.0")...) // the same content
-	if code, out := r.terrier(t, r.token(t), push(two, "1.0.0")...); code != 5 {
-		t.Errorf("other content ended with %d: %s, want 5", code, out)
+	if code, out := r.terrier(t, r.token(t), push(two, "1.0.0")...); code != 2 || strings.Contains(out, "again") {
+		t.Errorf("other content ended with %d: %s, want 2", code, out)
 	}
 	if out := r.works(t, push(two, "1.0.0", "--ignore-existing")...); !strings.Contains(out, "exists with other content") {
 		t.Errorf("--ignore-existing says %s", out)
@@ -272,8 +273,17 @@ func TestPushedProviderIsInstalled(t *testing.T) {
 	if out := r.works(t, args...); !strings.Contains(out, "Published net/dns 1.2.3 for 2 platforms") {
 		t.Errorf("push says %s", out)
 	}
-	if code, out := r.terrier(t, r.token(t), args...); code != 5 {
-		t.Errorf("pushing a version that exists ended with %d: %s, want 5", code, out)
+	if out := r.works(t, args...); !strings.Contains(out, "published before") {
+		t.Errorf("the same release again says %s", out)
+	}
+	other := registrytest.NewRelease(t, signer, "net/dns", "1.2.3", 10, slices.Sorted(maps.Keys(release.Archives))...)
+	for platform, zip := range other.Archives {
+		dist[base+platform+".zip"] = string(zip)
+	}
+	dist[base+"SHA256SUMS"], dist[base+"SHA256SUMS.sig"] = string(other.Sums), string(other.Signature)
+	args[2] = files(t, dist)
+	if code, out := r.terrier(t, r.token(t), args...); code != 2 || !strings.Contains(out, "publish a new version") || strings.Contains(out, "again") {
+		t.Errorf("other packages of a version that exists ended with %d: %s, want 2", code, out)
 	}
 	r.works(t, append(args, "--ignore-existing")...)
 	if out := r.works(t, "provider", "list", "net/dns"); !strings.Contains(out, "1.2.3") || !strings.Contains(out, "darwin_arm64") {
@@ -293,8 +303,8 @@ func TestPushedProviderIsInstalled(t *testing.T) {
 			t.Errorf("the lock file lacks the hash of %s:\n%s", platform, lock)
 		}
 	}
-	if code, out := r.terrier(t, r.token(t), "provider", "keys", "remove", signer.Key(t).ID, "--namespace", "net"); code != 5 {
-		t.Errorf("removing a key that a version needs ended with %d: %s, want 5", code, out)
+	if code, out := r.terrier(t, r.token(t), "provider", "keys", "remove", signer.Key(t).ID, "--namespace", "net"); code != 2 || strings.Contains(out, "again") {
+		t.Errorf("removing a key that a version needs ended with %d: %s, want 2", code, out)
 	}
 	r.works(t, "provider", "retract", "net/dns", "1.2.3", "--reason", "loses records")
 	again := files(t, map[string]string{"main.tf": readFile(t, filepath.Join(used, "main.tf"))})
@@ -472,5 +482,43 @@ func TestReplicasOfABucketOfBoringRegistry(t *testing.T) {
 	}
 	if status, got := second.get(t, at.String(), ""); status != http.StatusOK || got != archive.String() {
 		t.Errorf("the other replica answers %d with %d bytes, want the archive", status, len(got))
+	}
+}
+
+// What a user got wrong about the server is said at once, with the way out.
+func TestWrongWayToTheRegistry(t *testing.T) {
+	r := start(t, nil)
+	names := files(t, map[string]string{"two lines": "one\ntwo\n"})
+	for name, tt := range map[string]struct {
+		args    []string
+		environ []string
+		code    int
+		says    []string
+	}{
+		"no authority":       {[]string{"module", "list", "a/b/c"}, []string{"TERRIER_TOKEN=t", "TERRIER_SERVER_CA="}, 2, []string{"is not trusted", "--server-ca or TERRIER_SERVER_CA"}},
+		"a token of 2 lines": {[]string{"module", "list", "a/b/c", "--token-file", filepath.Join(names, "two lines")}, nil, 2, []string{"the token in", "two lines is not valid"}},
+		"no token":           {[]string{"module", "list", "a/b/c"}, nil, 2, []string{"no token for the server", "TERRIER_TOKEN_FILE"}},
+		"no namespace":       {[]string{"provider", "keys", "add", "nothing"}, nil, 2, []string{"--namespace"}},
+		"a key of which":     {[]string{"provider", "keys", "remove", "00"}, nil, 2, []string{"--namespace"}},
+		"a token of which":   {[]string{"registry", "tokens", "create", "--name", "ci"}, nil, 2, []string{"--namespace"}},
+		"stacks":             {[]string{"get"}, []string{"TERRIER_TOKEN=" + r.token(t)}, 2, []string{"is a registry alone", "unset TERRIER_SERVER"}},
+		"pages":              {[]string{"ui"}, []string{"TERRIER_TOKEN=" + r.token(t)}, 2, []string{"is a registry alone"}},
+		"tokens":             {[]string{"registry", "tokens", "list"}, []string{"TERRIER_TOKEN=" + r.token(t)}, 2, []string{"is a registry alone"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			code := cli.Main(cli.Env{
+				Args: tt.args, Environ: append([]string{"TERRIER_SERVER=" + r.URL, "TERRIER_SERVER_CA=" + r.CA}, tt.environ...),
+				Dir: t.TempDir(), Now: time.Now, Version: "v1", Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
+			})
+			if code != tt.code || strings.Contains(out.String(), "gain") {
+				t.Errorf("it ends with %d and says %s, want %d", code, out.String(), tt.code)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("it says %s, want %q in it", out.String(), want)
+				}
+			}
+		})
 	}
 }

@@ -23,9 +23,9 @@ import (
 type Provider struct {
 	Address  address.Provider
 	Version  address.Version
-	Files    []string // the list first, then its signature, then the others
-	Packages []address.Platform
-	Ignored  []string // files that the list names and a registry does not serve
+	Files    []string                    // the list first, then its signature, then the others
+	Packages map[address.Platform]string // the checksums of the packages
+	Ignored  []string                    // files that the list names and a registry does not serve
 }
 
 var (
@@ -48,7 +48,7 @@ func OpenProvider(path, namespace string) (Provider, error) {
 	if part == nil {
 		return Provider{}, invalid(ReasonProvider, "%s has not the name of a list of sums: terraform-provider-TYPE_VERSION_SHA256SUMS", list)
 	}
-	var p Provider
+	p := Provider{Packages: map[address.Platform]string{}}
 	if p.Address, err = address.NewProvider("", namespace, part[1]); err != nil {
 		return Provider{}, err
 	}
@@ -130,7 +130,7 @@ func (p *Provider) add(dir, name, sum, prefix string) error {
 		if err != nil {
 			return err
 		}
-		p.Packages = append(p.Packages, at)
+		p.Packages[at] = strings.ToLower(sum)
 	}
 	file := filepath.Join(dir, name)
 	found, err := sumOf(file)

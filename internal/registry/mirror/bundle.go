@@ -249,9 +249,9 @@ func (i *importer) known(ctx context.Context, o *one, got string) (*Package, err
 	case err != nil:
 		return nil, err
 	case known == nil:
-		return nil, fault.New(fault.Conflict, ReasonChanged, fmt.Errorf("SHA256SUMS of %s %s has no archive for %s", o.p, o.v, o.platform))
+		return nil, fault.New(fault.Invalid, ReasonChanged, fmt.Errorf("SHA256SUMS of %s %s has no archive for %s", o.p, o.v, o.platform))
 	case known.SHA256 != got:
-		return nil, fault.New(fault.Conflict, ReasonChanged, fmt.Errorf("%s that was verified first has the checksum %s, and this one has %s: check where the bundle comes from", o, known.SHA256, got))
+		return nil, fault.New(fault.Invalid, ReasonChanged, fmt.Errorf("%s that was verified first has the checksum %s, and this one has %s: check where the bundle comes from", o, known.SHA256, got))
 	}
 	return known, nil
 }

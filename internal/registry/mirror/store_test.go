@@ -438,7 +438,7 @@ func TestBundleOfAnotherRelease(t *testing.T) {
 	r := registrytest.NewRelease(t, signer, "acme/cloud", "1.0.0", 0, amd64)
 	s := open(t, newUpstream(t, r), t.TempDir())
 	s.installs(t, r, amd64)
-	if _, err := s.Import(t.Context(), os.DirFS(bundle), "alice"); fault.Reason(err, "") != mirror.ReasonChanged {
+	if _, err := s.Import(t.Context(), os.DirFS(bundle), "alice"); fault.Reason(err, "") != mirror.ReasonChanged || fault.Of(err) != fault.Invalid {
 		t.Errorf("Import() = %v, want %s", err, mirror.ReasonChanged)
 	}
 	s.installs(t, r, amd64)

@@ -170,7 +170,7 @@ func (b *Book) Caller(r *http.Request) (protocol.Caller, error) {
 			return protocol.Caller{Name: anonymous, Tenant: anonymous, Grant: grants{{Read: []string{"*"}}}}, nil
 		}
 		return protocol.Caller{}, protocol.Unauthenticated(errors.New(
-			"the registry needs a token: put it into a credentials block of the CLI configuration, or into the variable TF_TOKEN_ with the name of this host"))
+			"the registry needs a token: put it into a credentials block of the CLI configuration, or for an address without a port into the variable TF_TOKEN_ with the name of this host"))
 	}
 	p, issuers := b.current()
 	if c, ok := p.find(given); ok {
