@@ -187,7 +187,7 @@ func (b *Book) Create(ctx context.Context, w Wanted) (Token, secret.Text, error)
 		}
 	}
 	if active >= eachOwner {
-		return Token{}, secret.Text{}, fault.New(fault.Conflict, ReasonMany, fmt.Errorf("%s has %d active tokens already: revoke one that is not used any more", cmp.Or(k.User, "the namespace "+k.Namespace), active))
+		return Token{}, secret.Text{}, fault.New(fault.Invalid, ReasonMany, fmt.Errorf("%s has %d active tokens already: revoke one that is not used any more", cmp.Or(k.User, "the namespace "+k.Namespace), active))
 	}
 	for _, t := range ended[min(eachOwner, len(ended)):] {
 		if err := b.store.Delete(ctx, record.RegistryToken(t.ID)); err != nil {

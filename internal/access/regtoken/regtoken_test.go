@@ -230,7 +230,7 @@ func TestTokensOfOneOwnerAreBounded(t *testing.T) {
 		last, _ = w.create(t, regtoken.Wanted{User: ann})
 	}
 	_, _, err := w.here.Create(t.Context(), regtoken.Wanted{User: ann, Name: "one more", Life: time.Hour})
-	if fault.Of(err) != fault.Conflict || fault.Reason(err, "") != regtoken.ReasonMany {
+	if fault.Of(err) != fault.Invalid || fault.Reason(err, "") != regtoken.ReasonMany {
 		t.Errorf("one more is %v, want Conflict", err)
 	}
 	w.create(t, regtoken.Wanted{Namespace: "net", By: "ann"})
