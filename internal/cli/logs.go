@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // runCommands show the runs of stacks, their plans and their outputs.
@@ -34,6 +35,9 @@ func (p runCommands) ofRecorded(do func(context.Context, command.StackAPI, query
 		if last != nil {
 			p.note("The stack %s is gone since %s (%s ago). Its last run, %s, ended %s and is kept until %s.\n", key, last.Gone.UTC().Format(time.RFC3339),
 				age(p.Now(), last.Gone), last.ID, last.Outcome, last.Gone.Add(query.GoneFor).UTC().Format(time.DateOnly))
+			if last.Kind == stack.DestroyRun && last.Resources > 0 {
+				p.note("Resources that it left in the state, which is kept: %d.\n", last.Resources)
+			}
 		}
 		return do(cmd.Context(), s, key)
 	}

@@ -64,12 +64,17 @@ exit code 2; if the timeout is over, with exit code 6.`,
 	return c
 }
 
+// suspensionNote says what a suspension does not prevent.
+const suspensionNote = "If a suspended stack is deleted and a deletion destroys its resources, they are still destroyed. To keep them, annotate the stack with terrier.dev/deletion=retain.\n"
+
 func (p operateCommands) suspend() *cobra.Command {
 	return p.orRegistry("Suspended", command.TenantAPI.SuspendRegistry, p.eachStack(&cobra.Command{
 		Use:   "suspend {STACK | --all | -A | tenantregistry/NAME}",
 		Short: "Suspend stacks, or a registry",
 		Long: `Suspends stacks: Terrier does not plan, apply or check them until they are resumed.
-An active run ends first. A suspended stack can be deleted.
+An active run ends first. A suspended stack can be deleted: a deletion still destroys
+its resources, or runs its destroy script. To keep them, annotate the stack with
+terrier.dev/deletion=retain first.
 
 A suspended registry reads no rows, and creates, updates and deletes no tenants.
 Terrier still reconciles the objects of its existing tenants.`,
@@ -77,7 +82,7 @@ Terrier still reconciles the objects of its existing tenants.`,
   terrier suspend --all -n apps
   terrier suspend -A -l team=net
   terrier suspend tenantregistry/customers`,
-	}, "Suspended", command.StackAPI.Suspend))
+	}, "Suspended", suspensionNote, command.StackAPI.Suspend))
 }
 
 func (p operateCommands) resume() *cobra.Command {
@@ -87,7 +92,7 @@ func (p operateCommands) resume() *cobra.Command {
 		Example: `  terrier resume network
   terrier resume --all -n apps
   terrier resume tenantregistry/customers`,
-	}, "Resumed", command.StackAPI.Resume))
+	}, "Resumed", "", command.StackAPI.Resume))
 }
 
 // orRegistry lets a command about stacks also take a registry of tenants, named
@@ -114,8 +119,8 @@ func (p operateCommands) orRegistry(done string, do func(command.TenantAPI, cont
 	return c
 }
 
-// eachStack makes a command that acts on one stack, or on several.
-func (p operateCommands) eachStack(c *cobra.Command, done string, do func(command.StackAPI, context.Context, query.Key) error) *cobra.Command {
+// eachStack makes a command that acts on one stack, or on several. A note follows once what was done.
+func (p operateCommands) eachStack(c *cobra.Command, done, note string, do func(command.StackAPI, context.Context, query.Key) error) *cobra.Command {
 	var (
 		all      bool
 		selector string
@@ -145,6 +150,9 @@ func (p operateCommands) eachStack(c *cobra.Command, done string, do func(comman
 				continue
 			}
 			p.say("%s %s.\n", done, key)
+		}
+		if len(errs) < len(keys) {
+			p.note("%s", note)
 		}
 		return errors.Join(errs...)
 	}

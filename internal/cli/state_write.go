@@ -82,7 +82,7 @@ of a stack. The state needs the lineage of the stored state and a higher serial.
 state.
 
 The command shows the changes first. It locks the state while it writes, and requests
-a plan afterwards.`,
+a plan afterwards. Of a stack that runs a script without a plan, the script is run.`,
 		Example: `  terrier state push network network.tfstate
   terrier state push network restored.tfstate --force --yes`,
 		Args:              cobra.ExactArgs(2),
@@ -157,14 +157,34 @@ func (p stateCommands) storeState(ctx context.Context, s command.StackAPI, c com
 	if c.From.Lineage != "" {
 		from = fmt.Sprintf("serial %d", c.From.Serial)
 	}
-	if agreed, err := p.agreed(yes, "Replace %s of the state of %s with serial %d?", from, c.Key, c.To.Serial); !agreed {
+	question := "Replace %s of the state of %s with serial %d?"
+	if c.RunsScript {
+		question += " The script of the stack runs then, without a plan."
+	}
+	if agreed, err := p.agreed(yes, question, from, c.Key, c.To.Serial); !agreed {
 		return err
 	}
 	if err := s.WriteState(ctx, c); err != nil {
 		return err
 	}
-	p.say("The state of %s now has serial %d, in place of %s. A plan was requested. To show it: terrier plan %s\n", c.Key, c.To.Serial, from, c.Key.Name)
+	next := "A plan was requested. To show it: terrier plan "
+	if c.RunsScript {
+		next = "The script of the stack runs now. To follow it: terrier logs -f "
+	}
+	p.say("The state of %s now has serial %d, in place of %s. %s%s\n", c.Key, c.To.Serial, from, next, p.argument(c.Key))
 	return nil
+}
+
+// argument names a stack in a command that a user may copy, with the -n that the user gave.
+func (p stateCommands) argument(key query.Key) string {
+	name := key.Name
+	if key.Kind != "" {
+		name = key.Kind + "/" + name
+	}
+	if p.connection.Namespace != "" {
+		name += " -n " + key.Namespace
+	}
+	return name
 }
 
 func (p stateCommands) stateAccept() *cobra.Command {
@@ -217,7 +237,7 @@ lock and the time.`,
 			if err != nil {
 				return err
 			}
-			p.say("The state of %s is locked by %s with the lock %s. To unlock it: terrier state unlock %s\n", key, l.Who, l.ID, key.Name)
+			p.say("The state of %s is locked by %s with the lock %s. To unlock it: terrier state unlock %s\n", key, l.Who, l.ID, p.argument(key))
 			return nil
 		}),
 	}

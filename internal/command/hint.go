@@ -8,7 +8,7 @@ import (
 
 // hints say what to do about a fault, by its reason.
 var hints = map[string]string{
-	access.ReasonNotFound:     "List the stacks with: terrier get -A",
+	access.ReasonNotFound:     "List the stacks with: terrier get -A. Of a deleted stack, terrier logs STACK prints the last run.",
 	access.ReasonNotInstalled: "Start a control plane with terrier up, or install Terrier's definitions into this cluster.",
 	access.ReasonUnreachable:  "Check that it runs (terrier up), and that --kubeconfig and --context select it.",
 	access.ReasonAccessDenied: "Ask the administrator of the cluster for a role that allows it.",
@@ -30,7 +30,7 @@ var hints = map[string]string{
 	query.ReasonWasApplied:    "Show the status with: terrier explain STACK",
 	query.ReasonNoRun:         "Show the status with: terrier explain STACK",
 	query.ReasonRunChanged:    "Show the run with terrier describe STACK, and decide again.",
-	query.ReasonNotManual:     "Show the mode of the stack with: terrier explain",
+	query.ReasonNotManual:     "Show the mode of the stack with: terrier describe",
 	query.ReasonManifest:      "Edit the file manually.",
 	ReasonNothingUntracked:    "Show the status with: terrier explain",
 	"RepairUnclear":           "Give the ID to import it by with --id 'ADDRESS=ID', or say that it does not exist with --absent 'ADDRESS'.",

@@ -24,6 +24,8 @@ type StateChange struct {
 	Diff plan.StateDifference `json:"diff"`
 	Over string               `json:"over,omitempty"` // the digest of the stored one, readable or not
 
+	RunsScript bool `json:"runsScript,omitempty"` // the request that follows runs the script of the stack, without a plan
+
 	State []byte        `json:"-"`
 	Order RollbackOrder `json:"-"` // for a server, which prepares the change again
 	Force bool          `json:"-"` // likewise, of an uploaded state
@@ -77,7 +79,8 @@ func (s *States) PlanPush(ctx context.Context, key query.Key, state []byte, forc
 // change compares a state with what is stored. With follow it is rewritten so
 // that it follows.
 func (s *States) change(ctx context.Context, h *query.StoredState, state []byte, follow, force bool) (StateChange, error) {
-	out := StateChange{Key: h.ID.Key}
+	spec := h.Object.Spec
+	out := StateChange{Key: h.ID.Key, RunsScript: spec.Script && !spec.Suspended && !h.Object.Deleting() && !spec.AwaitsApproval(h.Object.Status)}
 	facts, err := stack.ReadState(state)
 	if err != nil {
 		return out, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("the upload is not a state: %w", err))

@@ -102,7 +102,7 @@ var situations = map[stack.Reason]Situation{
 		"A user cancelled the last run. What an apply or a destroy had done by then is done, and is in the state.",
 		"Read the log with terrier logs. To go on, run terrier replan. Terrier also goes on when the module or an input changes.",
 	},
-	stack.RetryLimitReached: {"As many attempts failed as the stack allows.", "Correct the cause. Then retry with terrier replan, or change the object or its source. {retries} says how many retries there are."},
+	stack.RetryLimitReached: {"As many attempts failed as the stack allows.", "Correct the cause. Then retry with terrier replan, or change the object or its source. The limit of retries is {retries}."},
 	stack.StateIncomplete: {
 		"An apply was interrupted, and resources that it created, or may have created, are not in the state.",
 		"Import the resources with terrier repair. Or delete them manually, and annotate the stack with terrier.dev/ignore-untracked and the name of the run.",
@@ -144,10 +144,51 @@ func Explained(r stack.Reason, w stack.Words) Situation {
 // explained is Explained for one stack: it advises no approval that would be refused.
 func (o *Object) explained(r stack.Reason) Situation {
 	s := Explained(r, o.Spec.Words)
+	if r == stack.Suspended && o.Spec.DestroyLast {
+		s.Means += " A deletion of the object still " + o.destroys() + "."
+		s.Do += " To keep the resources when the object is deleted, annotate it with terrier.dev/deletion=retain."
+	}
+	if o.Spec.Script {
+		s.Means = o.ofScript(r, s.Means)
+	}
 	if why := o.undecidable(); why != "" && r == stack.DriftFound {
 		s.Do = "View the difference with terrier plan, and change the module to match the resources. The plan cannot be approved: " + why + "."
 	}
 	return s
+}
+
+// destroys is what a deletion of the object does, for a sentence.
+func (o *Object) destroys() string {
+	does := "destroys its resources"
+	if o.Spec.Script {
+		does = "runs its destroy script"
+	}
+	if o.Spec.ApproveDestroy {
+		does += " once a user approved the plan of it"
+	}
+	return does
+}
+
+// ofScript is what r means to a stack that a script applies; otherwise the text that
+// holds for every stack.
+func (o *Object) ofScript(r stack.Reason, otherwise string) string {
+	m := o.Status
+	switch {
+	case r == stack.Applying && m.Pending == nil:
+		return "Terrier is running the script of the stack."
+	case r == stack.Applying:
+		return "Terrier is running the script of the stack for a plan."
+	case r == stack.Applied && m.Applied != nil && m.Applied.Name != "" && !m.Unapplied:
+		return "The script has ended with exit code 0, and applied the plan."
+	case r == stack.Applied:
+		return "The script has ended with exit code 0."
+	case r == stack.Destroying:
+		return "Terrier is running the destroy script of the stack."
+	case r == stack.InputsFailed:
+		return "Terrier cannot read a script or a variable: a ConfigMap, a Secret or one of its keys is missing, or its value does not fit."
+	default:
+		return otherwise
+	}
 }
 
 // undecidable says why the plans of a stack can be neither approved nor rejected; empty if

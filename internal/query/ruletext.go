@@ -87,7 +87,7 @@ var rules = []RuleText{
 	},
 	{
 		"an approved destroy plan is applied", "apply, or destroy by the script", []stack.Reason{stack.Destroying},
-		"{approved} names exactly the pending plan.",
+		"The approval ({approved}) names exactly the pending plan.",
 	},
 	{
 		"a deleted stack destroys its resources", "destroy", []stack.Reason{stack.Destroying},
@@ -131,7 +131,7 @@ var rules = []RuleText{
 	},
 	{
 		"a stack stops after too many failures", "wait", []stack.Reason{stack.RetryLimitReached},
-		"{retries} is used up.",
+		"The limit of retries ({retries}) is used up.",
 	},
 	{
 		"a failure that no retry repairs waits for a change", "wait", []stack.Reason{stack.ModuleInvalid},
@@ -167,7 +167,7 @@ var rules = []RuleText{
 	},
 	{
 		"a stack that stays unhealthy stops after too many checks", "wait", []stack.Reason{stack.RetryLimitReached},
-		"{retries} is used up for the health checks. Drift checks continue at each interval, and an apply starts the health checks again.",
+		"The limit of retries ({retries}) is used up for the health checks. Drift checks continue at each interval, and an apply starts the health checks again.",
 	},
 	{
 		"an unhealthy stack waits before the next health check", "wait", []stack.Reason{stack.RetryLater},
@@ -187,7 +187,7 @@ var rules = []RuleText{
 	},
 	{
 		"an approved plan is applied", "apply, or run the script", []stack.Reason{stack.Applying},
-		"{approved} names exactly the pending plan, or the stack applies every plan by itself, unless a reviewer holds the plan; and no input of the plan has changed.",
+		"The approval ({approved}) names exactly the pending plan, or the stack applies every plan by itself, unless a reviewer holds the plan; and no input of the plan has changed.",
 	},
 	{
 		"a rejected plan waits for another plan", "wait, or check for drift", []stack.Reason{stack.PlanRejected},
@@ -203,7 +203,7 @@ var rules = []RuleText{
 	},
 	{
 		"a plan waits for approval", "wait", []stack.Reason{stack.AwaitingApproval},
-		"{approved} does not name this plan, and the stack does not apply every plan by itself, or a reviewer holds the plan.",
+		"The approval ({approved}) does not name this plan, and the stack does not apply every plan by itself, or a reviewer holds the plan.",
 	},
 	{
 		"a source that keeps changing is planned once it settles", "wait", []stack.Reason{stack.SourceDebounced},

@@ -115,3 +115,32 @@ func TestAdviceFitsTheMode(t *testing.T) {
 		}
 	}
 }
+
+// A script has no plan. A suspended stack can be deleted.
+func TestExplainedOfScript(t *testing.T) {
+	object := func(annotations map[string]string) *Object {
+		return ReadObject(kinds.All(), &v1alpha1.Terraform{ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: "ns", Annotations: annotations}})
+	}
+	for name, tt := range map[string]struct {
+		annotations map[string]string
+		reason      stack.Reason
+		means, do   string
+	}{
+		"a suspension":                 {nil, stack.Suspended, "A deletion of the object still runs its destroy script.", "terrier.dev/deletion=retain"},
+		"a suspension with approval":   {map[string]string{"terrier.dev/deletion": "approve"}, stack.Suspended, "still runs its destroy script once a user approved the plan of it.", "terrier.dev/deletion=retain"},
+		"a script that has ended":      {nil, stack.Applied, "The script has ended with exit code 0.", ""},
+		"a script that runs":           {nil, stack.Applying, "Terrier is running the script of the stack.", ""},
+		"a script that does not exist": {nil, stack.InputsFailed, "Terrier cannot read a script or a variable", "Create or correct"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := object(tt.annotations).explained(tt.reason)
+			if !strings.Contains(got.Means, tt.means) || !strings.Contains(got.Do, tt.do) {
+				t.Errorf("explained(%s) = %q, %q; want %q, %q in it", tt.reason, got.Means, got.Do, tt.means, tt.do)
+			}
+		})
+	}
+	retained := object(map[string]string{"terrier.dev/deletion": "retain"}).explained(stack.Suspended)
+	if strings.Contains(retained.Means, "deletion") {
+		t.Errorf("a stack whose resources stay is told %q", retained.Means)
+	}
+}

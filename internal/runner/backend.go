@@ -255,8 +255,8 @@ func (r *pluggedBackend) call(ctx context.Context, q backend.Request) (backend.R
 	if said, ok := errors.AsType[*backend.Error](err); ok && (said.Field != "" || q.Operation != backend.Ensure) {
 		kind = fault.Invalid // no other run of the same would do better
 	}
-	if where := r.job.Words.Environment; where != "" && strings.Contains(err.Error(), backend.Environment) {
-		err = fmt.Errorf("%w. %s sets a variable there", err, where)
+	if way := r.job.Words.Credentials; way != "" && strings.Contains(err.Error(), backend.Environment) {
+		err = fmt.Errorf("%w. %s", err, way)
 	}
 	return reply, r.failed(kind, BackendFailed, err)
 }

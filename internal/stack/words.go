@@ -19,6 +19,7 @@ type Words struct {
 	Outputs     string // a sentence: how outputs are published
 	Variables   string // where a variable of the module gets its value
 	Environment string // where a variable of the environment gets its value
+	Credentials string // a sentence: how the environment of a run gets credentials
 	StateName   string // what names the Secret of the state
 	StatePlace  string // what says where a state is
 }

@@ -31,6 +31,7 @@ func words(obj *v1alpha1.Terraform) stack.Words {
 		Retries: "the annotation " + Retries, Pause: "The pause grows from 15 seconds to an hour.", Interval: "the annotation " + Interval,
 		Outputs:   "Stacks of this kind publish none to a Secret. To have outputs in status.postDeployOutput, print them in the script of spec.postDeploy.",
 		Variables: "spec.variables", Environment: "spec.variables",
-		StateName: "name", StatePlace: "name or spec.backend",
+		Credentials: "The operator gives runs credentials with --run-service-account or --run-env: see Credentials in docs/backends.md. spec.variables sets a variable there as well, but every reader of the object sees its value",
+		StateName:   "name", StatePlace: "name or spec.backend",
 	}
 }

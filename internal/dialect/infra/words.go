@@ -17,7 +17,8 @@ func words(obj *v1alpha2.Terraform) stack.Words {
 		Retries: "remediation.retries", Pause: "The pause is retryInterval, and grows as retryStrategy says.", Interval: "interval",
 		Outputs:   "Set writeOutputsToSecret.name to publish them.",
 		Variables: "spec.vars, spec.varsFrom or spec.tfVarsFiles", Environment: "spec.runnerPodTemplate.spec.env",
-		StateName: "workspace or backendConfig.secretSuffix", StatePlace: "backendConfig.secretSuffix, workspace or backend key",
+		Credentials: "spec.runnerPodTemplate.spec.env sets a variable there",
+		StateName:   "workspace or backendConfig.secretSuffix", StatePlace: "backendConfig.secretSuffix, workspace or backend key",
 	}
 	if r := obj.Spec.SourceRef; r != nil && r.Kind != "" && r.Name != "" {
 		namespace := r.Namespace
