@@ -38,7 +38,7 @@ type Mirror struct {
 	records   *records
 	upstreams map[string]*upstream
 	rules     rules
-	pulling   chan struct{} // one element for each download
+	slots     *slots // of downloads
 
 	lists     cache.Map[address.Provider, bool] // whose list was asked for a short while ago
 	failed    cache.Map[string, error]          // what an upstream did not answer, by what was asked
@@ -56,7 +56,7 @@ type Options struct {
 	Scratch    string          // the directory for archives that are being verified; that of the system
 	Room       *room.Room      // of the disk of the mirror; that of Scratch if nil
 	MaxArchive int64           // of one archive, in bytes; 1 GiB
-	Pulls      int             // downloads at once; 16
+	Pulls      int             // downloads at once; 16, of which a tenant has half at most, and an upstream three quarters
 	Fresh      time.Duration   // how long a list of versions is not asked for again; 5 min
 	Patience   time.Duration   // how long a client waits for the upstream where stored versions could be answered; 3 s
 	Pause      time.Duration   // how long an upstream is not asked again for what it did not answer; 15 s
@@ -115,7 +115,7 @@ func New(store blob.Versions, o Options) (*Mirror, error) {
 	}
 	m := &Mirror{
 		store: store, options: o, records: newRecords(store), upstreams: map[string]*upstream{}, rules: o.Settings.Rules,
-		pulling:   make(chan struct{}, o.Pulls),
+		slots:     newSlots(o.Pulls),
 		lists:     cache.Map[address.Provider, bool]{Size: 10_000, TTL: o.Fresh, Now: o.Now},
 		failed:    cache.Map[string, error]{Size: 10_000, TTL: o.Pause, Now: o.Now},
 		strangers: newStrangers(o.Now),

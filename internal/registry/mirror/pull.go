@@ -23,7 +23,7 @@ import (
 
 // OpenArchive opens the archive of a key, as Version returned it. If it is not stored, it
 // is downloaded, once for all who ask, and verified before this returns. A caller that
-// leaves does not end the download.
+// leaves does not end the download, unless that has not begun and no other waits for it.
 func (m *Mirror) OpenArchive(ctx context.Context, tenant, key string) (registry.Archive, error) {
 	p, v, platform, err := parseKey(key)
 	if err != nil {
@@ -128,14 +128,34 @@ func (o *one) open(ctx context.Context, tenant string) (registry.Archive, error)
 		if tries == 2 {
 			return registry.Archive{}, fault.New(fault.Later, "ArchiveGone", fmt.Errorf("%s was deleted each time it was stored: check what else deletes in the store of the mirror", o))
 		}
-		_, err = o.pulls.Do(ctx, o.key(), func(ctx context.Context) (struct{}, error) {
+		if err := o.share(ctx, tenant); err != nil {
+			return registry.Archive{}, err
+		}
+	}
+}
+
+// share waits for the one pull of the archive.
+func (o *one) share(ctx context.Context, tenant string) error {
+	leave := o.slots.enter(o.key(), o.p.Host, tenant)
+	defer leave()
+	for {
+		_, err := o.pulls.Do(ctx, o.key(), func(ctx context.Context) (struct{}, error) {
+			if err := o.down(o.key()); err != nil { // the answer needs no slot
+				return struct{}{}, err
+			}
+			over, err := o.slots.take(o.key())
+			if err != nil {
+				return struct{}{}, err
+			}
+			defer over()
 			return asked(o.Mirror, o.upstreams[o.p.Host], o.key(), func() (struct{}, error) {
 				return struct{}{}, o.pull(ctx, tenant)
 			})
 		})
-		if err != nil {
-			return registry.Archive{}, err
+		if !errors.Is(err, errLeft) {
+			return err
 		}
+		// This client came as the last one left: it asks anew.
 	}
 }
 
@@ -153,12 +173,6 @@ func (o *one) used(ctx context.Context, pkg *Package) {
 // pull brings the archive into the store, and says so in the index. An archive that is in
 // the store already is verified like one from the upstream.
 func (o *one) pull(ctx context.Context, tenant string) (err error) {
-	select {
-	case o.pulling <- struct{}{}:
-		defer func() { <-o.pulling }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 	index, err := o.records.read(ctx, o.p)
 	if err != nil {
 		return err
