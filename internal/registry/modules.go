@@ -86,7 +86,7 @@ func (r *modules) ModuleVersion(ctx context.Context, m address.Module, v address
 }
 
 func (r *modules) known(ctx context.Context, m address.Module) (moduleIndex, error) {
-	index, err := r.index.read(ctx, moduleIndexKey(m), r.listModule(m))
+	index, err := r.index.read(ctx, moduleIndexKey(m), named(r.common, Modules, m.Namespace, m.Name+"/"+m.System, r.listModule(m)))
 	if err == nil && index.entries() == 0 {
 		err = fault.New(fault.Missing, ModuleMissing, fmt.Errorf("there is no module %s", m))
 	}

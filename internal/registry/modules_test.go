@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/blob"
@@ -308,8 +310,8 @@ func TestNoRequestLists(t *testing.T) {
 		}
 	}
 	ask()
-	if n := len(p.store.listed()); n > 3 {
-		t.Errorf("the first request made %d lists, and one each of versions, names and namespaces is needed", n)
+	if n := len(p.store.listed()); n > 4 {
+		t.Errorf("the first request made %d lists, and one each of versions and namespaces, and two of names, are needed", n)
 	}
 	for i := range 3 {
 		p.restart(t)
@@ -318,6 +320,39 @@ func TestNoRequestLists(t *testing.T) {
 	}
 	if lists := p.store.listed(); len(lists) > 0 {
 		t.Errorf("requests made the lists %v, want none", lists)
+	}
+}
+
+// Names that are not there cost one list of their namespace a minute.
+func TestUnknownNames(t *testing.T) {
+	p := newPlace(t)
+	m := module(t, "team/vpc/aws")
+	p.keep(t, registry.ModuleKey(m, "team-vpc-aws-1.0.0.tar.gz"), archiveOf(t, "by another program"))
+	unknown := func(n int) {
+		t.Helper()
+		for i := range n {
+			_, err := p.ModuleVersions(t.Context(), module(t, fmt.Sprintf("team/unknown%d/aws", i)))
+			wantFault(t, err, fault.Missing, registry.ModuleMissing, "")
+			_, err = p.ProviderVersions(t.Context(), address.Provider{Namespace: "team", Type: fmt.Sprintf("unknown%d", i)})
+			wantFault(t, err, fault.Missing, registry.ProviderMissing, "")
+		}
+	}
+	unknown(20)
+	if diff := cmp.Diff([]string{"modules/team/", "providers/team/"}, p.store.listed()); diff != "" {
+		t.Errorf("the lists for unknown names differ (-want +got):\n%s", diff)
+	}
+	if _, err := p.ModuleVersion(t.Context(), m, "1.0.0"); err != nil {
+		t.Errorf("a module of another program: %v", err)
+	}
+	// What a user publishes is there at once, and what another program stores a minute later.
+	p.publish(t, module(t, "team/unknown1/aws"), "1.0.0", archiveOf(t, "published"))
+	if _, err := p.ModuleVersion(t.Context(), module(t, "team/unknown1/aws"), "1.0.0"); err != nil {
+		t.Errorf("a module that was published: %v", err)
+	}
+	p.keep(t, registry.ModuleKey(module(t, "team/unknown2/aws"), "team-unknown2-aws-1.0.0.tar.gz"), archiveOf(t, "later"))
+	p.now = p.now.Add(61 * time.Second)
+	if _, err := p.ModuleVersion(t.Context(), module(t, "team/unknown2/aws"), "1.0.0"); err != nil {
+		t.Errorf("a module that another program stored a minute ago: %v", err)
 	}
 }
 
@@ -342,8 +377,8 @@ func TestReadOnlyBucket(t *testing.T) {
 		}
 		return n
 	}
-	if n := count(); n != 2 {
-		t.Errorf("there were %d lists, want one for each address", n)
+	if n := count(); n != 1 {
+		t.Errorf("there were %d lists, want one of the module that is there", n)
 	}
 	p.now = p.now.Add(2 * time.Minute)
 	p.versions(t, m)

@@ -81,6 +81,20 @@ func (c *common) listNames(prefix string, depth int) rebuild[nameIndex] {
 	}
 }
 
+// named is a rebuild for clients, who may ask for any name: it lists what has a name only
+// if the namespace has that name. All names of a namespace cost one list a minute.
+func named[D any](c *common, k Kind, namespace, name string, again rebuild[D]) rebuild[D] {
+	return func(ctx context.Context) (D, error) {
+		prefix := path.Join(string(k), namespace) + "/"
+		all, err := c.stored.Load(ctx, prefix, c.listNames(prefix, k.depth()))
+		if _, there := slices.BinarySearch(all.Names, name); err != nil || !there {
+			var none D
+			return none, err
+		}
+		return again(ctx)
+	}
+}
+
 // addName puts a name into the lists of names. It comes before the index of what has the
 // name: after a crash between them, the next upload does both.
 func (c *common) addName(ctx context.Context, k Kind, namespace, name string) error {

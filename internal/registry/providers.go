@@ -100,7 +100,7 @@ func (r *providers) ProviderVersion(ctx context.Context, p address.Provider, v a
 }
 
 func (r *providers) known(ctx context.Context, p address.Provider) (providerIndex, error) {
-	index, err := r.index.read(ctx, providerIndexKey(p), r.listProvider(p))
+	index, err := r.index.read(ctx, providerIndexKey(p), named(r.common, Providers, p.Namespace, p.Type, r.listProvider(p)))
 	if err == nil && index.entries() == 0 {
 		err = fault.New(fault.Missing, ProviderMissing, fmt.Errorf("there is no provider %s", p))
 	}

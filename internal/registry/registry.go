@@ -34,6 +34,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry/room"
 )
@@ -51,6 +52,8 @@ type common struct {
 	store blob.Versions
 	o     Options
 	names *indexes[nameIndex]
+
+	stored cache.Map[string, nameIndex] // the names of a namespace that has archives, by its prefix
 
 	mu      sync.Mutex
 	uploads map[string]int // that go on, by namespace
@@ -81,7 +84,10 @@ func New(store blob.Versions, o Options) *Registry {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &common{store: store, o: o, names: newIndexes[nameIndex](store, o), uploads: map[string]int{}}
+	c := &common{store: store, o: o, names: newIndexes[nameIndex](store, o), uploads: map[string]int{}, stored: cache.Map[string, nameIndex]{
+		Size: 10_000, TTL: listedFor, Now: o.Now,
+		Weight: parsedWeight, Weigh: func(prefix string, n nameIndex) int { return len(prefix) + entryWeight*(1+n.entries()) },
+	}}
 	p := &providers{c, newIndexes[providerIndex](store, o)}
 	return &Registry{c, &modules{c, newIndexes[moduleIndex](store, o)}, p, &keys{c, p}}
 }
