@@ -38,6 +38,7 @@ type registryRelay struct {
 	*run
 	relay  *relay.Relay // nil if the run has no registry
 	direct bool         // the registry is away: providers come from their registries in this run
+	away   string       // why it is away, in words of the registry
 	lacks  []string     // providers that its mirror has not, so that they come from their registries
 	failed error        // the configuration could not be completed
 }
@@ -182,8 +183,8 @@ func (r *registryRelay) withdraw(res result, err error) bool {
 		r.lacks = append(r.lacks, lacks...)
 		r.recorder.logf("The registry of this platform does not mirror %s. Init takes it from its registry.", strings.Join(lacks, " and "))
 	case p.Away():
-		r.direct = true
-		r.recorder.logf("The registry of this platform does not answer: %s. Init takes providers from their registries.", orStatus(p))
+		r.direct, r.away = true, orStatus(p)
+		r.recorder.logf("The registry of this platform does not answer: %s. Init takes providers from their registries.", r.away)
 	default:
 		return false
 	}
@@ -205,6 +206,10 @@ func (r *registryRelay) lacking(res result) []string {
 func (r *registryRelay) explain(res result, e *ending) bool {
 	p := r.problem(*e)
 	switch {
+	case p == nil && r.direct && len(r.lacking(res)) > 0:
+		e.permanent = false
+		e.explain(fmt.Sprintf("The registry of this platform did not answer: %s. So init asked the registry of the address of %s. The run is tried again after a pause.",
+			r.away, strings.Join(r.lacking(res), " and ")))
 	case p == nil && r.relay != nil && r.job.Registry.Mirror && len(r.lacking(res)) > 0:
 		lacks := strings.Join(r.lacking(res), " and ")
 		why := ", so init asked the registry of its address."

@@ -26,7 +26,9 @@ func TestWhereProvidersComeFromIfTheRegistryHasNone(t *testing.T) {
 		says   string // the log, or the message
 		from   bool   // it comes from its registry
 		asks   bool   // the registry of the platform is asked for it
+		none   bool   // its registry has none either
 	}{
+		"no registry has it":           {status: http.StatusServiceUnavailable, none: true, says: "The registry of this platform did not answer: the registry says why it cannot. So init asked the registry of the address of " + provider, asks: true},
 		"the registry is away":         {status: http.StatusServiceUnavailable, says: "does not answer: the registry says why it cannot. Init takes providers from their registries", from: true, asks: true},
 		"its mirror has none":          {says: "The registry of this platform does not mirror " + provider + ". Init takes it from its registry", from: true, asks: true},
 		"the registry refuses it":      {status: http.StatusForbidden, says: "The registry of this platform refused /v1/mirror/" + provider, asks: true},
@@ -40,7 +42,9 @@ func TestWhereProvidersComeFromIfTheRegistryHasNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			upstream := registrytest.New(t)
-			upstream.Publish(registrytest.NewRelease(t, registrytest.NewSigner(t), "team/small", "1.0.0", 0, runtime.GOOS+"_"+runtime.GOARCH))
+			if !tt.none {
+				upstream.Publish(registrytest.NewRelease(t, registrytest.NewSigner(t), "team/small", "1.0.0", 0, runtime.GOOS+"_"+runtime.GOARCH))
+			}
 			platform := runnertest.NewPlatformRegistry(t, mirror(t))
 			platform.Fail(tt.status)
 			server := httptest.NewServer(platform)
@@ -66,7 +70,7 @@ func TestWhereProvidersComeFromIfTheRegistryHasNone(t *testing.T) {
 			if !strings.Contains(string(d.Log)+d.Message, tt.says) {
 				t.Errorf("the log and the message lack %q: %s\n%s", tt.says, d.Message, d.Log)
 			}
-			if got := upstream.Count("/v1/providers/") > 0; got != tt.from {
+			if got := upstream.Count("/v1/providers/") > 0; got != (tt.from || tt.none) {
 				t.Errorf("the registry of the provider got %+v", upstream.Asked())
 			}
 			if got := slices.Contains(platform.Asked(), "/v1/mirror/"+provider+"/index.json"); got != tt.asks {

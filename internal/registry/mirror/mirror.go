@@ -170,7 +170,9 @@ func (m *Mirror) versions(ctx context.Context, tenant string, p address.Provider
 	}
 	// A list that was made from the store counts as well, so it is read again.
 	if index, errRead := m.records.read(ctx, p); errRead == nil && index != nil && index.stored() {
-		m.options.Log.Warn("upstream does not answer, stored versions are served", "provider", p.String(), "err", err)
+		if !u.settings.Offline {
+			m.options.Log.Warn("upstream does not answer, stored versions are served", "provider", p.String(), "err", err)
+		}
 		m.options.Counts.Failed(tenant, p.Host, fault.Reason(err, ReasonUnreachable))
 		return index.available(), nil
 	}

@@ -40,8 +40,11 @@ func (s *Server) ServeMirror(m *mirror.Mirror) {
 	routes := mirrors{s, m}
 	s.mux.HandleFunc("GET "+MirrorPath+"{host}/{owner}/{type}/{file}", func(w http.ResponseWriter, r *http.Request) {
 		if err := routes.document(w, r); err != nil {
-			if fault.Of(err) == fault.Denied { // clients do not show why
+			switch kind := fault.Of(err); { // clients do not show why
+			case kind == fault.Denied:
 				s.Log.Info("request to the mirror denied", "path", r.URL.Path, "err", err)
+			case kind == fault.Later && !mirror.OfUpstream(err): // answer logs what is wrong with an upstream
+				s.Log.Warn("request to the mirror not served", "path", r.URL.Path, "reason", fault.Reason(err, ""), "err", err)
 			}
 			s.answer(w, r, err)
 		}

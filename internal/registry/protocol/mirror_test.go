@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -44,9 +45,28 @@ type served struct {
 	upstream  *registrytest.Upstream
 	authority string // the file of its certificate
 	ahead     atomic.Int64
+	log       logged
 
 	mu    sync.Mutex
 	asked []*http.Request
+}
+
+// logged is a log that a test reads.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func (s *served) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
@@ -81,7 +101,7 @@ func serveMirror(t *testing.T, u *registrytest.Upstream, rules ...mirror.Rule) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &s.log), nil))
 	up := mirror.Upstream{URL: u.URL, CAFile: ca}
 	s.mirror, err = mirror.New(store, mirror.Options{
 		Settings: mirror.Settings{Upstreams: map[string]mirror.Upstream{public: up, private: up}, Rules: rules},
@@ -191,6 +211,9 @@ func TestMirrorWithEngine(t *testing.T) {
 	}
 	if out, err := s.init(t, requiring(t, private+"/acme/cloudier", "1.9.0"), "token-team-a"); err == nil || !strings.Contains(out, "503") {
 		t.Errorf("init of what is not stored: %v\n%s", err, out)
+	}
+	if text := s.log.String(); !regexp.MustCompile(`msg="request to the mirror not served" path=\S+/acme/cloudier/\S+ reason=Upstream\w+ err=`).MatchString(text) {
+		t.Errorf("the log does not say why: %s", text)
 	}
 	if got := u.Count(".zip"); got != 1 {
 		t.Errorf("the upstream sent %d archives, want 1", got)
