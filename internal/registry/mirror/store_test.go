@@ -165,7 +165,7 @@ func TestSweep(t *testing.T) {
 	sweep(2)
 }
 
-// A clock that jumps ahead and back deletes nothing, and one that stays ahead deletes a
+// A clock that is ahead for one sweep deletes nothing, and one that stays ahead deletes a
 // part of the archives in one sweep.
 func TestSweepWithAWrongClock(t *testing.T) {
 	signer := registrytest.NewSigner(t)

@@ -24,7 +24,7 @@ const (
 // sweepEvery is the time between two sweeps of one process.
 const sweepEvery = 12 * time.Hour
 
-// A clock may jump ahead, and then every archive looks unused. So a sweep deletes an
+// A clock may be wrong, and far ahead every archive seems unused. So a sweep deletes an
 // archive only if another sweep found it unused some time before, and only a part of all:
 // one of so many, or a few.
 const (
