@@ -155,7 +155,7 @@ func (o *one) share(ctx context.Context, tenant string) error {
 		if !errors.Is(err, errLeft) {
 			return err
 		}
-		// This client came as the last one left: it asks anew.
+		// This client came as the last one left: it asks again.
 	}
 }
 
