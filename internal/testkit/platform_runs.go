@@ -52,6 +52,16 @@ func (p *Platform) Engines() []Process {
 	})
 }
 
+// EnginesAtOnce lists the engine processes that are there at one moment. Processes are
+// read one after the other, and meanwhile one ends and the next one begins: those of two
+// readings were there between them.
+func (p *Platform) EnginesAtOnce() []Process {
+	first := p.Engines()
+	return slices.DeleteFunc(p.Engines(), func(q Process) bool {
+		return !slices.ContainsFunc(first, func(f Process) bool { return f.PID == q.PID })
+	})
+}
+
 // KillSupervisors kills every supervisor of the platform's runs, as a lack of
 // memory might, and waits until they are gone. Runs may have ended by themselves.
 func (p *Platform) KillSupervisors(tb testing.TB) {
