@@ -52,10 +52,10 @@ func (p *Platform) Engines() []Process {
 	})
 }
 
-// EnginesAtOnce lists the engine processes that are there at one moment. Processes are
+// EnginesAtOnce lists the engine processes of a platform that are there at one moment. Processes are
 // read one after the other, and meanwhile one ends and the next one begins: those of two
 // readings were there between them.
-func (p *Platform) EnginesAtOnce() []Process {
+func EnginesAtOnce(p *Platform) []Process {
 	first := p.Engines()
 	return slices.DeleteFunc(p.Engines(), func(q Process) bool {
 		return !slices.ContainsFunc(first, func(f Process) bool { return f.PID == q.PID })

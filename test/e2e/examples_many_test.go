@@ -24,7 +24,7 @@ func TestA14AHundredTenantsAtOnce(t *testing.T) {
 	before := e.writes(t)
 	e.sql(t, fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < %d) INSERT INTO tenants SELECT 'tenant-' || i, 'https://' || i || '.example.com', 1 FROM n", tenants))
 	testkit.Eventually(t, testkit.Patience, "all stacks are there, and those that may be are at work", func(ctx context.Context) error {
-		if at := p.EnginesAtOnce(); len(at) > runs {
+		if at := testkit.EnginesAtOnce(p); len(at) > runs {
 			t.Fatalf("%d engines are at work, with %d runs allowed: %v", len(at), runs, at)
 		}
 		var stacks infrav1alpha2.TerraformList
