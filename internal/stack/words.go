@@ -33,6 +33,6 @@ func (w Words) In(text string) string {
 	return strings.NewReplacer(
 		"{argument}", w.Argument, "{approved}", w.Approved, "{automatic}", w.Automatic, "{resume}", w.Resume, "{source}", w.Source,
 		"{retries}", w.Retries, "{pause}", w.Pause, "{interval}", w.Interval, "{outputs}", w.Outputs,
-		"{variables}", w.Variables, "{environment}", w.Environment, "{stateName}", w.StateName, "{statePlace}", w.StatePlace,
+		"{variables}", w.Variables, "{environment}", w.Environment, "{credentials}", w.Credentials, "{stateName}", w.StateName, "{statePlace}", w.StatePlace,
 	).Replace(text)
 }
