@@ -140,7 +140,9 @@ func (c Connection) config() (*rest.Config, string, error) {
 	if err != nil {
 		return nil, "", fault.New(fault.Invalid, access.ReasonNoKubeconfig, fmt.Errorf("reading the kubeconfig: %w", err))
 	}
-	config.UserAgent, config.QPS, config.Burst = query.ClientAgent, 50, 100
+	// The API server limits its clients itself. A limit here would report the end of a
+	// command's --timeout as an error of its own.
+	config.UserAgent, config.QPS = query.ClientAgent, -1
 	return config, cmp.Or(c.Namespace, namespace), nil
 }
 
