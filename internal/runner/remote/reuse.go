@@ -40,7 +40,7 @@ type Sharer interface {
 
 // How long an open place is kept.
 const (
-	askWithin   = 15 * time.Second // until its agent asks for a run
+	askWithin   = 15 * time.Second // until its agent asks for a run, or Config.IdleLimit if that is longer
 	idleWithin  = 5 * time.Second  // then, while no run comes; see Config.IdleLimit
 	lentWithin  = 15 * time.Second // for the run that was given the slot of the place
 	endWithin   = 15 * time.Second // for its end, if that run cannot have it
@@ -160,7 +160,7 @@ func (s *sharing) open(run *placedRun) error {
 // follow offers a place until it has a run, or ends it.
 func (s *sharing) follow(o *openPlace) {
 	remain := o.remain()
-	end, asked, lent := time.NewTimer(askWithin), false, false
+	end, asked, lent := time.NewTimer(max(askWithin, s.idle)), false, false
 	defer end.Stop()
 	tick := time.NewTicker(offerEvery)
 	defer tick.Stop()
