@@ -67,6 +67,8 @@ commit. With --recursive, modules without a tag are skipped.
 The archive contains neither .git and .terraform, nor states. --exclude leaves out more,
 with the patterns of a .gitignore file; a pattern that begins with ! takes files back in.
 The same files always make the same archive.`,
+Files that often hold secrets are refused: .env, terraform.tfvars, *.auto.tfvars, private
+keys and others. The error names them and the patterns that leave them out.
 		Example: `  terrier module push . --namespace net --name network --system aws --version 1.2.3
   terrier module push ./modules --recursive --version-from-tag --tag-prefix "{name}-"
   terrier module push . --exclude "examples/" --exclude "!examples/basic/" --dry-run
@@ -88,6 +90,7 @@ The same files always make the same archive.`,
 	flags.StringVar(&o.Constraint, "version-constraints-semver", "", "publish only versions that match this `constraint`, for instance \">= 1.0.0\"")
 	flags.StringArrayVar(&o.Exclude, "exclude", nil, "a `pattern` of files to leave out (repeatable)")
 	flags.BoolVar(&o.ignore, "ignore-existing", false, "leave versions that exist with other content as they are")
+	flags.BoolVar(&o.Secrets, "allow-secret-files", false, "publish files that often hold secrets, too")
 	flags.BoolVar(&o.dry, "dry-run", false, "pack, and publish nothing")
 	formatFlag(c, &o.f, forJSON, forYAML)
 	return c

@@ -30,6 +30,7 @@ const (
 	ReasonNoModule = "ModuleMissing"
 	ReasonVersion  = "VersionUnclear"
 	ReasonProvider = "ProviderInvalid"
+	ReasonSecrets  = "SecretsIncluded"
 )
 
 func invalid(reason, format string, args ...any) error {
@@ -49,6 +50,7 @@ type ModuleOptions struct {
 
 	Constraint string   // only versions that match
 	Exclude    []string // patterns of a .gitignore file
+	Secrets    bool     // publish files that often hold secrets, too
 }
 
 // Module is a directory that can be published.
@@ -161,6 +163,11 @@ func (o ModuleOptions) module(dir string) (Module, error) {
 	m.skip = skip
 	if err := m.checkFiles(); err != nil {
 		return Module{}, err
+	}
+	if !o.Secrets {
+		if err := m.checkSecrets(); err != nil {
+			return Module{}, err
+		}
 	}
 	text := cmp.Or(o.Version, says.Version)
 	if o.FromTag {

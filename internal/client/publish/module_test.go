@@ -169,6 +169,59 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// RG-09: files that often hold secrets are not packed silently. The error has the patterns
+// that leave them out, and with these the module is packed.
+func TestSecretFiles(t *testing.T) {
+	const key = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"
+	for name, tt := range map[string]struct {
+		files   map[string]string
+		exclude []string // what the error names
+	}{
+		"none":                       {map[string]string{"variables.tf": "", "defaults.tfvars": "a = 1"}, nil},
+		"an environment":             {map[string]string{".env": "A=1", "examples/a/.env.local": ""}, []string{".env", ".env.*"}},
+		"an example of one":          {map[string]string{".env.example": "A=1"}, nil},
+		"variables that count alone": {map[string]string{"terraform.tfvars": "", "examples/prod.auto.tfvars": "", "x.auto.tfvars.json": ""}, []string{"*.auto.tfvars", "terraform.tfvars", "*.auto.tfvars.json"}},
+		"a private key":              {map[string]string{"certs/server's.pem": key, "id_rsa": ""}, []string{"/certs/server's.pem", "id_rsa"}},
+		"a certificate":              {map[string]string{"certs/ca.pem": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}, nil},
+		"credentials of an engine":   {map[string]string{".terraformrc": ""}, []string{".terraformrc"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.files["main.tf"] = ""
+			o := ModuleOptions{Dir: tree(t, tt.files), Namespace: "a", Name: "b", System: "c", Version: "1.0.0"}
+			_, err := Modules(o)
+			if tt.exclude == nil {
+				if err != nil {
+					t.Errorf("Modules() = %v", err)
+				}
+				return
+			}
+			if fault.Of(err) != fault.Invalid || fault.Reason(err, "") != ReasonSecrets {
+				t.Fatalf("Modules() = %v, want a refusal", err)
+			}
+			for _, p := range tt.exclude {
+				if want := "--exclude '" + strings.ReplaceAll(p, "'", `'\''`) + "'"; !strings.Contains(err.Error(), want) {
+					t.Errorf("Modules() = %v, want %s in it", err, want)
+				}
+			}
+			insists, excludes := o, o
+			insists.Secrets, excludes.Exclude = true, tt.exclude
+			for _, o := range []ModuleOptions{insists, excludes} {
+				if _, err := Modules(o); err != nil {
+					t.Errorf("Modules(%+v) = %v", o, err)
+				}
+			}
+		})
+	}
+	states := ModuleOptions{Dir: tree(t, map[string]string{"main.tf": "", "terraform.tfstate": "{}"}), Namespace: "a", Name: "b", System: "c", Version: "1.0.0"}
+	if _, err := Modules(states); err != nil {
+		t.Errorf("Modules() = %v, and a state is left out", err)
+	}
+	states.Exclude = []string{"!*.tfstate"}
+	if _, err := Modules(states); fault.Reason(err, "") != ReasonSecrets {
+		t.Errorf("Modules() that takes a state back in = %v, want a refusal", err)
+	}
+}
+
 // git runs git without the configuration of a user.
 func git(t testing.TB, dir string, args ...string) {
 	t.Helper()
