@@ -59,6 +59,7 @@ type Options struct {
 	Pulls      int             // downloads at once; 16, of which a tenant has half at most, and an upstream three quarters
 	Fresh      time.Duration   // how long a list of versions is not asked for again; 5 min
 	Patience   time.Duration   // how long a client waits for the upstream where stored versions could be answered; 3 s
+	Claim      time.Duration   // how long the download of another process may show no sign of life; 20 s
 	Pause      time.Duration   // how long an upstream is not asked again for what it did not answer; 15 s
 	Counts     Counts          // counts nothing if nil
 	Now        func() time.Time
@@ -100,6 +101,7 @@ func New(store blob.Versions, o Options) (*Mirror, error) {
 	o.Pulls = cmp.Or(o.Pulls, 16)
 	o.Fresh = cmp.Or(o.Fresh, 5*time.Minute)
 	o.Patience = cmp.Or(o.Patience, 3*time.Second)
+	o.Claim = cmp.Or(o.Claim, 20*time.Second)
 	o.Pause = cmp.Or(o.Pause, 15*time.Second)
 	if o.Room == nil {
 		o.Room = room.Of(o.Scratch)

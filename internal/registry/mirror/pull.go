@@ -190,6 +190,25 @@ func (o *one) pull(ctx context.Context, tenant string) (err error) {
 	if err != nil {
 		return err
 	}
+	again := func() (bool, error) {
+		if err := errors.Join(file.Truncate(0), rewind(file)); err != nil {
+			return false, err
+		}
+		there, size, good, err = o.fromStore(ctx, o.of(r), file)
+		return good, err
+	}
+	if !good {
+		c, err := o.claimed(ctx, again)
+		if err != nil {
+			return err
+		}
+		defer c.end(ctx)
+		if c != nil { // another process may have stored it before
+			if _, err := again(); err != nil {
+				return err
+			}
+		}
+	}
 	if !good {
 		if err := errors.Join(file.Truncate(0), rewind(file)); err != nil {
 			return err
