@@ -360,13 +360,17 @@ func openPackages(ctx context.Context, p *parts, o *web.Options, inside *source.
 	if err != nil {
 		return err
 	}
+	namespaces, err := access.NewNamespaces(p.plane.Config())
+	if err != nil {
+		return err
+	}
 	p.packages, err = packages.Open(ctx, packages.Options{
 		Storage: p.Config.RegistryStorage, Settings: p.Config.RegistryConfig, Dir: p.dir("packages"), Scratch: p.dir("scratch"), Key: key,
 		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
 	})
 	if err == nil {
 		o.Packages, o.Registry = p.packages, p.packages // the repositories beside those that users push
-		o.Tokens, o.LoginLife = regtoken.NewBook(p.blobs, p.Now, p.log), p.Config.RegistryLogin
+		o.Tokens, o.LoginLife = regtoken.NewBook(p.blobs, namespaces.Namespace, p.Now, p.log), p.Config.RegistryLogin
 	}
 	return err
 }

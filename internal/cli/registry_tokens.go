@@ -88,6 +88,8 @@ func (p registryTokenCommands) printTokens(list []regtoken.Token) {
 		switch {
 		case !r.Revoked.IsZero():
 			status, colour = "revoked by "+r.RevokedBy, red
+		case r.Former:
+			status, colour = "namespace deleted", red
 		case !r.Active(p.Now()):
 			status = "expired"
 		}

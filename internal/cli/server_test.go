@@ -152,8 +152,12 @@ func (p *platform) serveAll(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	namespaces, err := access.NewNamespaces(p.cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	url, ca := listen(t, web.Options{
-		Tokens: regtoken.NewBook(tokens, p.Now, slog.New(slog.DiscardHandler)), Now: p.Now,
+		Tokens: regtoken.NewBook(tokens, namespaces.Namespace, p.Now, slog.New(slog.DiscardHandler)), Now: p.Now,
 		Kinds: kinds.All(), Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c, kinds.All()),
 		Board: board{query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: p.Now}), *p}, Notices: query.NewNotices(sent), AuditLog: query.NewAuditLog(files, anchor),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},

@@ -112,6 +112,11 @@ func (l *auditBook) fill(full bool) {
 	l.full = full
 }
 
+// anyNamespace is a cluster that has every namespace.
+func anyNamespace(_ context.Context, name string) (access.Namespace, error) {
+	return access.Namespace{UID: "uid-of-" + name}, nil
+}
+
 // lobby is a browser in front of a server with a registry, and the command line of its user.
 type lobby struct {
 	*browser
@@ -122,7 +127,7 @@ type lobby struct {
 func newLobby(t *testing.T) lobby {
 	l := lobby{audit: &auditBook{}}
 	l.browser = newBrowser(t, func(o *Options) {
-		l.tokens = regtoken.NewBook(&shelf{}, o.Now, slog.New(slog.DiscardHandler))
+		l.tokens = regtoken.NewBook(&shelf{}, anyNamespace, o.Now, slog.New(slog.DiscardHandler))
 		o.Tokens, o.LoginLife, o.Audit = l.tokens, 30*24*time.Hour, l.audit
 		o.People = func(access.User) (command.Person, error) { return command.Person{}, nil }
 	})

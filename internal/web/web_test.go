@@ -227,7 +227,7 @@ func options(auth Auth) Options {
 		Artifacts: echo("artifacts"), Registry: echo("registry"), Packages: echo("packages"),
 		Admission: map[string]http.Handler{"/validate-a-kind": echo("admission")}, Hooks: echo("hook"),
 		Board: emptyBoard(), Queue: idle{}, AuditLog: blank{},
-		Tokens: regtoken.NewBook(&shelf{}, time.Now, slog.New(slog.DiscardHandler)), LoginLife: time.Hour,
+		Tokens: regtoken.NewBook(&shelf{}, anyNamespace, time.Now, slog.New(slog.DiscardHandler)), LoginLife: time.Hour,
 	}
 }
 

@@ -38,6 +38,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if gt (int .Values.replicaCount) 1 }}true{{ end -}}
 {{- end }}
 
+{{- /* Whether there is a registry of modules and providers: a text, or none. */ -}}
+{{- define "terrier.registry" -}}
+{{- if ne (toString (get .Values.flags "registry")) "false" }}true{{ end -}}
+{{- end }}
+
 {{- define "terrier.serviceAccount" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "terrier.fullname" .) .Values.serviceAccount.name }}

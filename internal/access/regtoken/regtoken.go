@@ -5,10 +5,13 @@
 // A token of a namespace may read there, or read and write. No token is valid for anything
 // but the registry, and for none longer than it says.
 //
+// A token belongs to a namespace, and not to its name: it ends with the namespace, and opens
+// none that is made later under that name.
+//
 // Records hold a digest of each token, never the token. They are read at each request and
 // cached nowhere, so that a revoked token is refused by all controllers at once.
 //
-// Start reading at Book. What tokens may do is in rights.go.
+// Start reading at Book. What tokens may do is in rights.go, and where in places.go.
 package regtoken
 
 import (
@@ -50,6 +53,7 @@ type Token struct {
 	Expires   time.Time `json:"expires"`
 	Revoked   time.Time `json:"revoked,omitzero"`
 	RevokedBy string    `json:"revokedBy,omitempty"`
+	Former    bool      `json:"former,omitempty"` // its namespace was deleted, and the token opens nothing; a list says so
 }
 
 // end is when the token ended, or will end.
@@ -61,7 +65,10 @@ func (t Token) end() time.Time {
 }
 
 // Active reports whether the token can be used.
-func (t Token) Active(now time.Time) bool { return t.Revoked.IsZero() && now.Before(t.Expires) }
+func (t Token) Active(now time.Time) bool { return !t.Former && t.lasts(now) }
+
+// lasts reports whether the token was neither revoked nor has expired.
+func (t Token) lasts(now time.Time) bool { return t.Revoked.IsZero() && now.Before(t.Expires) }
 
 // May says what the token may do, in a few words.
 func (t Token) May() string {
@@ -82,6 +89,8 @@ type kept struct {
 	UID    string              `json:"uid,omitempty"`
 	Groups []string            `json:"groups,omitempty"`
 	Extra  map[string][]string `json:"extra,omitempty"`
+	Bound  bool                `json:"bound,omitempty"` // Place says of which namespace it is; false in records of older releases
+	Place  string              `json:"place,omitempty"` // the UID of that namespace; empty if the cluster had none of this name
 }
 
 // Store is as much of the records as this package needs.
@@ -110,21 +119,24 @@ const (
 	ReasonMany    = "TooManyRegistryTokens"
 	ReasonMissing = "NoSuchRegistryToken"
 	ReasonInvalid = "RegistryTokenInvalid"
+	ReasonFormer  = "RegistryTokenNamespaceDeleted"
+	ReasonPlace   = "NamespaceUnreadable"
 )
 
 // Book is the tokens of an installation. Several controllers with the same records have
 // the same tokens.
 type Book struct {
-	store Store
-	now   func() time.Time
-	log   *slog.Logger
+	store  Store
+	places *places
+	now    func() time.Time
+	log    *slog.Logger
 
 	creating sync.Mutex // counting and creating are one step
 }
 
-// NewBook returns the tokens in a store.
-func NewBook(store Store, now func() time.Time, log *slog.Logger) *Book {
-	return &Book{store: store, now: now, log: log}
+// NewBook returns the tokens in a store. Tokens are bound to namespaces of the cluster.
+func NewBook(store Store, in Namespace, now func() time.Time, log *slog.Logger) *Book {
+	return &Book{store: store, places: newPlaces(in, now, log), now: now, log: log}
 }
 
 // Wanted is a token to create: one of User, or one of Namespace.
@@ -170,6 +182,9 @@ func (b *Book) Create(ctx context.Context, w Wanted) (Token, secret.Text, error)
 			By: cmp.Or(w.By, w.User.Name), Created: now, Expires: now.Add(w.Life),
 		},
 		UID: w.User.UID, Groups: w.User.Groups, Extra: w.User.Extra,
+	}
+	if err := k.bind(ctx, b.places); err != nil {
+		return Token{}, secret.Text{}, err
 	}
 	all, err := b.List(ctx)
 	if err != nil {
@@ -251,6 +266,12 @@ func (b *Book) Authenticate(ctx context.Context, t secret.Text) (access.User, er
 	case !b.now().Before(k.Expires):
 		return denied(ReasonExpired, "the token %q expired on %s; "+again, k.Name, k.Expires.Format(time.DateTime))
 	}
+	switch former, err := k.former(ctx, b.places); {
+	case err != nil:
+		return access.User{}, err
+	case former:
+		return denied(ReasonFormer, "the namespace %s of the token %q was deleted since %s, and a new one of this name needs new tokens; "+again, k.place(), k.Name, k.Created.Format(time.DateTime))
+	}
 	return k.user(), nil
 }
 
@@ -278,6 +299,9 @@ func (b *Book) List(ctx context.Context) ([]Token, error) {
 				return fmt.Errorf("listing tokens: %w", err)
 			case !b.now().Before(k.end().Add(shownFor)):
 				return b.store.Delete(ctx, key)
+			}
+			if k.Former, err = k.former(ctx, b.places); err != nil { // it is listed all the same
+				b.log.Debug("namespace of a token for the registry not read", "key", key, "err", err)
 			}
 			found[i] = &k.Token
 			return nil
@@ -320,7 +344,7 @@ func (b *Book) Revoke(ctx context.Context, id, by string) (Token, error) {
 		return Token{}, errors.New("a token is revoked by no user")
 	}
 	k, err := b.get(ctx, id)
-	if err != nil || !k.Active(b.now()) {
+	if err != nil || !k.lasts(b.now()) {
 		return k.Token, err
 	}
 	k.Revoked, k.RevokedBy = b.now().UTC().Truncate(time.Second), by

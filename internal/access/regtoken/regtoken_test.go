@@ -47,6 +47,43 @@ type world struct {
 	here  *regtoken.Book
 	there *regtoken.Book
 	logs  bytes.Buffer
+
+	namespaces *namespaces
+}
+
+// namespaces are those of a cluster, by name.
+type namespaces struct {
+	mu    sync.Mutex
+	all   map[string]access.Namespace
+	fails error
+}
+
+func (n *namespaces) find(_ context.Context, name string) (access.Namespace, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fails != nil {
+		return access.Namespace{}, n.fails
+	}
+	if found, ok := n.all[name]; ok {
+		return found, nil
+	}
+	return access.Namespace{}, fault.New(fault.Missing, access.ReasonNotFound, errors.New("the namespace does not exist"))
+}
+
+func (n *namespaces) set(name string, to access.Namespace) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if to.UID == "" {
+		delete(n.all, name)
+		return
+	}
+	n.all[name] = to
+}
+
+func (n *namespaces) fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fails = err
 }
 
 func newWorld(t *testing.T) *world {
@@ -61,8 +98,9 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	w := &world{store: files, clock: &clock{now: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)}}
+	w.namespaces = &namespaces{all: map[string]access.Namespace{"net": {UID: "net-1", Created: w.clock.now.Add(-time.Hour)}}}
 	log := slog.New(slog.NewTextHandler(&w.logs, nil))
-	w.here, w.there = regtoken.NewBook(files, w.clock.Now, log), regtoken.NewBook(files, w.clock.Now, log)
+	w.here, w.there = regtoken.NewBook(files, w.namespaces.find, w.clock.Now, log), regtoken.NewBook(files, w.namespaces.find, w.clock.Now, log)
 	return w
 }
 

@@ -41,6 +41,11 @@ type cluster struct {
 	roles map[string]bool // USER VERB NAMESPACE
 }
 
+// Namespace is any: the cluster has all of them.
+func (c *cluster) Namespace(_ context.Context, name string) (access.Namespace, error) {
+	return access.Namespace{UID: "uid-of-" + name}, nil
+}
+
 func (c *cluster) Authenticate(_ context.Context, t secret.Text) (access.User, error) {
 	if name, ok := strings.CutPrefix(t.Reveal(), "cluster-token-of-"); ok {
 		return access.User{Name: name, Groups: []string{"system:authenticated"}}, nil
@@ -100,7 +105,7 @@ func newStand(t *testing.T) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.tokens = regtoken.NewBook(records, time.Now, slog.New(slog.DiscardHandler))
+	s.tokens = regtoken.NewBook(records, s.cluster.Namespace, time.Now, slog.New(slog.DiscardHandler))
 	auth := regtoken.Guard{Authority: s.cluster}
 	p, err := Open(t.Context(), Options{
 		Dir: t.TempDir(), Scratch: t.TempDir(), Key: strings.Repeat("k", 32), Auth: auth, Registerer: prometheus.NewRegistry(),

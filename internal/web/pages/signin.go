@@ -169,6 +169,8 @@ func TokenList(v *Visit) (Page, error) {
 		switch {
 		case !t.Revoked.IsZero():
 			row.Pill, row.Revoke = ui.NewPill(ui.ToneBad, "cross", "Revoked"), ""
+		case t.Former:
+			row.Pill = ui.NewPill(ui.ToneBad, "cross", "Namespace deleted")
 		case !t.Active(v.Now):
 			row.Pill, row.Revoke = ui.NewPill(ui.ToneIdle, "minus", "Expired"), ""
 		}
