@@ -22,6 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/app/packages"
+	"github.com/terrier-iac/terrier/internal/app/registryserver"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
@@ -364,9 +365,12 @@ func openPackages(ctx context.Context, p *parts, o *web.Options, inside *source.
 	if err != nil {
 		return err
 	}
+	if o.Audit, err = registryserver.Counting(p.audits, p.meters.Registry); err != nil {
+		return err
+	}
 	p.packages, err = packages.Open(ctx, packages.Options{
 		Storage: p.Config.RegistryStorage, Settings: p.Config.RegistryConfig, Dir: p.dir("packages"), Scratch: p.dir("scratch"), Key: key,
-		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
+		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Audit: o.Audit, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
 	})
 	if err == nil {
 		o.Packages, o.Registry = p.packages, p.packages // the repositories beside those that users push

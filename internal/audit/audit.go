@@ -149,6 +149,15 @@ const (
 	TokenCreated   What = "token-created"   // there is a new token for the registry
 	TokenRevoked   What = "token-revoked"   // a user revoked it
 
+	ModulePublished   What = "module-published"    // there is a new version of a module
+	ModuleRetracted   What = "module-retracted"    // a user withdrew it
+	ModuleRestored    What = "module-restored"     // a user made it available again
+	ProviderPublished What = "provider-published"  // there is a new version of a provider
+	ProviderRetracted What = "provider-retracted"  // a user withdrew it
+	ProviderRestored  What = "provider-restored"   // a user made it available again
+	SigningKeyAdded   What = "signing-key-added"   // providers of a namespace may be signed with it
+	SigningKeyRemoved What = "signing-key-removed" // they may not, any more
+
 	LogOpened  What = "audit-log-opened"  // a process began to write
 	LogCut     What = "audit-log-cut"     // a line that a crash interrupted was removed
 	LogDamaged What = "audit-log-damaged" // older lines were changed

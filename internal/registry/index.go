@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -122,7 +121,10 @@ func (x *indexes[D]) update(ctx context.Context, key string, again rebuild[D], c
 		} else {
 			content, err = decode[D](key, old)
 		}
-		if err := errors.Join(err, change(&content)); err != nil {
+		if err == nil {
+			err = change(&content)
+		}
+		if err != nil {
 			return nil, err
 		}
 		return json.Marshal(content)

@@ -74,7 +74,7 @@ func decodeKeys(namespace string, b []byte) (keyFile, error) {
 
 // AddKey adds a public key in ASCII armour. It takes the place of a key of the same ID,
 // unless clients could not verify with it what that one signed.
-func (k *keys) AddKey(ctx context.Context, namespace, armor string) (signature.Key, error) {
+func (k *keys) AddKey(ctx context.Context, namespace, armor, by string) (signature.Key, error) {
 	if err := checkNamespace(namespace); err != nil {
 		return signature.Key{}, err
 	}
@@ -82,24 +82,28 @@ func (k *keys) AddKey(ctx context.Context, namespace, armor string) (signature.K
 	if err != nil {
 		return signature.Key{}, fault.New(fault.Invalid, KeyInvalid, err)
 	}
+	deed := k.deed(KeyAdded, by, namespace, keyID(key.ID), "")
 	return key, k.changeKeys(ctx, namespace, func(file *keyFile) error {
 		for i, there := range file.Keys {
 			if strings.EqualFold(there.ID, key.ID) {
 				if err := k.verifiesToo(ctx, namespace, there.Key, key); err != nil {
 					return err
 				}
+				if there.Key == key {
+					return nil // it is there
+				}
 				file.Keys[i].Key = key
-				return nil
+				return deed.done(ctx)
 			}
 		}
 		file.Keys = append(file.Keys, keyEntry{Key: key})
-		return nil
+		return deed.done(ctx)
 	})
 }
 
 // RemoveKey removes a key by its ID. Clients cannot install what it signed from then on:
 // unless this is forced, the key of a published version stays.
-func (k *keys) RemoveKey(ctx context.Context, namespace, id string, force bool) error {
+func (k *keys) RemoveKey(ctx context.Context, namespace, id, by string, force bool) error {
 	if err := checkNamespace(namespace); err != nil {
 		return err
 	}
@@ -108,13 +112,17 @@ func (k *keys) RemoveKey(ctx context.Context, namespace, id string, force bool) 
 			return err
 		}
 	}
+	deed := k.deed(KeyRemoved, by, namespace, keyID(strings.ToUpper(id)), "")
+	if force {
+		deed.Details = map[string]string{"force": "true"}
+	}
 	return k.changeKeys(ctx, namespace, func(file *keyFile) error {
 		before := len(file.Keys)
 		file.Keys = slices.DeleteFunc(file.Keys, func(e keyEntry) bool { return strings.EqualFold(e.ID, id) })
 		if len(file.Keys) == before {
 			return fault.New(fault.Missing, KeyInvalid, fmt.Errorf("the namespace %s has no key %.80q", namespace, id))
 		}
-		return nil
+		return deed.done(ctx)
 	})
 }
 

@@ -35,13 +35,13 @@ func inKeys(t *testing.T, p *place) {
 		t.Errorf("the keys are %v, want %v", ids(), want)
 	}
 	for says, armor := range map[string]string{"holds a private key": one.Private(t), "reading the ASCII armour": "hello", "2 keys": one.Key(t).Armor + two.Key(t).Armor} {
-		_, err := p.AddKey(t.Context(), "acme", armor)
+		_, err := p.AddKey(t.Context(), "acme", armor, "ann")
 		if says == "2 keys" && err == nil {
 			continue // the reader of keys takes the first block
 		}
 		wantFault(t, err, fault.Invalid, registry.KeyInvalid, says)
 	}
-	_, err := p.AddKey(t.Context(), "a/../b", one.Key(t).Armor)
+	_, err := p.AddKey(t.Context(), "a/../b", one.Key(t).Armor, "ann")
 	wantFault(t, err, fault.Invalid, address.Reason, "namespace of a provider")
 
 	r := releaseOf(t, one, "1.0.0")
@@ -49,10 +49,10 @@ func inKeys(t *testing.T, p *place) {
 	if _, err := p.publishProvider(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	wantFault(t, p.RemoveKey(t.Context(), "acme", one.Key(t).ID, false), fault.Conflict, registry.KeyInUse, "may have signed version 1.0.0 of acme/cloud")
-	wantFault(t, p.RemoveKey(t.Context(), "acme", "ABCD", false), fault.Missing, registry.KeyInvalid, `has no key "ABCD"`)
+	wantFault(t, p.RemoveKey(t.Context(), "acme", one.Key(t).ID, "ann", false), fault.Conflict, registry.KeyInUse, "may have signed version 1.0.0 of acme/cloud")
+	wantFault(t, p.RemoveKey(t.Context(), "acme", "ABCD", "ann", false), fault.Missing, registry.KeyInvalid, `has no key "ABCD"`)
 	for _, id := range []string{strings.ToLower(two.Key(t).ID), one.Key(t).ID} {
-		if err := p.RemoveKey(t.Context(), "acme", id, true); err != nil {
+		if err := p.RemoveKey(t.Context(), "acme", id, "ann", true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,12 +76,12 @@ func TestARevokedKey(t *testing.T) {
 	}
 	const begin = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"
 	before := strings.Replace(signer.Key(t).Armor, begin, begin+"Comment: another form of the same key\n", 1)
-	if _, err := p.AddKey(t.Context(), "acme", before); err != nil {
+	if _, err := p.AddKey(t.Context(), "acme", before, "ann"); err != nil {
 		t.Error(err)
 	}
 	signer.Revoke(t)
 	revoked := signer.Key(t).Armor
-	_, err := p.AddKey(t.Context(), "acme", revoked)
+	_, err := p.AddKey(t.Context(), "acme", revoked, "ann")
 	wantFault(t, err, fault.Conflict, registry.KeyInUse, "clients cannot install version 1.0.0 of acme/cloud, which it signed")
 	if keys, err := p.Keys(t.Context(), "acme"); err != nil || len(keys) != 2 || keys[0].Armor != strings.TrimSpace(before)+"\n" {
 		t.Errorf("the keys are %+v, %v, want those from before", keys, err)
@@ -89,7 +89,7 @@ func TestARevokedKey(t *testing.T) {
 	if err := p.RetractProvider(t.Context(), address.Provider{Namespace: "acme", Type: "cloud"}, "1.0.0", "ann", "its key was stolen"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.AddKey(t.Context(), "acme", revoked); err != nil {
+	if _, err := p.AddKey(t.Context(), "acme", revoked, "ann"); err != nil {
 		t.Errorf("after the version was retracted: %v", err)
 	}
 }

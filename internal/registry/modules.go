@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -159,6 +160,13 @@ func (r *modules) PublishModule(ctx context.Context, m address.Module, v address
 	if there, ok := index.Versions[v]; ok && !completes(made, there) {
 		return r.sameModule(m, there, made)
 	}
+	deed := r.deed(ModulePublished, made.By, m.Namespace, m, made.Version)
+	deed.Details = map[string]string{"sha256": made.SHA256, "bytes": strconv.FormatInt(made.Size, 10)}
+	if index.entries() == 0 { // from here on a list of the store has it
+		if err := deed.done(ctx); err != nil {
+			return ModuleVersion{}, err
+		}
+	}
 	if same, err := r.put(ctx, key, upload); err != nil {
 		return ModuleVersion{}, err
 	} else if !same {
@@ -167,7 +175,7 @@ func (r *modules) PublishModule(ctx context.Context, m address.Module, v address
 	if err := r.addName(ctx, Modules, m.Namespace, m.Name+"/"+m.System); err != nil {
 		return ModuleVersion{}, err
 	}
-	return r.indexModule(ctx, m, made)
+	return r.indexModule(ctx, deed, m, made)
 }
 
 // checkModule refuses what is no archive of a module.
@@ -206,7 +214,7 @@ func (r *modules) sameModule(m address.Module, there, made ModuleVersion) (Modul
 // indexModule puts a version into the index, after its archive was stored. Of two
 // archives of one version, in two formats, the one that the index names first stays, and
 // the other one is deleted: no later index may take it.
-func (r *modules) indexModule(ctx context.Context, m address.Module, made ModuleVersion) (ModuleVersion, error) {
+func (r *modules) indexModule(ctx context.Context, deed *deeds, m address.Module, made ModuleVersion) (ModuleVersion, error) {
 	result, orphan := made, false
 	err := r.index.update(ctx, moduleIndexKey(m), r.listModule(m), func(index *moduleIndex) (err error) {
 		there, ok := index.Versions[made.Version]
@@ -220,7 +228,7 @@ func (r *modules) indexModule(ctx context.Context, m address.Module, made Module
 			index.Versions = map[address.Version]ModuleVersion{}
 		}
 		index.Versions[made.Version] = result
-		return nil
+		return deed.done(ctx)
 	})
 	if orphan {
 		err = errors.Join(err, r.store.Delete(ctx, ModuleKey(m, made.File)))
@@ -234,15 +242,17 @@ func (r *modules) RetractModule(ctx context.Context, m address.Module, v address
 	if err != nil {
 		return err
 	}
-	return r.changeModule(ctx, m, v, func(there *ModuleVersion) { there.Retracted = retraction })
+	deed := r.deed(ModuleRetracted, by, m.Namespace, m, v)
+	deed.Reason = retraction.Reason
+	return r.changeModule(ctx, deed, m, v, func(there *ModuleVersion) { there.Retracted = retraction })
 }
 
 // RestoreModule ends the retraction of a version of a module.
-func (r *modules) RestoreModule(ctx context.Context, m address.Module, v address.Version) error {
-	return r.changeModule(ctx, m, v, func(there *ModuleVersion) { there.Retracted = nil })
+func (r *modules) RestoreModule(ctx context.Context, m address.Module, v address.Version, by string) error {
+	return r.changeModule(ctx, r.deed(ModuleRestored, by, m.Namespace, m, v), m, v, func(there *ModuleVersion) { there.Retracted = nil })
 }
 
-func (r *modules) changeModule(ctx context.Context, m address.Module, v address.Version, change func(*ModuleVersion)) error {
+func (r *modules) changeModule(ctx context.Context, deed *deeds, m address.Module, v address.Version, change func(*ModuleVersion)) error {
 	if _, err := r.known(ctx, m); err != nil {
 		return err
 	}
@@ -253,6 +263,6 @@ func (r *modules) changeModule(ctx context.Context, m address.Module, v address.
 		}
 		change(&there)
 		index.Versions[v] = there
-		return nil
+		return deed.done(ctx)
 	})
 }

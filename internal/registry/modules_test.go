@@ -232,7 +232,7 @@ func TestRetractModule(t *testing.T) {
 	wantFault(t, err, fault.Conflict, registry.VersionRetracted, "restore it, or publish a new version")
 	_, err = p.PublishModule(t.Context(), m, "1.0.0", upload(archiveOf(t, "other")))
 	wantFault(t, err, fault.Conflict, registry.VersionExists, "")
-	if err := p.RestoreModule(t.Context(), m, "1.0.0"); err != nil {
+	if err := p.RestoreModule(t.Context(), m, "1.0.0", "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.versions(t, m); !slices.Equal(got, []address.Version{"1.0.0", "1.1.0"}) {

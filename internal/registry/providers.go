@@ -267,15 +267,17 @@ func (r *providers) RetractProvider(ctx context.Context, p address.Provider, v a
 	if err != nil {
 		return err
 	}
-	return r.changeProvider(ctx, p, v, func(there *ProviderVersion) { there.Retracted = retraction })
+	deed := r.deed(ProviderRetracted, by, p.Namespace, p, v)
+	deed.Reason = retraction.Reason
+	return r.changeProvider(ctx, deed, p, v, func(there *ProviderVersion) { there.Retracted = retraction })
 }
 
 // RestoreProvider ends the retraction of a version of a provider.
-func (r *providers) RestoreProvider(ctx context.Context, p address.Provider, v address.Version) error {
-	return r.changeProvider(ctx, p, v, func(there *ProviderVersion) { there.Retracted = nil })
+func (r *providers) RestoreProvider(ctx context.Context, p address.Provider, v address.Version, by string) error {
+	return r.changeProvider(ctx, r.deed(ProviderRestored, by, p.Namespace, p, v), p, v, func(there *ProviderVersion) { there.Retracted = nil })
 }
 
-func (r *providers) changeProvider(ctx context.Context, p address.Provider, v address.Version, change func(*ProviderVersion)) error {
+func (r *providers) changeProvider(ctx context.Context, deed *deeds, p address.Provider, v address.Version, change func(*ProviderVersion)) error {
 	if _, err := r.known(ctx, p); err != nil {
 		return err
 	}
@@ -286,6 +288,6 @@ func (r *providers) changeProvider(ctx context.Context, p address.Provider, v ad
 		}
 		change(&there)
 		index.Versions[v] = there
-		return nil
+		return deed.done(ctx)
 	})
 }

@@ -63,7 +63,7 @@ func (p *place) stage(t *testing.T, r *registrytest.Release, except ...string) {
 
 func (p *place) addKey(t *testing.T, namespace string, s *registrytest.Signer) {
 	t.Helper()
-	if _, err := p.AddKey(t.Context(), namespace, s.Key(t).Armor); err != nil {
+	if _, err := p.AddKey(t.Context(), namespace, s.Key(t).Armor, "ann"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -451,7 +451,7 @@ func TestRetractProvider(t *testing.T) {
 	if all, err := p.ProviderVersions(t.Context(), provider); err != nil || len(all) != 1 || all[0].Retracted == nil || all[0].Retracted.By != "ann" {
 		t.Errorf("ProviderVersions() = %+v, %v", all, err)
 	}
-	if err := p.RestoreProvider(t.Context(), provider, version); err != nil {
+	if err := p.RestoreProvider(t.Context(), provider, version, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.ProviderVersion(t.Context(), provider, version); err != nil {
@@ -491,7 +491,7 @@ func inProvidersOfBoringRegistry(t *testing.T, p *place) {
 	if lists := p.store.listed(); len(lists) > 4 {
 		t.Errorf("there were the lists %v, want one each of versions and namespaces, and two of names", lists)
 	}
-	wantFault(t, p.RemoveKey(t.Context(), "acme", signer.Key(t).ID, false), fault.Conflict, registry.KeyInUse, "")
+	wantFault(t, p.RemoveKey(t.Context(), "acme", signer.Key(t).ID, "ann", false), fault.Conflict, registry.KeyInUse, "")
 	other := registrytest.NewSigner(t)
 	p.addKey(t, "acme", other)
 	if keys, err := p.Keys(t.Context(), "acme"); err != nil || len(keys) != 2 {

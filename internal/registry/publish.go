@@ -12,6 +12,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,11 +81,22 @@ func (r *providers) StageProvider(ctx context.Context, p address.Provider, v add
 
 // mayWait refuses another package of a version of which too many bytes wait.
 func (r *providers) mayWait(ctx context.Context, p address.Provider, v address.Version, file string) error {
-	keys, err := r.store.List(ctx, waitingKey(p, v, ""))
+	waits, err := r.waits(ctx, waitingKey(p, v, ""))
 	if err != nil {
 		return err
 	}
-	var waits int64
+	if waits >= r.o.MaxWaiting {
+		return fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s was not kept: files of %d MiB of version %s of %s are not published yet, and the limit is %d MiB: publish the version, or wait: files that were not published within a week are deleted", file, waits>>20, v, p, r.o.MaxWaiting>>20))
+	}
+	return nil
+}
+
+// waits is how many bytes wait below a prefix.
+func (r *providers) waits(ctx context.Context, prefix string) (bytes int64, err error) {
+	keys, err := r.store.List(ctx, prefix)
+	if err != nil {
+		return 0, err
+	}
 	for _, key := range keys {
 		value, err := r.store.Open(ctx, key)
 		if fault.Of(err) == fault.Missing {
@@ -94,14 +106,11 @@ func (r *providers) mayWait(ctx context.Context, p address.Provider, v address.V
 			err = value.Close()
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
-		waits += value.Size
+		bytes += value.Size
 	}
-	if waits >= r.o.MaxWaiting {
-		return fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s was not kept: files of %d MiB of version %s of %s are not published yet, and the limit is %d MiB: publish the version, or wait: files that were not published within a week are deleted", file, waits>>20, v, p, r.o.MaxWaiting>>20))
-	}
-	return nil
+	return bytes, nil
 }
 
 // incomplete reports whether an index was made from a list that had the version: another
@@ -161,6 +170,11 @@ func (r *providers) PublishProvider(ctx context.Context, p address.Provider, v a
 		return r.publishedAlready(ctx, p, v, there, nil)
 	}
 	rel, err := r.verify(ctx, p, v, protocols)
+	deed := r.deed(ProviderPublished, by, p.Namespace, p, v)
+	deed.Details = rel.made.said()
+	if err == nil && index.entries() == 0 { // once it is stored, a list of the store has it
+		err = deed.done(ctx)
+	}
 	if err == nil {
 		rel.made.By, rel.made.Published = by, r.o.Now().UTC().Truncate(time.Second)
 		err = r.storeRelease(ctx, rel)
@@ -184,12 +198,21 @@ func (r *providers) PublishProvider(ctx context.Context, p address.Provider, v a
 		made := rel.made
 		made.Retracted = there.Retracted
 		index.Versions[v] = made
-		return nil
+		return deed.done(ctx)
 	})
 	if err != nil {
 		return ProviderVersion{}, err
 	}
 	return rel.made, r.clear(ctx, p, v, rel.made)
+}
+
+// said is what a record of the version says.
+func (v ProviderVersion) said() map[string]string {
+	var bytes int64
+	for _, p := range v.Packages {
+		bytes += p.Size
+	}
+	return map[string]string{"key": v.Key, "platforms": strconv.Itoa(len(v.Packages)), "bytes": strconv.FormatInt(bytes, 10)}
 }
 
 // publishedMeanwhile is the answer where files of a release are gone: another publish of

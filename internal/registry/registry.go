@@ -61,12 +61,17 @@ type common struct {
 
 // Options bound a registry. A zero field means its default.
 type Options struct {
-	Scratch    string           // the directory for uploads that are being checked; that of the system
-	MaxArchive int64            // of one archive, in bytes; 1 GiB
-	MaxWaiting int64            // of all packages of a version that is not published, in bytes; 16 GiB
-	Room       *room.Room       // of the disk of Scratch
-	Now        func() time.Time // time.Now
-	Log        *slog.Logger
+	Scratch    string     // the directory for uploads that are being checked; that of the system
+	MaxArchive int64      // of one archive, in bytes; 1 GiB
+	MaxWaiting int64      // of all packages of a version that is not published, in bytes; 16 GiB
+	Room       *room.Room // of the disk of Scratch
+
+	// Record records what users change. It returns once that is recorded for good, and
+	// records no ID twice; nil if nothing is recorded.
+	Record func(context.Context, Deed) error
+
+	Now func() time.Time // time.Now
+	Log *slog.Logger
 }
 
 // New returns a registry that keeps everything in a store. Several processes may use one

@@ -77,7 +77,7 @@ var allowedLabels = map[string]bool{
 	"kind": true, "outcome": true, "step": true, "program": true, "reason": true, "action": true, "answer": true, "class": true,
 	"source": true, "status": true, "phase": true, "part": true, "result": true, "code": true, "version": true, "goversion": true,
 	"namespace": true, "tenant": true, "registry": true, "type": true, "conflict_policy": true, "resource_kind": true,
-	"controller": true, "name": true, "method": true, "host": true, "priority": true,
+	"controller": true, "name": true, "method": true, "host": true, "protocol": true, "priority": true,
 }
 
 // rarely are metrics of which a platform has no series until something goes
@@ -86,6 +86,8 @@ var rarely = []string{
 	"| `terrier_mirror_bytes_total` | counter | host, kind, tenant | Bytes of archives of the mirror, by tenant and upstream: fetched from it, served to clients, and saved, which were stored before a client asked. |",
 	"| `terrier_mirror_downloads_total` | counter | host, tenant | Archives that the mirror downloaded, by tenant and upstream. |",
 	"| `terrier_mirror_failures_total` | counter | host, reason, tenant | Requests to the mirror that failed, by tenant, upstream and reason. |",
+	"| `terrier_packages_downloads_total` | counter | kind, protocol, tenant | Downloads of published modules and providers, whole or in part, by protocol and tenant. |",
+	"| `terrier_packages_sent_bytes_total` | counter | kind, protocol, tenant | Bytes of published modules and providers that clients got, by protocol and tenant. |",
 	"| `tenant_conflicts_total` | counter | conflict_policy, namespace, resource_kind, tenant | Writes of objects that have another owner. |",
 	"| `tenant_degraded_status` | gauge | namespace, reason, tenant | 1 for the reason for which a tenant is degraded. |",
 }

@@ -47,6 +47,7 @@ type Options struct {
 	Auth     web.Auth
 	Inside   *source.Registry // the repositories that users push
 
+	Audit      registryserver.AuditLog
 	Registerer prometheus.Registerer
 	Environ    func(string) string
 	Log        *slog.Logger
@@ -113,7 +114,7 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	}
 	r, err := registryserver.Wire(registryserver.Wiring{
 		Store: store, Rights: ofCluster{o.Auth}, Signer: rights.NewSigner(secret.New(o.Key), o.Now), Settings: o.Settings,
-		Scratch: o.Scratch, Allow: o.Allow, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: o.Inside, Pushed: o.Inside.Pushed,
+		Scratch: o.Scratch, Allow: o.Allow, Audit: o.Audit, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: o.Inside, Pushed: o.Inside.Pushed,
 		Services: map[string]any{"login.v1": login.Service()},
 	})
 	if err != nil {

@@ -30,6 +30,7 @@ type Config struct {
 	Settings   string        `flag:"config" env:"TERRIER_REGISTRY_CONFIG" help:"file with the upstream registries of the mirror, and its rules; by default the public registries are mirrored for all callers"`
 	Rights     string        `flag:"rights" env:"TERRIER_REGISTRY_RIGHTS" help:"file that says which tokens may read and write which namespaces; by default the file rights.yaml of the data directory, which the first start makes, with a token for everything"`
 	Anonymous  bool          `flag:"allow-anonymous-reads" env:"TERRIER_REGISTRY_ALLOW_ANONYMOUS_READS" help:"let callers without a token read everything"`
+	Audit      string        `flag:"audit-dir" env:"TERRIER_REGISTRY_AUDIT_DIR" help:"directory of the audit log of what users publish, retract and remove; one process writes it; default the directory audit of the data directory"`
 	Listen     string        `flag:"listen-address" env:"TERRIER_REGISTRY_LISTEN_ADDRESS" default:"127.0.0.1:8443" help:"address to serve at, as host:port"`
 	Hosts      []string      `flag:"host" env:"TERRIER_REGISTRY_HOSTS" help:"name or address of this server in its own certificate, and in what it prints (repeatable)"`
 	Cert       string        `flag:"tls-cert-file" env:"TERRIER_REGISTRY_TLS_CERT_FILE" help:"file with the certificate of this server, read again when it changes; by default the server makes one with an authority of its own"`
@@ -100,6 +101,14 @@ func (c Config) storageDir() string {
 		return c.Storage
 	}
 	return c.dir("storage")
+}
+
+// auditDir is the directory of the audit log.
+func (c Config) auditDir() string {
+	if c.Audit != "" {
+		return c.Audit
+	}
+	return c.dir("audit")
 }
 
 func (c Config) dir(below ...string) string {

@@ -3,7 +3,6 @@ package registryserver
 import (
 	"errors"
 	"log/slog"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,58 +16,37 @@ type mirrorCounts struct {
 	failures  *prometheus.CounterVec
 	alarms    prometheus.Counter
 	log       *slog.Logger
-
-	mu      sync.Mutex
-	tenants map[string]bool
+	*tenants
 }
 
-// mostTenants are counted by name. The others are one.
-const (
-	mostTenants  = 500
-	otherTenants = "other"
-)
-
-func newMirrorCounts(to prometheus.Registerer, log *slog.Logger) (*mirrorCounts, error) {
+func newMirrorCounts(to prometheus.Registerer, t *tenants, log *slog.Logger) (*mirrorCounts, error) {
 	c := &mirrorCounts{
 		bytes:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_mirror_bytes_total", Help: "Bytes of archives of the mirror, by tenant and upstream: fetched from it, served to clients, and saved, which were stored before a client asked."}, []string{"kind", "tenant", "host"}),
 		downloads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_mirror_downloads_total", Help: "Archives that the mirror downloaded, by tenant and upstream."}, []string{"tenant", "host"}),
 		failures:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_mirror_failures_total", Help: "Requests to the mirror that failed, by tenant, upstream and reason."}, []string{"tenant", "host", "reason"}),
 		alarms:    prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_mirror_alarms_total", Help: "Releases of which an upstream or the storage has other bytes than those that were verified first."}),
-		log:       log, tenants: map[string]bool{},
+		log:       log, tenants: t,
 	}
 	return c, errors.Join(to.Register(c.bytes), to.Register(c.downloads), to.Register(c.failures), to.Register(c.alarms))
 }
 
-// tenant is the label of a tenant.
-func (c *mirrorCounts) tenant(name string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.tenants[name] {
-		if len(c.tenants) >= mostTenants {
-			return otherTenants
-		}
-		c.tenants[name] = true
-	}
-	return name
-}
-
 // Fetched implements mirror.Counts.
 func (c *mirrorCounts) Fetched(tenant, host string, bytes int64) {
-	tenant = c.tenant(tenant)
+	tenant = c.label(tenant)
 	c.bytes.WithLabelValues("fetched", tenant, host).Add(float64(bytes))
 	c.downloads.WithLabelValues(tenant, host).Inc()
 }
 
 // Served implements mirror.Counts.
 func (c *mirrorCounts) Served(tenant, host string, bytes, saved int64) {
-	tenant = c.tenant(tenant)
+	tenant = c.label(tenant)
 	c.bytes.WithLabelValues("served", tenant, host).Add(float64(bytes))
 	c.bytes.WithLabelValues("saved", tenant, host).Add(float64(saved))
 }
 
 // Failed implements mirror.Counts.
 func (c *mirrorCounts) Failed(tenant, host, reason string) {
-	c.failures.WithLabelValues(c.tenant(tenant), host, reason).Inc()
+	c.failures.WithLabelValues(c.label(tenant), host, reason).Inc()
 }
 
 // Alarmed implements mirror.Counts.

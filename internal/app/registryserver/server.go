@@ -99,10 +99,21 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	entries, err := openAudit(ctx, s.Config.auditDir(), o.Version, s.Now)
+	if entries != nil {
+		defer func() { err = errors.Join(err, entries.Close()) }()
+	}
+	if err != nil {
+		return err
+	}
+	audited, err := Counting(entries, s.meters.Registry)
+	if err != nil {
+		return err
+	}
 	r, err := Wire(Wiring{
 		Services: services,
 		Store:    store, Rights: s.book, Signer: rights.NewSigner(key, s.Now), Settings: s.Config.Settings, Scratch: s.Config.dir("scratch"),
-		Allow: s.Config.AllowHosts, Registerer: s.meters.Registry, Stall: s.Config.Stall, Log: s.log, Now: s.Now,
+		Allow: s.Config.AllowHosts, Registerer: s.meters.Registry, Audit: audited, Stall: s.Config.Stall, Log: s.log, Now: s.Now,
 	})
 	if err != nil {
 		return err
@@ -277,6 +288,7 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 func (s *server) logged(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		r = via(r)
 		began := s.Now()
 		c := &counted{ResponseWriter: w, status: http.StatusOK}
 		defer func() {

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -17,9 +18,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/crane"
 	"go.uber.org/goleak"
+
+	"github.com/terrier-iac/terrier/internal/audit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -299,5 +303,61 @@ func TestRepositories(t *testing.T) {
 	}
 	if _, err := crane.ListTags(host+"/example/modules/hello/demo", crane.WithTransport(r.http.Transport)); err == nil || !strings.Contains(err.Error(), "UNAUTHORIZED") {
 		t.Errorf("a client without a token: %v, want UNAUTHORIZED", err)
+	}
+}
+
+// What users publish, retract and remove is in the audit log with their names, and counted,
+// also over OCI. The log verifies.
+func TestChangesAreAudited(t *testing.T) {
+	r := start(t, nil)
+	admin := r.token(t)
+	r.works(t, push(files(t, says("hello")), "1.0.0")...)
+	r.works(t, "module", "retract", "net/hello/demo", "1.0.0", "--reason", "it is too quiet")
+	r.works(t, "module", "restore", "net/hello/demo", "1.0.0")
+	repository := r.host() + "/net/modules/hello/demo"
+	options := []crane.Option{crane.WithTransport(r.http.Transport), crane.WithAuth(&authn.Basic{Username: "any", Password: admin})}
+	image, err := crane.Pull(repository+":1.0.0", options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("the module has %d layers, %v", len(layers), err)
+	}
+	content, err := layers[0].Compressed()
+	if err == nil {
+		_, err = io.Copy(io.Discard, content)
+		err = errors.Join(err, content.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, metrics := r.get(t, r.Metrics, "")
+	for _, want := range []string{
+		`terrier_packages_changes_total{action="published",kind="module"} 1`, `terrier_packages_changes_total{action="retracted",kind="module"} 1`,
+		`terrier_packages_changes_total{action="restored",kind="module"} 1`, `terrier_packages_changes_total{action="removed",kind="signing-key"} 0`,
+		`terrier_packages_downloads_total{kind="module",protocol="oci",tenant="admin"} 1`, `terrier_packages_sent_bytes_total{kind="module",protocol="oci",tenant="admin"} `,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	page, err := audit.Read(filepath.Join(r.dir, "audit"), audit.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range slices.Backward(page.Items) {
+		got = append(got, string(e.What)+" "+e.Who+" "+string(e.Via)+" "+e.Object.Kind+" "+e.Object.Namespace+" "+e.Object.Name+" "+e.Details["version"]+" "+e.Comment)
+	}
+	want := []string{
+		"audit-log-opened  controller    v1 ", "module-published admin cli RegistryModule net hello/demo 1.0.0 ",
+		"module-retracted admin cli RegistryModule net hello/demo 1.0.0 it is too quiet", "module-restored admin cli RegistryModule net hello/demo 1.0.0 ",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the audit log differs (-want +got):\n%s", diff)
 	}
 }

@@ -32,7 +32,8 @@ type Wiring struct {
 	Scratch    string          // a directory
 	Allow      []string        // --allow-host
 	Registerer prometheus.Registerer
-	Stall      time.Duration // one minute if zero
+	Audit      AuditLog                                                            // of what users change; nil if it is not recorded
+	Stall      time.Duration                                                       // one minute if zero
 
 	// Inside has the repositories that users push, and Pushed says which; nil if there are
 	// none.
@@ -62,13 +63,20 @@ func Wire(w Wiring) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	counts, err := newMirrorCounts(w.Registerer, w.Log)
+	tenants := newTenants()
+	counts, err := newMirrorCounts(w.Registerer, tenants, w.Log)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := newPackageCounts(w.Registerer, tenants)
 	if err != nil {
 		return nil, err
 	}
 	disk := room.Of(cmp.Or(w.Scratch, os.TempDir()))
-	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Room: disk, Now: w.Now, Log: w.Log})
-	own, err := protocol.New(protocol.Options{Registry: published, Rights: w.Rights, Signer: w.Signer, Services: w.Services, Stall: w.Stall, Now: w.Now, Log: w.Log})
+	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Room: disk, Record: recording(w.Audit), Now: w.Now, Log: w.Log})
+	own, err := protocol.New(protocol.Options{
+		Registry: published, Rights: w.Rights, Signer: w.Signer, Services: w.Services, Served: sent.over(overHTTP), Stall: w.Stall, Now: w.Now, Log: w.Log,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("making the registry: %w", err)
 	}
@@ -81,7 +89,7 @@ func Wire(w Wiring) (*Registry, error) {
 	own.ServeMirror(m)
 	repositories, err := oci.New(oci.Options{
 		Registry: published, Mirror: m, Rights: w.Rights, Store: w.Store, Inside: w.Inside, Pushed: w.Pushed,
-		Scratch: w.Scratch, Room: disk, Stall: w.Stall, Now: w.Now, Log: w.Log,
+		Scratch: w.Scratch, Room: disk, Served: sent.over(overOCI), Stall: w.Stall, Now: w.Now, Log: w.Log,
 	})
 	if err != nil {
 		return nil, err

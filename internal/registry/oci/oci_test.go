@@ -201,7 +201,7 @@ func (s *service) publishProvider(r *registrytest.Release, signer *registrytest.
 	for on, data := range r.Archives {
 		files[on+".zip"] = data
 	}
-	_, err := s.registry.AddKey(s.t.Context(), r.Namespace, signer.Key(s.t).Armor)
+	_, err := s.registry.AddKey(s.t.Context(), r.Namespace, signer.Key(s.t).Armor, "ann")
 	for end, data := range files {
 		err = errors.Join(err, s.registry.StageProvider(s.t.Context(), p, v, "terraform-provider-"+r.Type+"_"+r.Version+"_"+end, registry.Upload{Content: bytes.NewReader(data)}))
 	}

@@ -132,7 +132,7 @@ func (s modules) retract(w http.ResponseWriter, r *http.Request, c Caller) error
 func (s modules) restore(w http.ResponseWriter, r *http.Request, c Caller) error {
 	m, v, err := moduleVersionOf(r)
 	if err == nil {
-		err = s.Registry.RestoreModule(r.Context(), m, v)
+		err = s.Registry.RestoreModule(r.Context(), m, v, c.Name)
 	}
 	if err != nil {
 		return err

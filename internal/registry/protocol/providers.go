@@ -230,7 +230,7 @@ func (s providers) retract(w http.ResponseWriter, r *http.Request, c Caller) err
 func (s providers) restore(w http.ResponseWriter, r *http.Request, c Caller) error {
 	p, v, err := providerVersionOf(r)
 	if err == nil {
-		err = s.Registry.RestoreProvider(r.Context(), p, v)
+		err = s.Registry.RestoreProvider(r.Context(), p, v, c.Name)
 	}
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (s providers) addKey(w http.ResponseWriter, r *http.Request, c Caller) erro
 	if err != nil {
 		return err
 	}
-	key, err := s.Registry.AddKey(r.Context(), namespace, string(armor))
+	key, err := s.Registry.AddKey(r.Context(), namespace, string(armor), c.Name)
 	if err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func (s providers) addKey(w http.ResponseWriter, r *http.Request, c Caller) erro
 
 func (s providers) removeKey(w http.ResponseWriter, r *http.Request, c Caller) error {
 	namespace, id := strings.ToLower(r.PathValue("namespace")), r.PathValue("id")
-	if err := s.Registry.RemoveKey(r.Context(), namespace, id, r.URL.Query().Get("force") == "true"); err != nil {
+	if err := s.Registry.RemoveKey(r.Context(), namespace, id, c.Name, r.URL.Query().Get("force") == "true"); err != nil {
 		return err
 	}
 	s.Log.Info("key removed", "namespace", namespace, "key", id, "by", c.Name)

@@ -174,6 +174,10 @@ var auditActions = []struct {
 		{"guard-tripped", ui.ToneBad}, {"guard-cleared", ui.ToneOK}, {"deletions-allowed", ui.ToneWarn}, {"rollout-started", ui.ToneIdle}, {"rollout-stopped", ui.ToneBad}, {"rollout-resumed", ui.ToneIdle},
 		{"rollout-finished", ui.ToneOK}, {"rollout-undone", ui.ToneWarn}, {"registry-suspended", ui.ToneIdle}, {"registry-resumed", ui.ToneIdle},
 	}},
+	{"Registry", []auditAction{
+		{"module-published", ui.ToneIdle}, {"module-retracted", ui.ToneWarn}, {"module-restored", ui.ToneIdle}, {"provider-published", ui.ToneIdle}, {"provider-retracted", ui.ToneWarn},
+		{"provider-restored", ui.ToneIdle}, {"signing-key-added", ui.ToneWarn}, {"signing-key-removed", ui.ToneWarn},
+	}},
 	{"Platform", []auditAction{
 		{"signed-in", ui.ToneIdle}, {"signed-out", ui.ToneIdle}, {"sign-in-refused", ui.ToneBad}, {"denied", ui.ToneBad},
 		{"login-confirmed", ui.ToneIdle}, {"login-declined", ui.ToneWarn}, {"login-refused", ui.ToneBad}, {"token-created", ui.ToneIdle}, {"token-revoked", ui.ToneWarn},
