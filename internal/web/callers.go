@@ -28,11 +28,14 @@ func (u callers) identify(r *http.Request) (access.User, error) {
 
 // identifyForRegistry is identify for a route that tokens for the registry open, too.
 func (u callers) identifyForRegistry(r *http.Request) (access.User, error) {
-	if t := tokenOf(r); u.tokens != nil && regtoken.Is(t) {
-		return u.tokens.Authenticate(r.Context(), t)
+	if u.byToken(r) {
+		return u.tokens.Authenticate(r.Context(), tokenOf(r))
 	}
 	return u.identify(r)
 }
+
+// byToken reports whether a request has a token for the registry.
+func (u callers) byToken(r *http.Request) bool { return u.tokens != nil && regtoken.Is(tokenOf(r)) }
 
 // ofSession is the user of a request with a cookie.
 func (u callers) ofSession(r *http.Request) (access.User, error) {

@@ -23,6 +23,7 @@ const (
 	keyRequest = "request"
 	keyBrowser = "browser" // the request is of a browser, for a page
 	keyLater   = "later"   // the status that has the caller come again
+	keyToken   = "token"   // the request has a token for the registry
 )
 
 // Time beyond that of a request: the context ends before the body, so that a late request
@@ -203,6 +204,7 @@ func (g *guard) allowed(r route) gin.HandlerFunc {
 			return
 		}
 		c.Set(keyUser, user)
+		c.Set(keyToken, r.tokens && g.callers.byToken(c.Request))
 		g.entrance.renew(c)
 		switch r.door {
 		case known:

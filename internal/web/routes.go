@@ -53,7 +53,8 @@ func mounted(o Options) []route {
 	if o.Registry != nil {
 		h := asUser(o.Registry)
 		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-			table = append(table, route{method: m, path: registryPrefix + "/*path", door: guarded, access: registryAccess, within: transfer, body: o.Limits.Upload, handle: h})
+			reads := m == http.MethodGet || m == http.MethodHead
+			table = append(table, route{method: m, path: registryPrefix + "/*path", door: guarded, access: registryAccess, tokens: reads, within: transfer, body: o.Limits.Upload, handle: h})
 		}
 	}
 	table = append(table, packageRows(o)...)
@@ -172,13 +173,27 @@ func packageAccess(c *gin.Context) (access.Request, error) {
 	return a, nil
 }
 
-type userKey struct{}
+type (
+	userKey  struct{}
+	tokenKey struct{}
+)
 
 // asUser passes the user of a request on to a handler.
 func asUser(h http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		h.ServeHTTP(c.Writer, c.Request.WithContext(WithUser(c.Request.Context(), userOf(c))))
+		ctx := WithUser(c.Request.Context(), userOf(c))
+		if c.GetBool(keyToken) {
+			ctx = context.WithValue(ctx, tokenKey{}, true)
+		}
+		h.ServeHTTP(c.Writer, c.Request.WithContext(ctx))
 	}
+}
+
+// ByToken reports whether a request to one of the handlers of Options came with a token for
+// the registry, which opens modules and providers alone.
+func ByToken(ctx context.Context) bool {
+	by, _ := ctx.Value(tokenKey{}).(bool)
+	return by
 }
 
 // WithUser is a context with the user of a request.

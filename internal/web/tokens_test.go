@@ -226,11 +226,14 @@ func TestATokenForTheRegistryOpensNothingElse(t *testing.T) {
 	l.signIn(token)
 	text := l.token()
 	l.forgetAll()
-	for _, path := range []string{"/api/v1/version", "/api/v1/registry/tokens", "/v2/apps/module/tags/list", "/tokens", "/stacks"} {
+	for _, path := range []string{"/api/v1/version", "/api/v1/registry/tokens", "/tokens", "/stacks"} {
 		got := l.get(path, program, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+text) })
 		if got.StatusCode != http.StatusUnauthorized && !strings.HasPrefix(got.location(), signInPath) {
 			t.Errorf("%s is %s", path, got.Status)
 		}
+	}
+	if got := l.do(http.MethodPut, "/v2/apps/module/manifests/v1", nil, program, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+text) }); got.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a push to a repository is %s", got.Status)
 	}
 	if got := l.post(signInPath, url.Values{"token": {text}}); got.StatusCode != http.StatusForbidden || l.cookie() != nil {
 		t.Errorf("signing in with it is %s", got.Status)

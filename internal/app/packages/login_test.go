@@ -23,6 +23,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/crane"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/terrier-iac/terrier/internal/access"
@@ -31,6 +34,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/cli"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/web"
 )
@@ -107,8 +111,12 @@ func newStand(t *testing.T) *stand {
 	}
 	s.tokens = regtoken.NewBook(records, s.cluster.Namespace, time.Now, slog.New(slog.DiscardHandler))
 	auth := regtoken.Guard{Authority: s.cluster}
+	pushed, err := source.NewRegistry(t.TempDir(), source.RegistryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p, err := Open(t.Context(), Options{
-		Dir: t.TempDir(), Scratch: t.TempDir(), Key: strings.Repeat("k", 32), Auth: auth, Registerer: prometheus.NewRegistry(),
+		Inside: pushed, Dir: t.TempDir(), Scratch: t.TempDir(), Key: strings.Repeat("k", 32), Auth: auth, Registerer: prometheus.NewRegistry(),
 		Environ: func(string) string { return "" }, Log: log, Now: time.Now,
 	})
 	if err != nil {
@@ -116,7 +124,7 @@ func newStand(t *testing.T) *stand {
 	}
 	h, err := web.New(web.Options{
 		Stacks: struct{ web.Stacks }{}, Auth: auth, Hosts: []string{"127.0.0.1"}, Version: "v1", Log: log,
-		Packages: p, Registry: http.NotFoundHandler(), Tokens: s.tokens, LoginLife: time.Hour,
+		Packages: p, Registry: p, Tokens: s.tokens, LoginLife: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -369,10 +377,73 @@ func TestTokenOfANamespace(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"/v1/modules/net/none/demo/versions": http.StatusNotFound, "/v1/modules/net2/none/demo/versions": http.StatusForbidden, "/v1/modules/%6eet/none/demo/versions": http.StatusNotFound,
-		"/v1/providers/net/none/versions": http.StatusNotFound, "/v1/providers/other/none/versions": http.StatusForbidden, "/v2/": http.StatusUnauthorized, "/v2/net/x/tags/list": http.StatusUnauthorized,
+		"/v1/providers/net/none/versions": http.StatusNotFound, "/v1/providers/other/none/versions": http.StatusForbidden, "/v2/": http.StatusOK, "/v2/net/x/tags/list": http.StatusForbidden, "/v2/_catalog": http.StatusForbidden,
+		"/v2/net/modules/none/demo/tags/list": http.StatusNotFound, "/v2/other/modules/none/demo/tags/list": http.StatusForbidden, "/v2/net/providers/none/tags/list": http.StatusNotFound,
 	} {
 		if status, body := s.get(path, text); status != want {
 			t.Errorf("%s is %d %s, want %d", path, status, body, want)
+		}
+	}
+}
+
+// RG-19, RG-21: a token for the registry is the password of clients of OCI registries, with
+// any user name. They ask without credentials first, and are asked for a password. Such a
+// token reads modules, pushes nothing, and opens no repository that users pushed.
+func TestTokensOverOCI(t *testing.T) {
+	s := newStand(t)
+	module := t.TempDir()
+	if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"says\" {\n  value = \"hello\"\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := s.terrier("cluster-token-of-ci", "module", "push", module, "--namespace", "net", "--name", "hello", "--system", "demo", "--version", "1.0.0"); code != 0 {
+		t.Fatalf("terrier module push ended with %d: %s", code, out)
+	}
+	with := func(password secret.Text) []crane.Option {
+		return []crane.Option{crane.WithTransport(s.http.Transport), crane.WithAuth(&authn.Basic{Username: "any", Password: password.Reveal()})}
+	}
+	code := secret.New("cluster-token-of-ci")
+	if err := crane.Push(empty.Image, s.base.Host+"/net/code:v1", with(code)...); err != nil {
+		t.Fatal(err)
+	}
+	_, ofNamespace, err := s.tokens.Create(t.Context(), regtoken.Wanted{Name: "ci", Namespace: "net", Write: true, By: "ann", Life: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ofUser, err := s.tokens.Create(t.Context(), regtoken.Wanted{Name: "laptop", User: access.User{Name: "ann"}, Life: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, token := range map[string]secret.Text{"of a namespace": ofNamespace, "of a user": ofUser} {
+		if tags, err := crane.ListTags(s.base.Host+"/net/modules/hello/demo", with(token)...); err != nil || !slices.Equal(tags, []string{"1.0.0"}) {
+			t.Errorf("a token %s: the tags are %q, %v, want 1.0.0", name, tags, err)
+		}
+		if _, err := crane.Pull(s.base.Host+"/net/modules/hello/demo:1.0.0", with(token)...); err != nil {
+			t.Errorf("a token %s: %v", name, err)
+		}
+		if _, err := crane.ListTags(s.base.Host+"/net/code", with(token)...); err == nil || !strings.Contains(err.Error(), "DENIED") {
+			t.Errorf("a token %s: a repository that a user pushed: %v, want DENIED", name, err)
+		}
+		if err := crane.Push(empty.Image, s.base.Host+"/net/code:v2", with(token)...); err == nil {
+			t.Errorf("a token %s pushed the code of a stack", name)
+		}
+	}
+	if tags, err := crane.ListTags(s.base.Host+"/net/code", with(code)...); err != nil || !slices.Equal(tags, []string{"v1"}) {
+		t.Errorf("with a token of the cluster the tags are %q, %v, want v1", tags, err)
+	}
+	for _, path := range []string{"/v2/", "/v2/net/modules/hello/demo/tags/list"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base.String()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: s.http.Transport}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if asked := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(asked, "Basic realm=") {
+			t.Errorf("%s without a token is %d and asks for %q, want a password", path, resp.StatusCode, asked)
 		}
 	}
 }

@@ -112,15 +112,36 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--registry-storage: %w", err)
 	}
+	var pushed func(string) (bool, error)
+	var inside http.Handler
+	if o.Inside != nil {
+		pushed, inside = o.Inside.Pushed, packagesOnly(o.Inside)
+	}
 	r, err := registryserver.Wire(registryserver.Wiring{
 		Store: store, Rights: ofCluster{o.Auth}, Signer: rights.NewSigner(secret.New(o.Key), o.Now), Settings: o.Settings,
-		Scratch: o.Scratch, Allow: o.Allow, Audit: o.Audit, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: o.Inside, Pushed: o.Inside.Pushed,
+		Scratch: o.Scratch, Allow: o.Allow, Audit: o.Audit, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: inside, Pushed: pushed,
 		Services: map[string]any{"login.v1": login.Service()},
 	})
 	if err != nil {
 		return nil, errors.Join(err, closer.Close())
 	}
 	return &Packages{r, closer}, nil
+}
+
+// packagesOnly keeps tokens for the registry away from the repositories that users push: these
+// have the code of stacks. Clients of OCI registries ask for /v2/ first, with any credentials.
+func packagesOnly(inside http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !web.ByToken(r.Context()) || strings.Trim(r.URL.Path, "/") == "v2" {
+			inside.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Docker-Distribution-API-Version", "registry/2.0")
+		w.WriteHeader(http.StatusForbidden)
+		// There is no reader when this fails.
+		_, _ = io.WriteString(w, `{"errors":[{"code":"DENIED","message":"a token for the registry opens modules, providers and the mirror: NAMESPACE/modules/NAME/SYSTEM, NAMESPACE/providers/TYPE and NAMESPACE/mirror/HOST/NAMESPACE/TYPE; use a token of the Kubernetes API for other repositories"}]}`+"\n")
+	})
 }
 
 // Mirrors reports whether there are providers of other registries. The registry has them, if it
