@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -66,9 +67,9 @@ commit. With --recursive, modules without a tag are skipped.
 
 The archive contains neither .git and .terraform, nor states. --exclude leaves out more,
 with the patterns of a .gitignore file; a pattern that begins with ! takes files back in.
-The same files always make the same archive.`,
 Files that often hold secrets are refused: .env, terraform.tfvars, *.auto.tfvars, private
 keys and others. The error names them and the patterns that leave them out.
+The same files always make the same archive.`,
 		Example: `  terrier module push . --namespace net --name network --system aws --version 1.2.3
   terrier module push ./modules --recursive --version-from-tag --tag-prefix "{name}-"
   terrier module push . --exclude "examples/" --exclude "!examples/basic/" --dry-run
@@ -89,8 +90,8 @@ keys and others. The error names them and the patterns that leave them out.
 	flags.BoolVar(&o.Recursive, "recursive", false, "publish each directory below DIR that has a metadata file")
 	flags.StringVar(&o.Constraint, "version-constraints-semver", "", "publish only versions that match this `constraint`, for instance \">= 1.0.0\"")
 	flags.StringArrayVar(&o.Exclude, "exclude", nil, "a `pattern` of files to leave out (repeatable)")
-	flags.BoolVar(&o.ignore, "ignore-existing", false, "leave versions that exist with other content as they are")
 	flags.BoolVar(&o.Secrets, "allow-secret-files", false, "publish files that often hold secrets, too")
+	flags.BoolVar(&o.ignore, "ignore-existing", false, "leave versions that exist with other content as they are")
 	flags.BoolVar(&o.dry, "dry-run", false, "pack, and publish nothing")
 	formatFlag(c, &o.f, forJSON, forYAML)
 	return c
@@ -232,15 +233,32 @@ func (p moduleCommands) module(ctx context.Context, name string) (address.Module
 }
 
 func (p moduleCommands) moduleVersions(list []client.RegistryVersion) {
-	t := &table{head: []string{"VERSION", "RETRACTED", "BY", "REASON"}}
+	t := &table{head: []string{"VERSION", "PUBLISHED", "BY", "SIZE", "STATUS"}}
 	for _, v := range list {
-		if r := v.Retracted; r != nil {
-			t.add(cell{string(v.Version), yellow}, plain(age(p.Now(), r.At)+" ago"), plain(r.By), plain(r.Reason))
-			continue
-		}
-		t.add(plain(string(v.Version)), plain(""), plain(""), plain(""))
+		t.add(p.published(v)...)
 	}
 	p.table(t)
+}
+
+// published are the cells of a version: when it was published, by which user, its size, and
+// whether it was retracted. What another program published has no date.
+func (p *program) published(v client.RegistryVersion) []cell {
+	at, size := "", ""
+	if !v.Published.IsZero() {
+		at = v.Published.UTC().Format(time.RFC3339)
+	}
+	if v.Size > 0 {
+		size = query.Size(int(v.Size))
+	}
+	status := cell{text: "available"}
+	if r := v.Retracted; r != nil {
+		by := ""
+		if r.By != "" {
+			by = " by " + r.By
+		}
+		status = cell{"retracted " + age(p.Now(), r.At) + " ago" + by + ": " + r.Reason, yellow}
+	}
+	return []cell{plain(string(v.Version)), plain(at), plain(v.By), plain(size), status}
 }
 
 func (p moduleCommands) retract() *cobra.Command {

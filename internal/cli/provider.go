@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -139,7 +140,7 @@ func (p providerCommands) list() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "list NAMESPACE/TYPE",
 		Short:             "List the versions of a provider",
-		Example:           `  terrier provider list net/dns`,
+		Example:           "  terrier provider list net/dns\n  terrier provider list net/dns -o json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -151,16 +152,19 @@ func (p providerCommands) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if p.structured(f, map[string]any{"items": list}) {
+				return nil
+			}
 			for _, w := range warnings {
-				p.note("%s\n", w)
-			}
-			if !p.structured(f, map[string]any{"items": list}) {
-				t := &table{head: []string{"VERSION", "PLATFORMS"}}
-				for _, v := range list {
-					t.add(plain(string(v.Version)), plain(strings.Join(v.Platforms, " ")))
+				if !slices.ContainsFunc(list, func(v client.RegistryVersion) bool { return v.Retracted != nil }) { // the list has them
+					p.note("%s\n", w)
 				}
-				p.table(t)
 			}
+			t := &table{head: []string{"VERSION", "PUBLISHED", "BY", "SIZE", "STATUS", "PLATFORMS"}}
+			for _, v := range list {
+				t.add(append(p.published(v), plain(strings.Join(v.Platforms, " ")))...)
+			}
+			p.table(t)
 			return nil
 		},
 	}
@@ -270,25 +274,35 @@ func (p providerCommands) listKeys() *cobra.Command {
 	var f format
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List the public keys of a namespace",
-		Example: `  terrier provider keys list --namespace net`,
+		Short:   "List the public keys of a namespace, or of all namespaces that you may read",
+		Example: "  terrier provider keys list\n  terrier provider keys list --namespace net -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			to, namespace, err := p.connection.Registry(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list, err := to.Keys(cmd.Context(), namespace)
+			var list []client.PublishedKey
+			if p.connection.Namespace == "" {
+				list, err = to.AllKeys(cmd.Context())
+			} else {
+				list, err = to.Keys(cmd.Context(), namespace)
+			}
 			if err != nil || p.structured(f, map[string]any{"items": list}) {
 				return err
 			}
-			if len(list) == 0 {
+			switch {
+			case len(list) > 0:
+			case p.connection.Namespace == "":
+				p.say("No namespace that you may read has keys. To add one: terrier provider keys add FILE --namespace NAMESPACE\n")
+				return nil
+			default:
 				p.say("The namespace %s has no keys. To add one: terrier provider keys add FILE -n %s\n", namespace, namespace)
 				return nil
 			}
-			t := &table{head: []string{"KEY", "COMMENT"}}
+			t := &table{head: []string{"NAMESPACE", "KEY", "COMMENT"}}
 			for _, k := range list {
-				t.add(plain(k.ID), plain(comment(k.Armor)))
+				t.add(plain(k.Namespace), plain(k.ID), plain(comment(k.Armor)))
 			}
 			p.table(t)
 			return nil

@@ -59,8 +59,39 @@ type PublishedModule struct {
 // RegistryVersion is a version of a module or a provider in a registry.
 type RegistryVersion struct {
 	Version   address.Version `json:"version"`
+	Published time.Time       `json:"published,omitzero"`
+	By        string          `json:"by,omitempty"`
+	Size      int64           `json:"size,omitempty"` // of all archives, in bytes
+	SHA256    string          `json:"sha256,omitempty"`
+	Key       string          `json:"key,omitempty"`       // that signed a provider
 	Platforms []string        `json:"platforms,omitempty"` // of a provider
 	Retracted *Retraction     `json:"retracted,omitempty"` // nil: clients may use it
+}
+
+// retractedVersion is a version that a user withdrew, as a registry lists it.
+type retractedVersion struct {
+	Version address.Version `json:"version"`
+	Retraction
+}
+
+// details asks a registry for what users read about versions. Other registries have none.
+func details() url.Values { return url.Values{"details": {"true"}} }
+
+// versionsOf puts together what a registry says of versions, the lowest first.
+func versionsOf(open []RegistryVersion, gone []retractedVersion, more map[address.Version]RegistryVersion) []RegistryVersion {
+	for _, v := range gone {
+		open = append(open, RegistryVersion{Version: v.Version, Retracted: &v.Retraction})
+	}
+	for i, v := range open {
+		d := more[v.Version]
+		d.Version, d.Retracted = v.Version, v.Retracted
+		if len(v.Platforms) > 0 {
+			d.Platforms = v.Platforms
+		}
+		open[i] = d
+	}
+	slices.SortFunc(open, func(a, b RegistryVersion) int { return a.Version.Compare(b.Version) })
+	return open
 }
 
 // Retraction says why a version was withdrawn.
@@ -72,8 +103,9 @@ type Retraction struct {
 
 // PublishedKey is a public key that a namespace signs its providers with.
 type PublishedKey struct {
-	ID    string `json:"key_id"`
-	Armor string `json:"ascii_armor"`
+	Namespace string `json:"namespace,omitempty"`
+	ID        string `json:"key_id"`
+	Armor     string `json:"ascii_armor"`
 }
 
 // Modules are the versions of a module, the lowest first, those that users withdrew
@@ -81,27 +113,21 @@ type PublishedKey struct {
 func (r *Registry) Modules(ctx context.Context, m address.Module) ([]RegistryVersion, error) {
 	var answer struct {
 		Modules []struct {
-			Versions  []RegistryVersion `json:"versions"`
-			Retracted []struct {
-				Version address.Version `json:"version"`
-				Retraction
-			} `json:"retracted"`
+			Versions  []RegistryVersion                   `json:"versions"`
+			Retracted []retractedVersion                  `json:"retracted"`
+			Details   map[address.Version]RegistryVersion `json:"details"`
 		} `json:"modules"`
 	}
-	err := r.ask(ctx, modulesService, http.MethodGet, content{}, nil, &answer, m.Namespace, m.Name, m.System, "versions")
+	err := r.ask(ctx, modulesService, http.MethodGet, content{}, details(), &answer, m.Namespace, m.Name, m.System, "versions")
 	if err != nil || len(answer.Modules) == 0 {
 		return nil, err
 	}
-	all := answer.Modules[0].Versions
-	for _, v := range answer.Modules[0].Retracted {
-		all = append(all, RegistryVersion{Version: v.Version, Retracted: &v.Retraction})
-	}
-	slices.SortFunc(all, func(a, b RegistryVersion) int { return a.Version.Compare(b.Version) })
-	return all, nil
+	of := answer.Modules[0]
+	return versionsOf(of.Versions, of.Retracted, of.Details), nil
 }
 
-// Providers are the versions of a provider that clients may use, the lowest first, and what
-// the registry warns of.
+// Providers are the versions of a provider, the lowest first, those that users withdrew
+// included, and what the registry warns of.
 func (r *Registry) Providers(ctx context.Context, p address.Provider) (all []RegistryVersion, warnings []string, err error) {
 	var answer struct {
 		Versions []struct {
@@ -111,9 +137,11 @@ func (r *Registry) Providers(ctx context.Context, p address.Provider) (all []Reg
 				Arch string `json:"arch"`
 			} `json:"platforms"`
 		} `json:"versions"`
-		Warnings []string `json:"warnings"`
+		Warnings  []string                            `json:"warnings"`
+		Retracted []retractedVersion                  `json:"retracted"`
+		Details   map[address.Version]RegistryVersion `json:"details"`
 	}
-	err = r.ask(ctx, providersService, http.MethodGet, content{}, nil, &answer, p.Namespace, p.Type, "versions")
+	err = r.ask(ctx, providersService, http.MethodGet, content{}, details(), &answer, p.Namespace, p.Type, "versions")
 	for _, v := range answer.Versions {
 		one := RegistryVersion{Version: v.Version}
 		for _, on := range v.Platforms {
@@ -121,8 +149,7 @@ func (r *Registry) Providers(ctx context.Context, p address.Provider) (all []Reg
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b RegistryVersion) int { return a.Version.Compare(b.Version) })
-	return all, answer.Warnings, err
+	return versionsOf(all, answer.Retracted, answer.Details), answer.Warnings, err
 }
 
 // PushModule publishes the archive in a file as a version of a module. The same bytes again
@@ -192,7 +219,32 @@ func (r *Registry) Keys(ctx context.Context, namespace string) ([]PublishedKey, 
 		Keys []PublishedKey `json:"gpg_public_keys"`
 	}
 	err := r.ask(ctx, providersService, http.MethodGet, content{}, nil, &answer, namespace, "signing-keys")
+	for i := range answer.Keys {
+		answer.Keys[i].Namespace = namespace
+	}
 	return answer.Keys, err
+}
+
+// AllKeys are those of each namespace that the user may read.
+func (r *Registry) AllKeys(ctx context.Context) ([]PublishedKey, error) {
+	var answer struct {
+		Namespaces []struct {
+			Namespace string         `json:"namespace"`
+			Keys      []PublishedKey `json:"gpg_public_keys"`
+		} `json:"namespaces"`
+	}
+	err := r.ask(ctx, providersService, http.MethodGet, content{}, nil, &answer, "..", "signing-keys")
+	if fault.Of(err) == fault.Missing {
+		err = fault.New(fault.Invalid, ReasonNoRegistry, errors.New("this registry lists the keys of one namespace at a time: name it with --namespace"))
+	}
+	var all []PublishedKey
+	for _, of := range answer.Namespaces {
+		for _, k := range of.Keys {
+			k.Namespace = of.Namespace
+			all = append(all, k)
+		}
+	}
+	return all, err
 }
 
 // AddKey adds a public key in ASCII armour, and returns it as the registry has it.

@@ -57,6 +57,13 @@ func (c *common) Keys(ctx context.Context, namespace string) ([]signature.Key, e
 	return all, nil
 }
 
+// KeyNamespaces are the namespaces that have keys, and those that have providers, sorted. They
+// are found by one list of the store, at most once a minute.
+func (c *common) KeyNamespaces(ctx context.Context) ([]string, error) {
+	n, err := c.stored.Load(ctx, providersPrefix, c.listNames(providersPrefix, 1))
+	return slices.Clone(n.Names), err
+}
+
 // decodeKeys reads the file, also in its older form: one key without a list.
 func decodeKeys(namespace string, b []byte) (keyFile, error) {
 	var file struct {
@@ -186,6 +193,7 @@ func (k *keys) needing(ctx context.Context, namespace, id string, refuse func(ad
 }
 
 func (c *common) changeKeys(ctx context.Context, namespace string, change func(*keyFile) error) error {
+	defer c.stored.Delete(providersPrefix)
 	return blob.Update(ctx, c.store, keysKey(namespace), mostKeys, func(old []byte) ([]byte, error) {
 		var file keyFile
 		if old != nil {

@@ -153,6 +153,8 @@ func packageRows(o Options) []route {
 	add(discoveryPath, open, nil, read...)
 	add(packagesPrefix+"/archives/*path", open, nil, read...)
 	add(packagesPrefix+"/mirror/*path", known, nil, read...)
+	add(packagesPrefix+"/signing-keys", known, nil, read...) // the handler decides, for each namespace
+	add(packagesPrefix+"/usage/*path", guarded, packageAccess, read...)
 	for _, path := range []string{"/modules/*path", "/providers/*path"} {
 		add(packagesPrefix+path, guarded, packageAccess, append(read, http.MethodPut, http.MethodPost, http.MethodDelete)...)
 	}

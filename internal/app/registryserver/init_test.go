@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/cli"
+	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/client/publish"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -158,8 +160,11 @@ func TestPushedModuleIsInstalled(t *testing.T) {
 
 	r.works(t, "module", "retract", "net/hello/demo", "1.1.0", "--reason", "says the wrong thing")
 	installed("~> 1.0", "one")
-	if out := r.works(t, "module", "list", "net/hello/demo"); !strings.Contains(out, "1.0.0") || !strings.Contains(out, "says the wrong thing") {
-		t.Errorf("list says %s", out)
+	out := r.works(t, "module", "list", "net/hello/demo")
+	for _, want := range []string{`(?m)^1\.0\.0 +20\d\d-\S+Z +admin +\d+ B +available *$`, `(?m)^1\.1\.0 +20\d\d-\S+Z +admin +\d+ B +retracted \S+ ago by admin: says the wrong thing *$`} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("the list is %s, want %s", out, want)
+		}
 	}
 	if code, out := r.terrier(t, r.token(t), "module", "list", "net/other/demo"); code != 4 {
 		t.Errorf("a module that is not there ended with %d: %s, want 4", code, out)
@@ -263,6 +268,9 @@ func TestPushedProviderIsInstalled(t *testing.T) {
 	}
 	key := filepath.Join(files(t, map[string]string{"key.asc": signer.Key(t).Armor}), "key.asc")
 	r.works(t, "provider", "keys", "add", key, "--namespace", "net")
+	if out := r.works(t, "provider", "keys", "list"); !regexp.MustCompile(`(?m)^net +` + signer.Key(t).ID).MatchString(out) {
+		t.Errorf("the keys of all namespaces are %s", out)
+	}
 	if out := r.works(t, "provider", "keys", "list", "--namespace", "net"); !strings.Contains(out, signer.Key(t).ID) {
 		t.Errorf("the keys are %s, want %s", out, signer.Key(t).ID)
 	}
@@ -310,6 +318,13 @@ func TestPushedProviderIsInstalled(t *testing.T) {
 	again := files(t, map[string]string{"main.tf": readFile(t, filepath.Join(used, "main.tf"))})
 	if out, err := r.tofu(t, again, r.token(t), "init", "-input=false"); err == nil {
 		t.Errorf("a version that was retracted is installed: %s", out)
+	}
+	var listed struct{ Items []client.RegistryVersion }
+	if err := json.Unmarshal([]byte(r.works(t, "provider", "list", "net/dns", "-o", "json")), &listed); err != nil {
+		t.Fatal(err)
+	}
+	if v := listed.Items; len(v) != 1 || v[0].By != "admin" || v[0].Size == 0 || v[0].Published.IsZero() || v[0].Key != signer.Key(t).ID || len(v[0].Platforms) != 2 || v[0].Retracted == nil || v[0].Retracted.By != "admin" {
+		t.Errorf("the list in JSON is %+v", v)
 	}
 	if out := r.works(t, "provider", "list", "net/dns"); !strings.Contains(out, "loses records") {
 		t.Errorf("list says %s, want the reason", out)

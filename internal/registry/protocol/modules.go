@@ -61,11 +61,12 @@ func (s modules) versions(w http.ResponseWriter, r *http.Request, _ Caller) erro
 		open = append(open, version{string(v.Version)})
 	}
 	type module struct {
-		Source    string      `json:"source"`
-		Versions  []version   `json:"versions"`
-		Retracted []retracted `json:"retracted,omitempty"`
+		Source    string                     `json:"source"`
+		Versions  []version                  `json:"versions"`
+		Retracted []retracted                `json:"retracted,omitempty"`
+		Details   map[address.Version]detail `json:"details,omitempty"`
 	}
-	s.JSON(w, r, map[string]any{"modules": []module{{m.String(), open, gone}}})
+	s.JSON(w, r, map[string]any{"modules": []module{{m.String(), open, gone, s.details(r, all)}}})
 	return nil
 }
 

@@ -28,6 +28,11 @@ func (s providers) routes() {
 	s.Handle("GET", "providers/{namespace}/signing-keys", Read, s.keys)
 	s.Handle("PUT", "providers/{namespace}/signing-keys", Write, s.addKey)
 	s.Handle("DELETE", "providers/{namespace}/signing-keys/{id}", Write, s.removeKey)
+	s.mux.HandleFunc("GET "+prefix+"signing-keys", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.allKeys(w, r); err != nil {
+			s.answer(w, r, err)
+		}
+	})
 }
 
 func providerOf(r *http.Request) (address.Provider, error) {
@@ -97,11 +102,12 @@ func (s providers) versions(w http.ResponseWriter, r *http.Request, _ Caller) er
 	slices.Reverse(open)
 	slices.Reverse(gone)
 	s.JSON(w, r, struct {
-		ID        string      `json:"id"`
-		Versions  []version   `json:"versions"`
-		Warnings  []string    `json:"warnings,omitempty"`
-		Retracted []retracted `json:"retracted,omitempty"`
-	}{p.String(), open, warnings, gone})
+		ID        string                     `json:"id"`
+		Versions  []version                  `json:"versions"`
+		Warnings  []string                   `json:"warnings,omitempty"`
+		Retracted []retracted                `json:"retracted,omitempty"`
+		Details   map[address.Version]detail `json:"details,omitempty"`
+	}{p.String(), open, warnings, gone, s.details(r, all)})
 	return nil
 }
 
