@@ -71,6 +71,8 @@ type Config struct {
 	RegistryHosts   []string `flag:"registry-host" env:"TERRIER_REGISTRY_NAMES" help:"name of this registry in the addresses of modules and providers, such as registry.example.com, by which runs reach it without DNS; the address of the HTTP API is one (repeatable)"`
 	RunMirror       bool     `flag:"run-mirror" env:"TERRIER_RUN_MIRROR" default:"true" help:"runs take providers that --provider-mirror lacks from the mirror of this registry, if it has one; with false from the registries of their addresses"`
 
+	QuotaSize     int           `flag:"registry-quota-size" env:"TERRIER_REGISTRY_QUOTA_SIZE" default:"0" help:"MiB that each namespace may have in the registry, unless its annotation terrier.dev/registry-quota-size says otherwise; 0 for no limit"`
+	QuotaVersions int           `flag:"registry-quota-versions" env:"TERRIER_REGISTRY_QUOTA_VERSIONS" default:"0" help:"number of versions of modules and providers that each namespace may have in the registry, unless its annotation terrier.dev/registry-quota-versions says otherwise; 0 for no limit"`
 	RegistryLogin time.Duration `flag:"registry-login-life" env:"TERRIER_REGISTRY_LOGIN_LIFE" default:"720h" help:"how long a token for the registry is valid that tofu login gets; at most 8784h, a year"`
 
 	TenantNamespaces []string `flag:"tenant-namespaces" env:"TERRIER_TENANT_NAMESPACES" help:"pattern of namespaces that tenants may write to besides their own, unless their template names a ServiceAccount; * includes all namespaces and cluster-scoped objects; default * on one machine, none in a cluster (repeatable)"`

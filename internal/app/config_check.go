@@ -41,6 +41,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	if err := packages.Check(c.Registry, c.RegistryStorage, c.RegistryConfig, environ); err != nil {
 		return err
 	}
+	if c.QuotaSize < 0 || c.QuotaVersions < 0 {
+		return usage("--registry-quota-size and --registry-quota-versions cannot be negative")
+	}
 	if c.RegistryLogin < time.Minute || c.RegistryLogin > regtoken.MaxLife {
 		return usage("--registry-login-life is at least a minute and at most %s, and not %s", regtoken.MaxLife, c.RegistryLogin)
 	}

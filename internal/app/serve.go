@@ -370,7 +370,7 @@ func openPackages(ctx context.Context, p *parts, o *web.Options, inside *source.
 	}
 	p.packages, err = packages.Open(ctx, packages.Options{
 		Storage: p.Config.RegistryStorage, Settings: p.Config.RegistryConfig, Dir: p.dir("packages"), Scratch: p.dir("scratch"), Key: key,
-		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Audit: o.Audit, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
+		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Audit: o.Audit, Namespace: namespaces.Namespace, Quota: packages.Quota{MiB: p.Config.QuotaSize, Versions: p.Config.QuotaVersions}, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
 	})
 	if err == nil {
 		o.Packages, o.Registry = p.packages, p.packages // the repositories beside those that users push

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 // registryTokenCommands are about tokens for the registry of modules and providers.
@@ -20,7 +21,7 @@ type registryTokenCommands struct{ *program }
 func (p registryTokenCommands) below(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		if c.Name() == "registry" {
-			c.AddCommand(p.tokens())
+			c.AddCommand(p.tokens(), p.usage())
 			return
 		}
 	}
@@ -29,7 +30,45 @@ func (p registryTokenCommands) below(root *cobra.Command) {
 		Long: `Without a further command, this runs a registry alone, without Kubernetes:
 docs/registry-server.md has its flags.`,
 		Example: "  terrier registry tokens list",
-	}, p.tokens()))
+	}, p.tokens(), p.usage()))
+}
+
+func (p registryTokenCommands) usage() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "usage",
+		Short: "Show what a namespace takes of the registry, and its quota",
+		Long: `Shows how many versions of modules and providers a namespace has published (-n), the size
+of their archives, and the quota that the operator of the registry has set. Packages of
+providers that are uploaded and not published yet count as well.`,
+		Example: `  terrier registry usage -n network
+  terrier registry usage -n network -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			to, namespace, err := p.connection.Registry(cmd.Context())
+			if err != nil {
+				return err
+			}
+			u, err := to.Usage(cmd.Context(), namespace)
+			if err != nil || p.structured(f, u) {
+				return err
+			}
+			of := func(bounded bool, text string) string {
+				if !bounded {
+					return "no quota"
+				}
+				return "quota " + text
+			}
+			p.say("Namespace %s: %s (%s), %s (%s)\n", u.Namespace, query.Count(u.Versions, "version"), of(u.Quota.Versions > 0, strconv.Itoa(u.Quota.Versions)),
+				query.Size(int(u.Bytes+u.Waiting)), of(u.Quota.Bytes > 0, query.Size(int(u.Quota.Bytes))))
+			if u.Waiting > 0 {
+				p.note("%s of them are not published yet. They are deleted after a week.\n", query.Size(int(u.Waiting)))
+			}
+			return nil
+		},
+	}
+	formatFlag(c, &f, forJSON, forYAML)
+	return c
 }
 
 func (p registryTokenCommands) tokens() *cobra.Command {

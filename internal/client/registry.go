@@ -262,6 +262,25 @@ func (r *Registry) RemoveKey(ctx context.Context, namespace, id string, force bo
 	return r.ask(ctx, providersService, http.MethodDelete, content{}, params, nil, namespace, "signing-keys", id)
 }
 
+// Usage is what a namespace takes of a registry, and its quota.
+type Usage struct {
+	Namespace string `json:"namespace"`
+	Versions  int    `json:"versions"`
+	Bytes     int64  `json:"bytes"`
+	Waiting   int64  `json:"waitingBytes,omitempty"` // of packages of providers that are not published yet
+	Quota     struct {
+		Versions int   `json:"versions,omitempty"` // 0: it is not bounded
+		Bytes    int64 `json:"bytes,omitempty"`
+	} `json:"quota,omitzero"`
+}
+
+// Usage is what a namespace takes.
+func (r *Registry) Usage(ctx context.Context, namespace string) (Usage, error) {
+	var u Usage
+	err := r.ask(ctx, modulesService, http.MethodGet, content{}, nil, &u, "..", "usage", namespace)
+	return u, err
+}
+
 // content is what a request sends: a text, a file, or nothing.
 type content struct {
 	text []byte

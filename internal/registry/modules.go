@@ -157,8 +157,14 @@ func (r *modules) PublishModule(ctx context.Context, m address.Module, v address
 	if err != nil {
 		return ModuleVersion{}, err
 	}
-	if there, ok := index.Versions[v]; ok && !completes(made, there) {
+	there, ok := index.Versions[v]
+	if ok && !completes(made, there) {
 		return r.sameModule(m, there, made)
+	}
+	if !ok {
+		if err := r.usage.fits(ctx, m.Namespace, 1, made.Size); err != nil {
+			return ModuleVersion{}, err
+		}
 	}
 	deed := r.deed(ModulePublished, made.By, m.Namespace, m, made.Version)
 	deed.Details = map[string]string{"sha256": made.SHA256, "bytes": strconv.FormatInt(made.Size, 10)}

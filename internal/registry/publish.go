@@ -69,14 +69,24 @@ func (r *providers) StageProvider(ctx context.Context, p address.Provider, v add
 		}
 		return nil
 	}
-	if err := r.mayWait(ctx, p, v, file); err != nil {
+	versions := 1
+	if _, ok := index.Versions[v]; ok {
+		versions = 0
+	}
+	if err := errors.Join(r.mayWait(ctx, p, v, file), r.usage.fits(ctx, p.Namespace, versions, max(0, u.Size))); err != nil {
 		return err
 	}
 	s, err := r.spool(ctx, p.Namespace, file, u)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.store.Put(ctx, waitingPackage(p, v, s.sha256), s.content()), s.Close())
+	if u.Size != s.size { // the client did not say it
+		err = r.usage.fits(ctx, p.Namespace, versions, s.size)
+	}
+	if err == nil {
+		err = r.store.Put(ctx, waitingPackage(p, v, s.sha256), s.content())
+	}
+	return errors.Join(err, s.Close())
 }
 
 // mayWait refuses another package of a version of which too many bytes wait.
@@ -172,6 +182,9 @@ func (r *providers) PublishProvider(ctx context.Context, p address.Provider, v a
 	rel, err := r.verify(ctx, p, v, protocols)
 	deed := r.deed(ProviderPublished, by, p.Namespace, p, v)
 	deed.Details = rel.made.said()
+	if _, ok := index.Versions[v]; err == nil && !ok {
+		err = r.usage.fits(ctx, p.Namespace, 1, 0)
+	}
 	if err == nil && index.entries() == 0 { // once it is stored, a list of the store has it
 		err = deed.done(ctx)
 	}

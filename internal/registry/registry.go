@@ -52,6 +52,7 @@ type common struct {
 	store blob.Versions
 	o     Options
 	names *indexes[nameIndex]
+	usage *usage
 
 	stored cache.Map[string, nameIndex] // the names of a namespace that has archives, by its prefix
 
@@ -65,6 +66,9 @@ type Options struct {
 	MaxArchive int64      // of one archive, in bytes; 1 GiB
 	MaxWaiting int64      // of all packages of a version that is not published, in bytes; 16 GiB
 	Room       *room.Room // of the disk of Scratch
+
+	// Quota bounds what a namespace publishes; nil if nothing does.
+	Quota func(ctx context.Context, namespace string) (Quota, error)
 
 	// Record records what users change. It returns once that is recorded for good, and
 	// records no ID twice; nil if nothing is recorded.
@@ -93,8 +97,9 @@ func New(store blob.Versions, o Options) *Registry {
 		Size: 10_000, TTL: listedFor, Now: o.Now,
 		Weight: parsedWeight, Weigh: func(prefix string, n nameIndex) int { return len(prefix) + entryWeight*(1+n.entries()) },
 	}}
-	p := &providers{c, newIndexes[providerIndex](store, o)}
-	return &Registry{c, &modules{c, newIndexes[moduleIndex](store, o)}, p, &keys{c, p}}
+	m, p := &modules{c, newIndexes[moduleIndex](store, o)}, &providers{c, newIndexes[providerIndex](store, o)}
+	c.usage = &usage{m, p, o.Quota}
+	return &Registry{c, m, p, &keys{c, p}}
 }
 
 // Archive is an open archive. Seek costs nothing, so that a range costs what it has.

@@ -13,6 +13,8 @@ var _ = addDoors(map[string]string{
 	"GET /.well-known/terraform.json": "open", "HEAD /.well-known/terraform.json": "open",
 	"GET /v1/archives/*path": "open", "HEAD /v1/archives/*path": "open",
 	"GET /v1/mirror/*path": "known", "HEAD /v1/mirror/*path": "known",
+	"GET /v1/signing-keys": "known", "HEAD /v1/signing-keys": "known",
+	"GET /v1/usage/*path": "get terraforms/registry apps", "HEAD /v1/usage/*path": "get terraforms/registry apps",
 	"GET /v1/modules/*path":      "get terraforms/registry apps",
 	"HEAD /v1/modules/*path":     "get terraforms/registry apps",
 	"PUT /v1/modules/*path":      "update terraforms/registry apps",

@@ -116,7 +116,7 @@ func newStand(t *testing.T) *stand {
 		t.Fatal(err)
 	}
 	p, err := Open(t.Context(), Options{
-		Inside: pushed, Dir: t.TempDir(), Scratch: t.TempDir(), Key: strings.Repeat("k", 32), Auth: auth, Registerer: prometheus.NewRegistry(),
+		Inside: pushed, Namespace: s.cluster.Namespace, Dir: t.TempDir(), Scratch: t.TempDir(), Key: strings.Repeat("k", 32), Auth: auth, Registerer: prometheus.NewRegistry(),
 		Environ: func(string) string { return "" }, Log: log, Now: time.Now,
 	})
 	if err != nil {

@@ -47,6 +47,8 @@ type Options struct {
 	Auth     web.Auth
 	Inside   *source.Registry // the repositories that users push
 
+	Quota      Quota
+	Namespace  func(ctx context.Context, name string) (access.Namespace, error) // of the cluster
 	Audit      registryserver.AuditLog
 	Registerer prometheus.Registerer
 	Environ    func(string) string
@@ -119,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	}
 	r, err := registryserver.Wire(registryserver.Wiring{
 		Store: store, Rights: ofCluster{o.Auth}, Signer: rights.NewSigner(secret.New(o.Key), o.Now), Settings: o.Settings,
-		Scratch: o.Scratch, Allow: o.Allow, Audit: o.Audit, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: inside, Pushed: pushed,
+		Scratch: o.Scratch, Allow: o.Allow, Quota: newQuotas(o.Quota, o.Namespace, o.Now, o.Log).of, Audit: o.Audit, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: inside, Pushed: pushed,
 		Services: map[string]any{"login.v1": login.Service()},
 	})
 	if err != nil {

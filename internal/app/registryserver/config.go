@@ -6,6 +6,7 @@
 package registryserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob/bucket"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/registry"
 )
 
 // Config is all settings.
@@ -31,6 +33,8 @@ type Config struct {
 	Rights     string        `flag:"rights" env:"TERRIER_REGISTRY_RIGHTS" help:"file that says which tokens may read and write which namespaces; by default the file rights.yaml of the data directory, which the first start makes, with a token for everything"`
 	Anonymous  bool          `flag:"allow-anonymous-reads" env:"TERRIER_REGISTRY_ALLOW_ANONYMOUS_READS" help:"let callers without a token read everything"`
 	Audit      string        `flag:"audit-dir" env:"TERRIER_REGISTRY_AUDIT_DIR" help:"directory of the audit log of what users publish, retract and remove; one process writes it; default the directory audit of the data directory"`
+	QuotaSize  int           `flag:"quota-size" env:"TERRIER_REGISTRY_QUOTA_SIZE" default:"0" help:"MiB that each namespace may have in the registry; 0 for no limit"`
+	QuotaCount int           `flag:"quota-versions" env:"TERRIER_REGISTRY_QUOTA_VERSIONS" default:"0" help:"number of versions of modules and providers that each namespace may have; 0 for no limit"`
 	Listen     string        `flag:"listen-address" env:"TERRIER_REGISTRY_LISTEN_ADDRESS" default:"127.0.0.1:8443" help:"address to serve at, as host:port"`
 	Hosts      []string      `flag:"host" env:"TERRIER_REGISTRY_HOSTS" help:"name or address of this server in its own certificate, and in what it prints (repeatable)"`
 	Cert       string        `flag:"tls-cert-file" env:"TERRIER_REGISTRY_TLS_CERT_FILE" help:"file with the certificate of this server, read again when it changes; by default the server makes one with an authority of its own"`
@@ -75,6 +79,8 @@ func (c Config) check(environ func(string) string) error {
 		return usage("--tls-cert-file and --tls-key-file need each other")
 	case c.PlainHTTP && c.Cert != "":
 		return usage("--plain-http and --tls-cert-file exclude each other")
+	case c.QuotaSize < 0 || c.QuotaCount < 0:
+		return usage("--quota-size and --quota-versions cannot be negative")
 	case c.Drain < 0 || c.Stall <= 0:
 		return usage("--drain cannot be negative, and --stall-timeout has to be positive")
 	}
@@ -101,6 +107,11 @@ func (c Config) storageDir() string {
 		return c.Storage
 	}
 	return c.dir("storage")
+}
+
+// quota is that of each namespace.
+func (c Config) quota(context.Context, string) (registry.Quota, error) {
+	return registry.Quota{Bytes: int64(c.QuotaSize) << 20, Versions: c.QuotaCount, Raise: "--quota-size, in MiB, and --quota-versions"}, nil
 }
 
 // auditDir is the directory of the audit log.

@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	r, err := Wire(Wiring{
 		Services: services,
 		Store:    store, Rights: s.book, Signer: rights.NewSigner(key, s.Now), Settings: s.Config.Settings, Scratch: s.Config.dir("scratch"),
-		Allow: s.Config.AllowHosts, Registerer: s.meters.Registry, Audit: audited, Stall: s.Config.Stall, Log: s.log, Now: s.Now,
+		Allow: s.Config.AllowHosts, Registerer: s.meters.Registry, Quota: s.Config.quota, Audit: audited, Stall: s.Config.Stall, Log: s.log, Now: s.Now,
 	})
 	if err != nil {
 		return err

@@ -32,6 +32,7 @@ type Wiring struct {
 	Scratch    string          // a directory
 	Allow      []string        // --allow-host
 	Registerer prometheus.Registerer
+	Quota      func(ctx context.Context, namespace string) (registry.Quota, error) // nil if there is none
 	Audit      AuditLog                                                            // of what users change; nil if it is not recorded
 	Stall      time.Duration                                                       // one minute if zero
 
@@ -73,7 +74,7 @@ func Wire(w Wiring) (*Registry, error) {
 		return nil, err
 	}
 	disk := room.Of(cmp.Or(w.Scratch, os.TempDir()))
-	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Room: disk, Record: recording(w.Audit), Now: w.Now, Log: w.Log})
+	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Room: disk, Quota: w.Quota, Record: recording(w.Audit), Now: w.Now, Log: w.Log})
 	own, err := protocol.New(protocol.Options{
 		Registry: published, Rights: w.Rights, Signer: w.Signer, Services: w.Services, Served: sent.over(overHTTP), Stall: w.Stall, Now: w.Now, Log: w.Log,
 	})

@@ -73,6 +73,13 @@ func New(o Options) (*Server, error) {
 	})
 	modules{s}.routes()
 	providers{s}.routes()
+	s.Handle("GET", "usage/{namespace}", Read, func(w http.ResponseWriter, r *http.Request, _ Caller) error {
+		used, err := s.Registry.Usage(r.Context(), r.PathValue("namespace"))
+		if err == nil {
+			s.JSON(w, r, used)
+		}
+		return err
+	})
 	return s, nil
 }
 
