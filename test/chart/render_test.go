@@ -173,6 +173,66 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// The registry has values of its own, and the flags that earlier charts had for it count more.
+func TestRegistryValues(t *testing.T) {
+	for name, tt := range map[string]struct {
+		set  []string
+		want []string
+	}{
+		"nothing":      {nil, nil},
+		"off":          {[]string{"registry.enabled=false", "registry.storage=s3://a"}, []string{"--registry=false"}},
+		"a bucket":     {[]string{"registry.storage=s3://a/b", "registry.hosts={one.example.com,two.example.com}"}, []string{"--registry-storage=s3://a/b", "--registry-host=one.example.com", "--registry-host=two.example.com"}},
+		"bounds":       {[]string{"registry.quota.size=1048576", "registry.quota.versions=10", "registry.loginLife=24h"}, []string{"--registry-login-life=24h", "--registry-quota-size=1048576", "--registry-quota-versions=10"}},
+		"a mirror":     {[]string{"registry.mirror.settings.deleteUnusedAfter=720h"}, []string{"--registry-config=/etc/terrier/mirror/mirror.yaml"}},
+		"former flags": {[]string{"registry.storage=s3://new", "flags.registry-storage=s3://old", "registry.enabled=false", "flags.registry=true"}, []string{"--registry=true", "--registry-storage=s3://old"}},
+		"off by flag":  {[]string{"registry.storage=s3://new", "flags.registry=false"}, []string{"--registry=false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var args []string
+			for _, s := range tt.set {
+				args = append(args, "--set", s)
+			}
+			text, err := template(t, args...)
+			if err != nil {
+				t.Fatal(text)
+			}
+			var got []string
+			reads := false
+			for _, o := range objects(t, text) {
+				if o.GetKind() == "ClusterRole" && o.GetName() == "terrier-server" {
+					rules, _, err := unstructured.NestedSlice(o.Object, "rules")
+					if err != nil {
+						t.Fatal(err)
+					}
+					reads = slices.ContainsFunc(rules, func(r any) bool {
+						rule := r.(map[string]any)
+						return rule["resourceNames"] == nil && cmp.Equal(rule["resources"], []any{"namespaces"}) && cmp.Equal(rule["verbs"], []any{"get"})
+					})
+				}
+				if o.GetKind() != "Deployment" {
+					continue
+				}
+				containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, a := range containers[0].(map[string]any)["args"].([]any) {
+					if strings.HasPrefix(a.(string), "--registry") {
+						got = append(got, a.(string))
+					}
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("the flags are %q, want %q", got, tt.want)
+			}
+			if on := !slices.Contains(got, "--registry=false"); reads != on {
+				t.Errorf("the controller may get namespaces: %v, want %v", reads, on)
+			}
+		})
+	}
+}
+
 // Several controllers have data directories of their own, are spread and replaced one
 // after another, and reach one another.
 func TestReplicas(t *testing.T) {

@@ -36,6 +36,13 @@ var ownFlags = map[string]string{
 	"read-as-service-account":    "rbac.readAsServiceAccount",
 	"records":                    "records",
 	"records-kms":                "recordsKMS",
+	"registry":                   "registry.enabled",
+	"registry-config":            "registry.mirror.settings",
+	"registry-host":              "registry.hosts",
+	"registry-login-life":        "registry.loginLife",
+	"registry-quota-size":        "registry.quota.size",
+	"registry-quota-versions":    "registry.quota.versions",
+	"registry-storage":           "registry.storage",
 	"replica-address":            "replicaCount",
 	"run-ca-file":                "caBundle.configMap",
 	"run-image":                  "runs.image.repository",
@@ -50,6 +57,10 @@ var ownFlags = map[string]string{
 	"share-stacks":               "replicaCount",
 	"watch-namespace":            "watchNamespaces",
 }
+
+// bothWays begins the flags that were keys of the value flags before they had values of their
+// own, and still are.
+const bothWays = "registry"
 
 // flagOf is a flag of the controller, as docs/controller.md lists it. A test of
 // internal/app keeps that list.
@@ -142,7 +153,8 @@ var shapes = map[string]map[string]any{
 	"runs.providerCache.fill.resources": free(), "runs.providerCache.fill.podSecurityContext": free(),
 	"runs.providerCache.fill.nodeSelector": texts(), "runs.providerCache.fill.tolerations": list(free()),
 	"imageBuilds.namespace": {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}, "imageBuilds.image": {"type": "string", "pattern": "^(.+@sha256:[0-9a-f]{64})?$"},
-	"imageBuilds.egress":    list(free()),
+	"imageBuilds.egress": list(free()), "registry.hosts": list(map[string]any{"type": "string"}), "registry.loginLife": {"type": "string", "pattern": durations},
+	"registry.quota.size": least(0), "registry.quota.versions": least(0), "registry.mirror.settings": free(),
 	"runs.quota.namespaces": names(), "runs.quota.pods": least(1),
 }
 
@@ -184,7 +196,7 @@ func TestSchema(t *testing.T) {
 	used := map[string]bool{}
 	byFlag := map[string]any{}
 	for _, f := range flags(t) {
-		if ownFlags[f.name] == "" {
+		if ownFlags[f.name] == "" || strings.HasPrefix(f.name, bothWays) {
 			byFlag[f.name] = f.schema()
 		}
 	}

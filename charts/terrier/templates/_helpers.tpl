@@ -38,9 +38,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if gt (int .Values.replicaCount) 1 }}true{{ end -}}
 {{- end }}
 
-{{- /* Whether there is a registry of modules and providers: a text, or none. */ -}}
+{{- /* Whether there is a registry of modules and providers: a text, or none. Flags of earlier
+charts count more than values. */ -}}
 {{- define "terrier.registry" -}}
-{{- if ne (toString (get .Values.flags "registry")) "false" }}true{{ end -}}
+{{- $on := .Values.registry.enabled }}
+{{- if hasKey .Values.flags "registry" }}{{ $on = ne (toString (get .Values.flags "registry")) "false" }}{{ end }}
+{{- if $on }}true{{ end -}}
 {{- end }}
 
 {{- define "terrier.serviceAccount" -}}
@@ -166,6 +169,35 @@ spec:
 {{- end }}
 {{- if .Values.caBundle.configMap }}
 - --run-ca-file=/etc/terrier/ca/{{ .Values.caBundle.key }}
+{{- end }}
+{{- /* A flag in flags takes the place of the value. */}}
+{{- $flags := .Values.flags }}
+{{- with .Values.registry }}
+{{- if and (not .enabled) (not (hasKey $flags "registry")) }}
+- --registry=false
+{{- end }}
+{{- if include "terrier.registry" $ }}
+{{- if and .storage (not (hasKey $flags "registry-storage")) }}
+- {{ printf "--registry-storage=%s" .storage | toJson }}
+{{- end }}
+{{- if and .mirror.settings (not (hasKey $flags "registry-config")) }}
+- --registry-config=/etc/terrier/mirror/mirror.yaml
+{{- end }}
+{{- if not (hasKey $flags "registry-host") }}
+{{- range .hosts }}
+- {{ printf "--registry-host=%s" . | toJson }}
+{{- end }}
+{{- end }}
+{{- if and (ne .loginLife "720h") (not (hasKey $flags "registry-login-life")) }}
+- --registry-login-life={{ .loginLife }}
+{{- end }}
+{{- if and .quota.size (not (hasKey $flags "registry-quota-size")) }}
+- --registry-quota-size={{ int64 .quota.size }}
+{{- end }}
+{{- if and .quota.versions (not (hasKey $flags "registry-quota-versions")) }}
+- --registry-quota-versions={{ int64 .quota.versions }}
+{{- end }}
+{{- end }}
 {{- end }}
 - --runs-as={{ .Values.runs.as }}
 {{- if eq .Values.runs.as "processes" }}
