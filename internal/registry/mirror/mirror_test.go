@@ -48,6 +48,18 @@ type clock struct{ ahead atomic.Int64 }
 func (c *clock) now() time.Time        { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *clock) move(by time.Duration) { c.ahead.Add(int64(by)) }
 
+// aging is a store whose clock is that of the test.
+type aging struct {
+	blob.Versions
+	clock *clock
+}
+
+func (a aging) Open(ctx context.Context, key string) (blob.Value, error) {
+	v, err := a.Versions.Open(ctx, key)
+	v.Modified = v.Modified.Add(time.Duration(a.clock.ahead.Load()))
+	return v, err
+}
+
 // counts is what the mirror counted.
 type counts struct {
 	mu                     sync.Mutex
@@ -119,7 +131,7 @@ func open(t *testing.T, u *registrytest.Upstream, dir string, change ...func(*mi
 	for _, c := range change {
 		c(&o)
 	}
-	if s.Mirror, err = mirror.New(store, o); err != nil {
+	if s.Mirror, err = mirror.New(aging{store, s.clock}, o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

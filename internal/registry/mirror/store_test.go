@@ -200,6 +200,30 @@ func TestSweepWithAWrongClock(t *testing.T) {
 	sweep(0)
 }
 
+// The clock of a machine that is and stays ahead of that of the store deletes nothing.
+func TestSweepByTheClockOfTheStore(t *testing.T) {
+	r := registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", "1.0.0", 0, amd64)
+	var o mirror.Options
+	s := open(t, newUpstream(t, r), t.TempDir(), func(of *mirror.Options) { o = *of })
+	s.installs(t, r, amd64)
+	ahead, err := mirror.New(s.store, o) // this store has a right clock
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ahead.Close)
+	const year, unused = 365 * 24 * time.Hour, 30 * 24 * time.Hour
+	s.clock.move(year)
+	for range 3 {
+		if done, err := ahead.Sweep(t.Context(), unused); err != nil || done.Deleted > 0 {
+			t.Errorf("Sweep() = %+v, %v, want nothing deleted", done, err)
+		}
+		s.clock.move(12 * time.Hour)
+	}
+	if got := s.stored(t); len(got) != 1 {
+		t.Errorf("stored are %q, want the archive", got)
+	}
+}
+
 func indexFile(s *site) string {
 	return filepath.Join(s.dir, "index/mirror", host, "acme/cloud.json~")
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/blob"
 )
 
 // Swept is what a sweep did.
@@ -32,6 +34,35 @@ const (
 	partDeleted = 10
 	fewDeleted  = 10
 )
+
+// clockKey is a value that each sweep writes, to read the clock of the store.
+const clockKey = claimsPrefix + "clock"
+
+// clockAhead is how far the clock of this machine may be ahead of that of the store.
+const clockAhead = time.Hour
+
+// sweepTime is the time of a sweep: that of the store, if the clock of this machine is ahead
+// of it. A bucket has a clock of its own, and a directory mostly that of this machine.
+func sweepTime(ctx context.Context, m *Mirror) time.Time {
+	now := m.options.Now()
+	err := m.store.Put(ctx, clockKey, strings.NewReader("a sweep began\n"))
+	var v blob.Value
+	if err == nil {
+		v, err = m.store.Open(ctx, clockKey)
+	}
+	if err == nil {
+		err = v.Close()
+	}
+	if err != nil { // a store that cannot be written is not swept either
+		m.options.Log.Debug("clock of the store not read", "err", err)
+		return now
+	}
+	if ahead := now.Sub(v.Modified); ahead > clockAhead {
+		m.options.Log.Error("clock of this machine is ahead of that of the store: archives are swept by the clock of the store; correct the clock of this machine", "ahead", ahead.Round(time.Second))
+		return v.Modified
+	}
+	return now
+}
 
 // Run sweeps as the settings say, until ctx ends. Several processes may do so.
 func (m *Mirror) Run(ctx context.Context) {
@@ -59,11 +90,12 @@ func (m *Mirror) Sweep(ctx context.Context, unused time.Duration) (Swept, error)
 	if err != nil {
 		return Swept{}, err
 	}
+	now := sweepTime(ctx, m)
 	most := mostDeleted(ctx, m, providers)
 	var done Swept
 	var errs []error
 	for _, p := range providers {
-		if err := m.sweep(ctx, p, unused, most, &done); err != nil {
+		if err := m.sweep(ctx, now, p, unused, most, &done); err != nil {
 			errs = append(errs, fmt.Errorf("sweeping %s: %w", p, err))
 		}
 		if ctx.Err() != nil {
@@ -95,12 +127,11 @@ func mostDeleted(ctx context.Context, m *Mirror, providers []address.Provider) i
 	return max(fewDeleted, stored/partDeleted)
 }
 
-func (m *Mirror) sweep(ctx context.Context, p address.Provider, unused time.Duration, most int, done *Swept) error {
+func (m *Mirror) sweep(ctx context.Context, now time.Time, p address.Provider, unused time.Duration, most int, done *Swept) error {
 	index, err := m.records.read(ctx, p)
 	if err != nil || index == nil {
 		return err
 	}
-	now := m.options.Now()
 	var errs []error
 	for v, r := range index.Releases {
 		for name, pkg := range r.Packages {
@@ -114,7 +145,7 @@ func (m *Mirror) sweep(ctx context.Context, p address.Provider, unused time.Dura
 			if done.Deleted >= most && !pkg.Unused.IsZero() {
 				continue
 			}
-			deleted, err := (&one{m, p, v, platform}).remove(ctx, unused)
+			deleted, err := (&one{m, p, v, platform}).remove(ctx, now, unused)
 			errs = append(errs, err)
 			if deleted {
 				done.Deleted++
@@ -141,8 +172,7 @@ func (p *Package) forgotten() bool { return !p.Stored.IsZero() && p.Used.IsZero(
 
 // remove deletes an archive, if it is still unused. The index says so first: a crash in
 // between leaves an archive that the next sweep deletes, and none that is missing.
-func (o *one) remove(ctx context.Context, unused time.Duration) (bool, error) {
-	now := o.options.Now()
+func (o *one) remove(ctx context.Context, now time.Time, unused time.Duration) (bool, error) {
 	removing := false
 	err := o.change(ctx, func(pkg *Package) {
 		removing = false
