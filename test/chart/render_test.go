@@ -181,10 +181,10 @@ func TestRegistryValues(t *testing.T) {
 	}{
 		"nothing":      {nil, nil},
 		"off":          {[]string{"registry.enabled=false", "registry.storage=s3://a"}, []string{"--registry=false"}},
-		"a bucket":     {[]string{"registry.storage=s3://a/b", "registry.hosts={one.example.com,two.example.com}"}, []string{"--registry-storage=s3://a/b", "--registry-host=one.example.com", "--registry-host=two.example.com"}},
+		"a bucket":     {[]string{"registry.storage=s3://a/b", "registry.hosts={one.example.com,two.example.com}"}, []string{"--registry-host=one.example.com", "--registry-host=two.example.com", "--registry-storage=s3://a/b"}},
 		"bounds":       {[]string{"registry.quota.size=1048576", "registry.quota.versions=10", "registry.loginLife=24h"}, []string{"--registry-login-life=24h", "--registry-quota-size=1048576", "--registry-quota-versions=10"}},
 		"a mirror":     {[]string{"registry.mirror.settings.deleteUnusedAfter=720h"}, []string{"--registry-config=/etc/terrier/mirror/mirror.yaml"}},
-		"former flags": {[]string{"registry.storage=s3://new", "flags.registry-storage=s3://old", "registry.enabled=false", "flags.registry=true"}, []string{"--registry=true", "--registry-storage=s3://old"}},
+		"former flags": {[]string{"registry.storage=s3://new", "flags.registry-storage=s3://old", "registry.enabled=false", "flags.registry=true"}, []string{"--registry-storage=s3://old", "--registry=true"}},
 		"off by flag":  {[]string{"registry.storage=s3://new", "flags.registry=false"}, []string{"--registry=false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
