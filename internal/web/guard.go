@@ -54,7 +54,17 @@ func (g *guard) logged(c *gin.Context) {
 		level = slog.LevelWarn
 	}
 	g.log.Log(c.Request.Context(), level, "request served", "request", c.GetString(keyRequest), "method", c.Request.Method,
-		"path", c.FullPath(), "status", c.Writer.Status(), "user", userOf(c).Name)
+		"path", askedPath(c), "status", c.Writer.Status(), "user", userOf(c).Name)
+}
+
+// askedPath is the path of a request for a log: the pattern of its route, which is the same
+// for all stacks. A route of a whole subtree says nothing about what was asked for, so there
+// it is the path itself. Signatures are parameters, and in no path.
+func askedPath(c *gin.Context) string {
+	if strings.Contains(c.FullPath(), "/*") {
+		return c.Request.URL.Path
+	}
+	return c.FullPath()
 }
 
 // hardened sets the security headers of every answer, and removes request

@@ -2,7 +2,9 @@ package web
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -47,6 +49,25 @@ func TestPackagesKnowTheirUser(t *testing.T) {
 	}
 	if got := accessText(auth.last()); !strings.HasSuffix(got, " apps") {
 		t.Errorf("the last right that was asked for is %q, want one of the namespace apps", got)
+	}
+}
+
+// The log says what was asked of the registry and its mirror, and never by which signature.
+func TestTheLogSaysWhatWasAskedFor(t *testing.T) {
+	log := &said{}
+	o := options(newRoles())
+	o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/v1/mirror/registry.example.com/a/b/index.json", "/v1/modules/apps/net/aws/versions", "/v1/archives/mirror/a.zip", "/v2/apps/x/tags/list"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1"+path+"?signature=canary-4711", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if text := log.String(); !strings.Contains(text, "path="+path+" status=200") || strings.Contains(text, "canary-4711") {
+			t.Errorf("the log lacks %s, or has the signature:\n%s", path, text)
+		}
 	}
 }
 

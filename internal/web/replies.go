@@ -71,7 +71,7 @@ func (r *replies) refuse(c *gin.Context, err error) {
 	}
 	answer := command.Refusal{Error: err.Error(), Kind: kind, Reason: fault.Reason(err, ""), Hint: command.Hint(err)}
 	if kind == fault.Broken {
-		r.log.Error("request failed", "request", c.GetString(keyRequest), "path", c.FullPath(), "err", err)
+		r.log.Error("request failed", "request", c.GetString(keyRequest), "path", askedPath(c), "err", err)
 		answer.Error = "internal error of the server"
 		answer.Hint = "The log of the server has details under the request ID " + c.GetString(keyRequest) + "."
 	}
@@ -116,7 +116,7 @@ func (r *replies) recovered(c *gin.Context) {
 		if p == http.ErrAbortHandler {
 			panic(p)
 		}
-		r.log.Error("request panicked", "request", c.GetString(keyRequest), "path", c.FullPath(), "panic", p, "stack", string(debug.Stack()))
+		r.log.Error("request panicked", "request", c.GetString(keyRequest), "path", askedPath(c), "panic", p, "stack", string(debug.Stack()))
 		if c.Writer.Written() {
 			panic(http.ErrAbortHandler)
 		}

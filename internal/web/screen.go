@@ -60,7 +60,7 @@ func (s *screen) can(c *gin.Context, user access.User) func(access.Request) bool
 func (s *screen) show(c *gin.Context, status int, v *pages.Visit, p pages.Page) {
 	html, err := s.renderer.Render(v, p)
 	if err != nil {
-		s.log.Error("page failed", "request", c.GetString(keyRequest), "path", c.FullPath(), "err", err)
+		s.log.Error("page failed", "request", c.GetString(keyRequest), "path", askedPath(c), "err", err)
 		c.Data(http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("internal error of the server\n"))
 		return
 	}

@@ -155,6 +155,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="registry"`)
 	case reason == registry.VersionRetracted && kind == fault.Missing:
 		status = http.StatusGone
+	case reason == bodyStalled:
+		status = http.StatusRequestTimeout
 	case reason == blob.TooLarge, errors.As(err, &large):
 		status = http.StatusRequestEntityTooLarge
 	case mirror.OfUpstream(err): // the caller learns what is wrong with it
@@ -188,6 +190,9 @@ func body(r *http.Request, into any) error {
 	err := d.Decode(into)
 	if errors.Is(err, io.EOF) {
 		return nil // nothing is said
+	}
+	if fault.Reason(err, "") == bodyStalled {
+		return err
 	}
 	if err == nil && d.More() {
 		err = errors.New("there is more than one value")

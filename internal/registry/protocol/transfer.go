@@ -2,9 +2,13 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 // transfer moves the deadlines of a connection with the progress of a body, in place of
@@ -44,10 +48,16 @@ type received struct {
 func (r *received) Read(p []byte) (int, error) {
 	_ = r.t.control.SetReadDeadline(r.t.now().Add(r.t.stall))
 	n, err := r.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
 		// The server watches for the end of the connection. After any other error it waits for
 		// the rest of the body before it sends the answer, and the deadline ends that.
 		_ = r.t.control.SetReadDeadline(time.Time{})
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fault.New(fault.Later, bodyStalled, fmt.Errorf("the client sent nothing for %v, so the request was ended: send it again: %w", r.t.stall, err))
 	}
 	return n, err
 }
+
+// bodyStalled is the reason of an error that has the status 408.
+const bodyStalled = "BodyStalled"
