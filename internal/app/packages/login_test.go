@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,9 +31,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/cli"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
-	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
@@ -139,10 +137,7 @@ func newStand(t *testing.T) *stand {
 	if s.base, err = url.Parse(srv.URL); err != nil {
 		t.Fatal(err)
 	}
-	s.ca = filepath.Join(s.home, "ca.pem")
-	if err := os.WriteFile(s.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.ca = enginetest.Authority(t, srv)
 	s.http = srv.Client()
 	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if s.http.Jar, err = cookiejar.New(nil); err != nil {
@@ -151,11 +146,9 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
-func (s *stand) tofu(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, testkit.Tool(s.t, "tofu"), args...)
-	c.Dir = dir
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "SSL_CERT_FILE=" + s.ca, "NO_COLOR=1", "CHECKPOINT_DISABLE=1"}
-	return c
+// engine is the real engine on the computer of the user, where "tofu login" keeps a token.
+func (s *stand) engine() enginetest.Client {
+	return enginetest.Client{Authority: s.ca, Home: s.home}
 }
 
 // browse sends what a browser sends for a link or a form of ours, and returns where it leads.
@@ -197,7 +190,7 @@ func (s *stand) login() secret.Text {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c := s.tofu(ctx, t.TempDir(), "login", s.base.Host)
+	c := s.engine().Command(ctx, t, t.TempDir(), "login", s.base.Host)
 	c.Stdin = strings.NewReader("yes\n")
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -302,15 +295,7 @@ func (s *stand) terrier(token string, args ...string) (int, string) {
 // init is whether the real engine installs the private module, with what its user has.
 func (s *stand) init() (string, error) {
 	s.t.Helper()
-	dir := s.t.TempDir()
-	text := fmt.Sprintf("module \"hello\" {\n  source  = \"%s/net/hello/demo\"\n  version = \"1.0.0\"\n}\n", s.base.Host)
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
-	defer cancel()
-	out, err := s.tofu(ctx, dir, "init", "-input=false").CombinedOutput()
-	return string(out), err
+	return s.engine().Init(s.t, enginetest.Using(s.t, s.base.Host+"/net/hello/demo", "1.0.0"))
 }
 
 // RG-20: the real "tofu login" gets a token for the user who confirms, with which the real

@@ -2,11 +2,9 @@ package registryserver
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,10 +20,9 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/cli"
-	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/client/publish"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
-	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 	"github.com/terrier-iac/terrier/internal/testkit/storage"
 )
 
@@ -65,31 +62,13 @@ func (r *running) works(t *testing.T, args ...string) string {
 // host is the name of the registry in sources.
 func (r *running) host() string { return strings.TrimPrefix(r.URL, "https://") }
 
-// tofu runs the real engine in a directory, which trusts the registry and has a token for
-// it.
-func (r *running) tofu(t *testing.T, dir, token string, args ...string) (string, error) {
-	t.Helper()
-	return r.tofuWith(t, dir, token, "", args...)
-}
-
-// tofuWith is tofu with more in its CLI configuration.
-func (r *running) tofuWith(t *testing.T, dir, token, more string, args ...string) (string, error) {
-	t.Helper()
-	config := filepath.Join(t.TempDir(), "cli.tfrc")
-	text := "disable_checkpoint = true\n" + more
+// engine is the real engine, which trusts the registry and has a token for it. More is
+// added to its CLI configuration.
+func (r *running) engine(token, more string) enginetest.Client {
 	if token != "" {
-		text += fmt.Sprintf("credentials %q {\n  token = %q\n}\n", r.host(), token)
+		more += enginetest.Credentials(r.host(), token)
 	}
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, testkit.Tool(t, "tofu"), args...)
-	command.Dir = dir
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "SSL_CERT_FILE=" + r.CA, "TF_CLI_CONFIG_FILE=" + config, "NO_COLOR=1", "TF_IN_AUTOMATION=1"}
-	out, err := command.CombinedOutput()
-	return string(out), err
+	return enginetest.Client{Authority: r.CA, Config: more}
 }
 
 func files(t *testing.T, all map[string]string) string {
@@ -121,7 +100,7 @@ func push(dir, version string, more ...string) []string {
 // uses is a configuration that uses the module.
 func (r *running) uses(t *testing.T, constraint string) string {
 	t.Helper()
-	return files(t, map[string]string{"main.tf": fmt.Sprintf("module \"hello\" {\n  source  = \"%s/net/hello/demo\"\n  version = %q\n}\n\noutput \"says\" {\n  value = module.hello.says\n}\n", r.host(), constraint)})
+	return enginetest.Using(t, r.host()+"/net/hello/demo", constraint)
 }
 
 // RG-08, RG-09: a module that was pushed is what the engine installs; what was published
@@ -135,15 +114,8 @@ func TestPushedModuleIsInstalled(t *testing.T) {
 	r.works(t, push(two, "1.1.0")...)
 	installed := func(constraint, want string) {
 		t.Helper()
-		dir := r.uses(t, constraint)
-		for _, args := range [][]string{{"init", "-input=false"}, {"apply", "-input=false", "-auto-approve"}} {
-			out, err := r.tofu(t, dir, r.token(t), args...)
-			if err != nil {
-				t.Fatalf("tofu %s: %v: %s", args[0], err, out)
-			}
-			if args[0] == "apply" && !strings.Contains(out, `says = "`+want+`"`) {
-				t.Errorf("%q is %s, want that it says %s", constraint, out, want)
-			}
+		if got := r.engine(r.token(t), "").Says(t, r.uses(t, constraint)); got != want {
+			t.Errorf("%q says %s, want %s", constraint, got, want)
 		}
 	}
 	installed("~> 1.0", "two")
@@ -223,10 +195,10 @@ func TestTokensHaveTheirRights(t *testing.T) {
 	if code, out := r.terrier(t, reader, "module", "list", "other/hello/demo"); code != 3 {
 		t.Errorf("a reader of another namespace ended with %d: %s, want 3", code, out)
 	}
-	if out, err := r.tofu(t, r.uses(t, "1.0.0"), reader, "init", "-input=false"); err != nil {
+	if out, err := r.engine(reader, "").Init(t, r.uses(t, "1.0.0")); err != nil {
 		t.Errorf("init with the token of a reader: %v: %s", err, out)
 	}
-	if out, err := r.tofu(t, r.uses(t, "1.0.0"), "", "init", "-input=false"); err == nil || !strings.Contains(out, "401") {
+	if out, err := r.engine("", "").Init(t, r.uses(t, "1.0.0")); err == nil || !strings.Contains(out, "401") {
 		t.Errorf("init without a token: %v: %s, want 401", err, out)
 	}
 	change("")
@@ -242,106 +214,12 @@ func TestTokensHaveTheirRights(t *testing.T) {
 func TestAnonymousReads(t *testing.T) {
 	r := start(t, func(c *Config) { c.Anonymous = true })
 	r.works(t, push(files(t, says("one")), "1.0.0")...)
-	if out, err := r.tofu(t, r.uses(t, "1.0.0"), "", "init", "-input=false"); err != nil {
+	if out, err := r.engine("", "").Init(t, r.uses(t, "1.0.0")); err != nil {
 		t.Errorf("init without a token: %v: %s", err, out)
 	}
 	if code, out := r.terrier(t, "a-wrong-token-of-a-caller", push(files(t, says("two")), "2.0.0")...); code != 3 {
 		t.Errorf("a push with a wrong token ended with %d: %s, want 3", code, out)
 	}
-}
-
-// RG-09: a release of a provider that was pushed is what the engine installs, once a key of
-// the namespace has signed it.
-func TestPushedProviderIsInstalled(t *testing.T) {
-	r := start(t, nil)
-	signer := registrytest.NewSigner(t)
-	release := registrytest.NewRelease(t, signer, "net/dns", "1.2.3", 100, runtime.GOOS+"_"+runtime.GOARCH, "darwin_arm64")
-	const base = "terraform-provider-dns_1.2.3_"
-	dist := map[string]string{base + "SHA256SUMS": string(release.Sums), base + "SHA256SUMS.sig": string(release.Signature)}
-	for platform, zip := range release.Archives {
-		dist[base+platform+".zip"] = string(zip)
-	}
-	dir := files(t, dist)
-	args := []string{"provider", "push", dir, "--namespace", "net"}
-	if code, out := r.terrier(t, r.token(t), args...); code != 2 {
-		t.Errorf("a release without a known key ended with %d: %s, want 2", code, out)
-	}
-	key := filepath.Join(files(t, map[string]string{"key.asc": signer.Key(t).Armor}), "key.asc")
-	r.works(t, "provider", "keys", "add", key, "--namespace", "net")
-	if out := r.works(t, "provider", "keys", "list"); !regexp.MustCompile(`(?m)^net +` + signer.Key(t).ID).MatchString(out) {
-		t.Errorf("the keys of all namespaces are %s", out)
-	}
-	if out := r.works(t, "provider", "keys", "list", "--namespace", "net"); !strings.Contains(out, signer.Key(t).ID) {
-		t.Errorf("the keys are %s, want %s", out, signer.Key(t).ID)
-	}
-	private := filepath.Join(files(t, map[string]string{"key.asc": signer.Private(t)}), "key.asc")
-	if code, out := r.terrier(t, r.token(t), "provider", "keys", "add", private, "--namespace", "net"); code != 2 || !strings.Contains(out, "private key") {
-		t.Errorf("a private key ended with %d: %s, want 2", code, out)
-	}
-	if out := r.works(t, args...); !strings.Contains(out, "Published net/dns 1.2.3 for 2 platforms") {
-		t.Errorf("push says %s", out)
-	}
-	if out := r.works(t, args...); !strings.Contains(out, "published before") {
-		t.Errorf("the same release again says %s", out)
-	}
-	other := registrytest.NewRelease(t, signer, "net/dns", "1.2.3", 10, slices.Sorted(maps.Keys(release.Archives))...)
-	for platform, zip := range other.Archives {
-		dist[base+platform+".zip"] = string(zip)
-	}
-	dist[base+"SHA256SUMS"], dist[base+"SHA256SUMS.sig"] = string(other.Sums), string(other.Signature)
-	args[2] = files(t, dist)
-	if code, out := r.terrier(t, r.token(t), args...); code != 2 || !strings.Contains(out, "publish a new version") || strings.Contains(out, "again") {
-		t.Errorf("other packages of a version that exists ended with %d: %s, want 2", code, out)
-	}
-	r.works(t, append(args, "--ignore-existing")...)
-	if out := r.works(t, "provider", "list", "net/dns"); !strings.Contains(out, "1.2.3") || !strings.Contains(out, "darwin_arm64") {
-		t.Errorf("list says %s", out)
-	}
-	used := files(t, map[string]string{"main.tf": fmt.Sprintf("terraform {\n  required_providers {\n    dns = {\n      source  = \"%s/net/dns\"\n      version = \"~> 1.2\"\n    }\n  }\n}\n", r.host())})
-	out, err := r.tofuWith(t, used, "", clientConfig(r.host(), r.token(t)), "init", "-input=false")
-	if err != nil {
-		t.Fatalf("init: %v: %s", err, out)
-	}
-	lock, err := os.ReadFile(filepath.Join(used, ".terraform.lock.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, platform := range []string{runtime.GOOS + "_" + runtime.GOARCH, "darwin_arm64"} {
-		if _, zh := release.Hashes(t, platform); !strings.Contains(string(lock), zh) {
-			t.Errorf("the lock file lacks the hash of %s:\n%s", platform, lock)
-		}
-	}
-	if code, out := r.terrier(t, r.token(t), "provider", "keys", "remove", signer.Key(t).ID, "--namespace", "net"); code != 2 || strings.Contains(out, "again") {
-		t.Errorf("removing a key that a version needs ended with %d: %s, want 2", code, out)
-	}
-	r.works(t, "provider", "retract", "net/dns", "1.2.3", "--reason", "loses records")
-	again := files(t, map[string]string{"main.tf": readFile(t, filepath.Join(used, "main.tf"))})
-	if out, err := r.tofu(t, again, r.token(t), "init", "-input=false"); err == nil {
-		t.Errorf("a version that was retracted is installed: %s", out)
-	}
-	var listed struct{ Items []client.RegistryVersion }
-	if err := json.Unmarshal([]byte(r.works(t, "provider", "list", "net/dns", "-o", "json")), &listed); err != nil {
-		t.Fatal(err)
-	}
-	if v := listed.Items; len(v) != 1 || v[0].By != "admin" || v[0].Size == 0 || v[0].Published.IsZero() || v[0].Key != signer.Key(t).ID || len(v[0].Platforms) != 2 || v[0].Retracted == nil || v[0].Retracted.By != "admin" {
-		t.Errorf("the list in JSON is %+v", v)
-	}
-	if out := r.works(t, "provider", "list", "net/dns"); !strings.Contains(out, "loses records") {
-		t.Errorf("list says %s, want the reason", out)
-	}
-	r.works(t, "provider", "restore", "net/dns", "1.2.3")
-	if out, err := r.tofu(t, again, r.token(t), "init", "-input=false"); err != nil {
-		t.Errorf("init of a version that was restored: %v: %s", err, out)
-	}
-}
-
-func readFile(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 // RG-09: a repository with several modules is published in one go, by its tags.
@@ -442,9 +320,9 @@ func TestMirrorOfTheSettings(t *testing.T) {
 	r := start(t, func(c *Config) {
 		c.Settings, c.AllowHosts = filepath.Join(config, "mirror.yaml"), []string{"127.0.0.0/8"}
 	})
-	dir := files(t, map[string]string{"main.tf": "terraform {\n  required_providers {\n    cloud = {\n      source = \"example.com/acme/cloud\"\n    }\n  }\n}\n"})
+	dir := enginetest.Requiring(t, "example.com/acme/cloud", "~> 1.0")
 	// The configuration is the one that is printed at the start.
-	if out, err := r.tofuWith(t, dir, "", clientConfig(r.host(), r.token(t)), "init", "-input=false"); err != nil {
+	if out, err := r.engine("", clientConfig(r.host(), r.token(t))).Init(t, dir); err != nil {
 		t.Fatalf("init: %v: %s", err, out)
 	}
 	_, body := r.get(t, r.Metrics, "")
@@ -475,7 +353,7 @@ func TestReplicasOfABucketOfBoringRegistry(t *testing.T) {
 		c.AllowHosts = []string{"127.0.0.0/8"}
 	}
 	first, second := start(t, place), start(t, place)
-	if out, err := first.tofu(t, first.uses(t, "~> 1.0"), first.token(t), "init", "-input=false"); err != nil {
+	if out, err := first.engine(first.token(t), "").Init(t, first.uses(t, "~> 1.0")); err != nil {
 		t.Fatalf("init: %v: %s", err, out)
 	}
 	first.works(t, push(files(t, says("two")), "1.1.0")...)

@@ -23,6 +23,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry"
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 )
 
 // RG-21: the engine installs modules from oci://, by version and by digest, whatever
@@ -38,11 +39,11 @@ func TestEngineInstallsModulesFromOCI(t *testing.T) {
 		at + "?digest=" + s.digest("team/modules/vpc/aws:1.0.0"): "from a tar archive",
 		at + "?digest=" + s.digest("team/modules/vpc/aws:1.1.0"): "from a zip archive",
 	} {
-		if got := s.installed(using(t, source), "team"); got != want {
+		if got := s.engine("team", "").Says(t, enginetest.Using(t, source, "")); got != want {
 			t.Errorf("the module %s says %q, want %q", source, got, want)
 		}
 	}
-	if out, err := s.tofu(using(t, at+"?tag=2.0.0"), "team", "", "init", "-input=false"); err == nil || !strings.Contains(out, "2.0.0") {
+	if out, err := s.engine("team", "").Init(t, enginetest.Using(t, at+"?tag=2.0.0", "")); err == nil || !strings.Contains(out, "2.0.0") {
 		t.Errorf("tofu init of a version that is not there: %v: %s", err, out)
 	}
 }
@@ -55,15 +56,15 @@ func TestEngineInstallsProvidersFromOCI(t *testing.T) {
 	r := registrytest.NewRelease(t, signer, "team/cloud", "1.2.0", 50_000, here, "plan9_386")
 	s.publishProvider(r, signer)
 	s.publishProvider(registrytest.NewRelease(t, signer, "team/cloud", "2.0.0", 0, here), signer)
-	dir := requiring(t, "own.example.com/team/cloud", "~> 1.0")
+	dir := enginetest.Requiring(t, "own.example.com/team/cloud", "~> 1.0")
 	more := fmt.Sprintf("provider_installation {\n  oci_mirror {\n    repository_template = \"%s/${namespace}/providers/${type}\"\n    include = [\"own.example.com/*/*\"]\n  }\n}\n", s.host())
-	if out, err := s.tofu(dir, "team", more, "init", "-input=false"); err != nil {
+	if out, err := s.engine("team", more).Init(t, dir); err != nil {
 		t.Fatalf("tofu init: %v: %s", err, out)
 	}
 	h1, zh := r.Hashes(t, here)
 	locked(t, dir, h1, zh)
 	// The signed hashes lead to the same package.
-	if out, err := s.tofu(dir, "team", more, "init", "-input=false"); err != nil || !strings.Contains(out, "Reusing previous version") {
+	if out, err := s.engine("team", more).Init(t, dir); err != nil || !strings.Contains(out, "Reusing previous version") {
 		t.Errorf("the second tofu init: %v: %s", err, out)
 	}
 }
@@ -75,8 +76,8 @@ func TestEngineInstallsMirroredProvidersFromOCI(t *testing.T) {
 	r := registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", "1.2.0", 50_000, here, "plan9_386")
 	s.upstream.Publish(r)
 	more := fmt.Sprintf("provider_installation {\n  oci_mirror {\n    repository_template = \"%s/team/mirror/%s/${namespace}/${type}\"\n    include = [\"%[2]s/*/*\"]\n  }\n}\n", s.host(), upstreamHost)
-	dir := requiring(t, upstreamHost+"/acme/cloud", "~> 1.0")
-	if out, err := s.tofu(dir, "team", more, "init", "-input=false"); err != nil {
+	dir := enginetest.Requiring(t, upstreamHost+"/acme/cloud", "~> 1.0")
+	if out, err := s.engine("team", more).Init(t, dir); err != nil {
 		t.Fatalf("tofu init: %v: %s", err, out)
 	}
 	h1, zh := r.Hashes(t, here)
@@ -85,7 +86,7 @@ func TestEngineInstallsMirroredProvidersFromOCI(t *testing.T) {
 
 	// What is stored is served while the upstream is out.
 	s.upstream.Fail("", registrytest.Status(http.StatusServiceUnavailable))
-	if out, err := s.tofu(requiring(t, upstreamHost+"/acme/cloud", "1.2.0"), "team", more, "init", "-input=false"); err != nil {
+	if out, err := s.engine("team", more).Init(t, enginetest.Requiring(t, upstreamHost+"/acme/cloud", "1.2.0")); err != nil {
 		t.Errorf("tofu init without an upstream: %v: %s", err, out)
 	}
 	if now := s.digest("team/mirror/" + upstreamHost + "/acme/cloud:1.2.0"); now != before {

@@ -7,16 +7,13 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -35,6 +32,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry/oci"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -110,10 +108,7 @@ func start(t *testing.T) *service {
 	}
 	s.mirror = m
 	s.Server = httptest.NewTLSServer(s.handler(m))
-	s.ca = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(s.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.ca = enginetest.Authority(t, s.Server)
 	t.Cleanup(func() {
 		s.Close()
 		m.Close()
@@ -259,76 +254,18 @@ func zipOf(t *testing.T, files []file) []byte {
 	return b.Bytes()
 }
 
-func written(t *testing.T, text string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-func using(t *testing.T, source string) string {
-	t.Helper()
-	return written(t, fmt.Sprintf("module \"m\" {\n  source = %q\n}\n\noutput \"says\" {\n  value = module.m.says\n}\n", source))
-}
-
-func requiring(t *testing.T, source, version string) string {
-	t.Helper()
-	return written(t, fmt.Sprintf("terraform {\n  required_providers {\n    cloud = {\n      source  = %q\n      version = %q\n    }\n  }\n}\n", source, version))
-}
-
-var decoration = regexp.MustCompile("\x1b\\[[0-9;]*m|[│╷╵]")
-
-// tofu runs the real engine in a directory, as a caller.
-func (s *service) tofu(dir, name, more string, args ...string) (string, error) {
-	s.t.Helper()
-	binary, err := filepath.Abs("../../../bin/tofu")
-	if err == nil {
-		_, err = os.Stat(binary)
-	}
-	if err != nil {
-		s.t.Fatalf("the test needs bin/tofu: run make bin/tofu: %v", err)
-	}
-	config := filepath.Join(s.t.TempDir(), "cli.tfrc")
-	text := fmt.Sprintf("disable_checkpoint = true\n%s\noci_credentials %q {\n  username = \"any\"\n  password = %q\n}\n", more, s.host(), name)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, binary, args...)
-	command.Dir = dir
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.t.TempDir(), "SSL_CERT_FILE=" + s.ca, "TF_CLI_CONFIG_FILE=" + config, "NO_COLOR=1", "TF_IN_AUTOMATION=1"}
-	out, err := command.CombinedOutput()
-	// Messages are coloured, and wrapped to the width of a terminal.
-	return strings.Join(strings.Fields(decoration.ReplaceAllString(string(out), " ")), " "), err
-}
-
-// installed runs init and apply, and returns what the module says.
-func (s *service) installed(dir, name string) string {
-	s.t.Helper()
-	for _, args := range [][]string{{"init", "-input=false"}, {"apply", "-input=false", "-auto-approve"}} {
-		if out, err := s.tofu(dir, name, "", args...); err != nil {
-			s.t.Fatalf("tofu %s: %v: %s", args[0], err, out)
-		}
-	}
-	out, err := s.tofu(dir, name, "", "output", "-raw", "says")
-	if err != nil {
-		s.t.Fatalf("tofu output: %v: %s", err, out)
-	}
-	return out
+// engine is the real engine, as a caller. More is added to its CLI configuration.
+func (s *service) engine(name, more string) enginetest.Client {
+	more += fmt.Sprintf("oci_credentials %q {\n  username = \"any\"\n  password = %q\n}\n", s.host(), name)
+	return enginetest.Client{Authority: s.ca, Config: more}
 }
 
 // locked are the hashes in the lock file of a directory.
 func locked(t *testing.T, dir string, hashes ...string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, ".terraform.lock.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := enginetest.LockFile(t, dir)
 	for _, hash := range hashes {
-		if !strings.Contains(string(text), fmt.Sprintf("%q", hash)) {
+		if !strings.Contains(text, fmt.Sprintf("%q", hash)) {
 			t.Errorf("the lock file does not have %s:\n%s", hash, text)
 		}
 	}

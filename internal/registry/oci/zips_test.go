@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/registry/oci"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 )
 
 // kept are the keys of the zip archives that were made of tar archives.
@@ -62,7 +63,7 @@ func TestZipArchivesAreSwept(t *testing.T) {
 		}
 	}
 	at := "oci://" + s.host() + "/team/modules/vpc/aws?digest=" + before
-	if got := s.installed(using(t, at), "team"); got != "swept" {
+	if got := s.engine("team", "").Says(t, enginetest.Using(t, at, "")); got != "swept" {
 		t.Errorf("the module says %q after the sweep", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,6 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 	"github.com/terrier-iac/terrier/internal/registry/rights"
 )
 
@@ -123,10 +122,7 @@ func serveMirror(t *testing.T, u *registrytest.Upstream, rules ...mirror.Rule) *
 		s.mu.Unlock()
 		handler.ServeHTTP(w, r)
 	}))
-	s.authority = filepath.Join(dir, "mirror.pem")
-	if err := os.WriteFile(s.authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.authority = enginetest.Authority(t, s.Server)
 	t.Cleanup(func() {
 		s.Close()
 		s.mirror.Close()
@@ -137,36 +133,16 @@ func serveMirror(t *testing.T, u *registrytest.Upstream, rules ...mirror.Rule) *
 	return s
 }
 
-// installation is the part of a CLI configuration that names the mirror.
-func (s *served) installation(token, more string) string {
-	at := strings.TrimPrefix(s.URL, "https://")
-	return fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = %q\n%s  }\n}\ncredentials %q {\n  token = %q\n}\n", s.URL+protocol.MirrorPath, more, at, token)
-}
-
-// tofu runs the real engine with a CLI configuration.
-func tofu(t *testing.T, dir, authority, config string, args ...string) (string, error) {
-	t.Helper()
-	engine, err := filepath.Abs("../../../bin/tofu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(engine); err != nil {
-		t.Fatalf("there is no engine, make build makes it: %v", err)
-	}
-	file := filepath.Join(t.TempDir(), "tofu.tfrc")
-	if err := os.WriteFile(file, []byte("disable_checkpoint = true\n"+config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.CommandContext(t.Context(), engine, args...)
-	command.Dir = dir
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TF_IN_AUTOMATION=1", "NO_COLOR=1", "SSL_CERT_FILE=" + authority, "TF_CLI_CONFIG_FILE=" + file}
-	out, err := command.CombinedOutput()
-	return string(out), err
+// engine is the real engine with a token, behind the mirror. More are lines of the block
+// that names the mirror.
+func (s *served) engine(token, more string) enginetest.Client {
+	config := enginetest.NetworkMirror(s.URL+protocol.MirrorPath, more) + enginetest.Credentials(strings.TrimPrefix(s.URL, "https://"), token)
+	return enginetest.Client{Authority: s.authority, Config: config}
 }
 
 func (s *served) init(t *testing.T, dir, token string) (string, error) {
 	t.Helper()
-	return tofu(t, dir, s.authority, s.installation(token, ""), "init", "-input=false")
+	return s.engine(token, "").Init(t, dir)
 }
 
 // RG-10: the engine installs through the mirror. Its token goes along with the documents
@@ -177,12 +153,12 @@ func TestMirrorWithEngine(t *testing.T) {
 	u := registrytest.New(t)
 	u.Publish(r, registrytest.NewRelease(t, signer, "acme/cloud", "2.0.0", 0, here), registrytest.NewRelease(t, signer, "acme/cloudier", "1.9.0", 0, here))
 	s := serveMirror(t, u)
-	dir := requiring(t, private+"/acme/cloud", "~> 1.0")
+	dir := enginetest.Requiring(t, private+"/acme/cloud", "~> 1.0")
 	if out, err := s.init(t, dir, "token-team-a"); err != nil {
 		t.Fatalf("init: %v\n%s", err, out)
 	}
 	h1, zh := r.Hashes(t, here)
-	lock := locked(t, dir)
+	lock := enginetest.LockFile(t, dir)
 	if !strings.Contains(lock, `version     = "1.2.0"`) || !strings.Contains(lock, h1) || !strings.Contains(lock, zh) {
 		t.Errorf("the lock file has not 1.2.0, %s and %s:\n%s", h1, zh, lock)
 	}
@@ -199,7 +175,7 @@ func TestMirrorWithEngine(t *testing.T) {
 	u.Fail("", registrytest.Status(502))
 	s.ahead.Add(int64(time.Hour))
 	for _, locked := range []bool{false, true} {
-		next := requiring(t, private+"/acme/cloud", ">= 1.0.0")
+		next := enginetest.Requiring(t, private+"/acme/cloud", ">= 1.0.0")
 		if locked {
 			if err := os.WriteFile(filepath.Join(next, ".terraform.lock.hcl"), []byte(lock), 0o600); err != nil {
 				t.Fatal(err)
@@ -209,7 +185,7 @@ func TestMirrorWithEngine(t *testing.T) {
 			t.Errorf("init while the upstream is down, locked: %v: %v\n%s", locked, err, out)
 		}
 	}
-	if out, err := s.init(t, requiring(t, private+"/acme/cloudier", "1.9.0"), "token-team-a"); err == nil || !strings.Contains(out, "503") {
+	if out, err := s.init(t, enginetest.Requiring(t, private+"/acme/cloudier", "1.9.0"), "token-team-a"); err == nil || !strings.Contains(out, "503") {
 		t.Errorf("init of what is not stored: %v\n%s", err, out)
 	}
 	if text := s.log.String(); !regexp.MustCompile(`msg="request to the mirror not served" path=\S+/acme/cloudier/\S+ reason=Upstream\w+ err=`).MatchString(text) {
@@ -230,13 +206,13 @@ func TestMirrorFillsLockFiles(t *testing.T) {
 	// Another client made the mirror store the archive of its here.
 	s.get(t, s.archive(t, public, "1.0.0", other), "", http.StatusOK)
 	s.get(t, s.archive(t, public, "1.0.0", here), "", http.StatusOK)
-	dir := requiring(t, "acme/cloud", "1.0.0")
-	if out, err := tofu(t, dir, s.authority, s.installation("token-team-a", "    trust_all_hashes = true\n"), "init", "-input=false"); err != nil {
+	dir := enginetest.Requiring(t, "acme/cloud", "1.0.0")
+	if out, err := s.engine("token-team-a", "    trust_all_hashes = true\n").Init(t, dir); err != nil {
 		t.Fatalf("init: %v\n%s", err, out)
 	}
 	for _, on := range []string{here, other} {
 		h1, zh := r.Hashes(t, on)
-		if lock := locked(t, dir); !strings.Contains(lock, h1) || !strings.Contains(lock, zh) {
+		if lock := enginetest.LockFile(t, dir); !strings.Contains(lock, h1) || !strings.Contains(lock, zh) {
 			t.Errorf("the lock file has not %s and %s of %s:\n%s", h1, zh, on, lock)
 		}
 	}
@@ -254,8 +230,8 @@ func TestMirrorDenies(t *testing.T) {
 		"canary-4711":  {http.StatusUnauthorized, "the token is not known here"},
 		"token-team-b": {http.StatusForbidden, "denied to the tenant team-b: use acme-two"},
 	} {
-		out, err := s.init(t, requiring(t, private+"/acme/cloud", "1.0.0"), token)
-		if err == nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "rejected the given authentication credentials") {
+		out, err := s.init(t, enginetest.Requiring(t, private+"/acme/cloud", "1.0.0"), token)
+		if err == nil || !strings.Contains(out, "rejected the given authentication credentials") {
 			t.Errorf("%s: init ended with %v\n%s", token, err, out)
 		}
 		for _, file := range []string{"index.json", "1.0.0.json"} {
@@ -397,7 +373,7 @@ func TestMirrorColdEngines(t *testing.T) {
 	s := serveMirror(t, u)
 	var all sync.WaitGroup
 	for range 4 {
-		dir := requiring(t, private+"/acme/cloud", "1.0.0")
+		dir := enginetest.Requiring(t, private+"/acme/cloud", "1.0.0")
 		all.Go(func() {
 			if out, err := s.init(t, dir, "token-team-a"); err != nil {
 				t.Errorf("init: %v\n%s", err, out)
@@ -428,9 +404,9 @@ func TestMirrorBundlesOfTheEngine(t *testing.T) {
 	if err := os.WriteFile(authority, u.Authority, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	dir, bundle := requiring(t, private+"/acme/cloud", "1.0.0"), t.TempDir()
+	dir, bundle := enginetest.Requiring(t, private+"/acme/cloud", "1.0.0"), t.TempDir()
 	direct := fmt.Sprintf("host %q {\n  services = {\n    \"providers.v1\" = %q\n  }\n}\n", private, u.URL+"v1/providers/")
-	if out, err := tofu(t, dir, authority, direct, "providers", "mirror", bundle); err != nil {
+	if out, err := (enginetest.Client{Authority: authority, Config: direct}).Run(t, dir, "providers", "mirror", bundle); err != nil {
 		t.Fatalf("providers mirror: %v\n%s", err, out)
 	}
 	s := serveMirror(t, u)
@@ -445,14 +421,14 @@ func TestMirrorBundlesOfTheEngine(t *testing.T) {
 	if got, err := s.mirror.Export(t.Context(), exported, mirror.Selection{}); err != nil || got != 1 {
 		t.Fatalf("Export() = %d, %v, want one archive", got, err)
 	}
-	next := requiring(t, private+"/acme/cloud", "1.0.0")
+	next := enginetest.Requiring(t, private+"/acme/cloud", "1.0.0")
 	files := fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", exported)
-	if out, err := tofu(t, next, authority, files, "init", "-input=false"); err != nil {
+	if out, err := (enginetest.Client{Authority: authority, Config: files}).Init(t, next); err != nil {
 		t.Fatalf("init from the exported bundle: %v\n%s", err, out)
 	}
 	h1, _ := r.Hashes(t, here)
 	for _, d := range []string{dir, next} {
-		if lock := locked(t, d); !strings.Contains(lock, h1) {
+		if lock := enginetest.LockFile(t, d); !strings.Contains(lock, h1) {
 			t.Errorf("the lock file has not %s:\n%s", h1, lock)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 )
 
 // RG-01
@@ -50,16 +51,16 @@ func TestEngineInstallsModules(t *testing.T) {
 		"a directory of a module":             {source + "//modules/inner", "1.0.1", "one inside"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := s.installed(t, using(t, tt.source, tt.version), ""); got != tt.want {
+			if got := s.engine(reader, "").Says(t, enginetest.Using(t, tt.source, tt.version)); got != tt.want {
 				t.Errorf("the module says %q, want %q", got, tt.want)
 			}
 		})
 	}
 	t.Run("what is not there", func(t *testing.T) {
-		s.refused(t, using(t, source, ">= 2.0"), reader, "no available version")
-		s.refused(t, using(t, s.host()+"/team/other/aws", ">= 1.0"), reader, "cannot be found")
-		s.refused(t, using(t, source, ">= 1.0"), "", "401 Unauthorized")
-		s.refused(t, using(t, s.host()+"/secret/vpc/aws", ">= 1.0"), reader, "403 Forbidden")
+		s.refused(t, enginetest.Using(t, source, ">= 2.0"), reader, "no available version")
+		s.refused(t, enginetest.Using(t, s.host()+"/team/other/aws", ">= 1.0"), reader, "cannot be found")
+		s.refused(t, enginetest.Using(t, source, ">= 1.0"), "", "401 Unauthorized")
+		s.refused(t, enginetest.Using(t, s.host()+"/secret/vpc/aws", ">= 1.0"), reader, "403 Forbidden")
 	})
 	if s.served["team"] == 0 || s.served["platform"] != 0 {
 		t.Errorf("bytes were served to %v, want to the tenant of the reader", s.served)
@@ -88,7 +89,7 @@ func TestOlderClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.altered("/download", alter)
 			for version, want := range map[string]string{s.host() + "/team/vpc/aws": "one", s.host() + "/team/vpc/aws//modules/inner": "one inside"} {
-				if got := s.installed(t, using(t, version, "1.0.0"), ""); got != want {
+				if got := s.engine(reader, "").Says(t, enginetest.Using(t, version, "1.0.0")); got != want {
 					t.Errorf("the module says %q, want %q", got, want)
 				}
 			}
@@ -97,7 +98,7 @@ func TestOlderClients(t *testing.T) {
 	t.Run("a path before the registry", func(t *testing.T) {
 		s.between(func(h http.Handler) http.Handler { return http.StripPrefix("/registry", h) })
 		more := fmt.Sprintf("host \"registry.example.com\" {\n  services = {\n    \"modules.v1\" = \"%s/registry/v1/modules/\"\n  }\n}\ncredentials \"registry.example.com\" {\n  token = %q\n}\n", s.URL, reader)
-		if got := s.installed(t, using(t, "registry.example.com/team/vpc/aws", "1.0.0"), more); got != "one" {
+		if got := s.engine(reader, more).Says(t, enginetest.Using(t, "registry.example.com/team/vpc/aws", "1.0.0")); got != "one" {
 			t.Errorf("the module says %q", got)
 		}
 	})
@@ -159,16 +160,16 @@ func TestRetractedModules(t *testing.T) {
 	s.ask(t, "POST", path+"/retract", admin, strings.NewReader(`{}`)).want(t, http.StatusUnprocessableEntity, "a retraction needs a reason")
 	s.ask(t, "POST", path+"/retract", admin, strings.NewReader(`{"why":"x"}`)).want(t, http.StatusUnprocessableEntity, "unknown field")
 	s.ask(t, "POST", path+"/retract", admin, strings.NewReader(`{"reason":"it deletes the gateway"}`)).want(t, http.StatusNoContent, "")
-	if got := s.installed(t, using(t, s.host()+"/team/vpc/aws", "~> 1.0"), ""); got != "one" {
+	if got := s.engine(reader, "").Says(t, enginetest.Using(t, s.host()+"/team/vpc/aws", "~> 1.0")); got != "one" {
 		t.Errorf("the module says %q, want the version before", got)
 	}
-	s.refused(t, using(t, s.host()+"/team/vpc/aws", "1.1.0"), reader, "no available version")
+	s.refused(t, enginetest.Using(t, s.host()+"/team/vpc/aws", "1.1.0"), reader, "no available version")
 	s.ask(t, "GET", path+"/download", reader, nil).want(t, http.StatusGone, "version 1.1.0 of team/vpc/aws was retracted: it deletes the gateway")
 	if a := s.ask(t, "GET", "/v1/modules/team/vpc/aws/versions", reader, nil); !strings.Contains(a.body, `"retracted":[{"version":"1.1.0","by":"ann","reason":"it deletes the gateway"`) {
 		t.Errorf("versions are %s", a.body)
 	}
 	s.ask(t, "POST", path+"/restore", admin, nil).want(t, http.StatusNoContent, "")
-	if got := s.installed(t, using(t, s.host()+"/team/vpc/aws", "~> 1.0"), ""); got != "two" {
+	if got := s.engine(reader, "").Says(t, enginetest.Using(t, s.host()+"/team/vpc/aws", "~> 1.0")); got != "two" {
 		t.Errorf("the module says %q, want the version that was restored", got)
 	}
 }
@@ -181,7 +182,7 @@ func TestEngineInstallsFromABucketOfBoringRegistry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := s.installed(t, using(t, s.host()+"/team/vpc/aws", ">= 1.0"), ""); got != "one" {
+	if got := s.engine(reader, "").Says(t, enginetest.Using(t, s.host()+"/team/vpc/aws", ">= 1.0")); got != "one" {
 		t.Errorf("the module says %q", got)
 	}
 }
@@ -284,7 +285,7 @@ func TestBrokenTransfers(t *testing.T) {
 		if n, err := io.Copy(io.Discard, res.Body); err == nil || n > 300_000 {
 			t.Errorf("%d bytes came, %v, want an error", n, err)
 		}
-		s.refused(t, using(t, s.host()+"/team/vpc/aws", "1.0.0"), reader, "Failed to download module")
+		s.refused(t, enginetest.Using(t, s.host()+"/team/vpc/aws", "1.0.0"), reader, "Failed to download module")
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !strings.Contains(s.log.String(), "archive not sent") || !strings.Contains(s.log.String(), "the store is gone") {

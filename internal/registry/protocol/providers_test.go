@@ -14,19 +14,10 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 )
 
 var here = runtime.GOOS + "_" + runtime.GOARCH
-
-// locked is the lock file of a directory.
-func locked(t *testing.T, dir string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, ".terraform.lock.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
 
 // RG-06, RG-07: the engine installs a provider that was published, verifies its signature,
 // and locks the checksums of all platforms.
@@ -36,15 +27,15 @@ func TestEngineInstallsProviders(t *testing.T) {
 	s.publish(t, signer, one)
 	s.publish(t, signer, registrytest.NewRelease(t, signer, "team/cloud", "1.1.0-rc1", 5000, here))
 	s.publish(t, signer, registrytest.NewRelease(t, signer, "team/cloudy", "9.0.0", 5000, here))
-	dir := requiring(t, s.host()+"/team/cloud", ">= 1.0.0")
-	out, err := s.tofu(t, dir, reader, "", "init", "-input=false")
+	dir := enginetest.Requiring(t, s.host()+"/team/cloud", ">= 1.0.0")
+	out, err := s.engine(reader, "").Init(t, dir)
 	if err != nil || !strings.Contains(out, "Installed "+s.host()+"/team/cloud v1.0.0 (signed, key ID "+signer.Key(t).ID) {
 		t.Fatalf("tofu init: %v: %s", err, out)
 	}
 	h1, zh := one.Hashes(t, here)
 	_, other := one.Hashes(t, "plan9_mips")
 	for _, hash := range []string{h1, zh, other} {
-		if text := locked(t, dir); !strings.Contains(text, hash) {
+		if text := enginetest.LockFile(t, dir); !strings.Contains(text, hash) {
 			t.Errorf("the lock file misses %s: %s", hash, text)
 		}
 	}
@@ -98,20 +89,20 @@ func TestEngineRefusesProviders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.altered(tt.end, tt.alter)
-			s.refused(t, requiring(t, source, "1.0.0"), reader, tt.says)
+			s.refused(t, enginetest.Requiring(t, source, "1.0.0"), reader, tt.says)
 			s.between(nil)
 		})
 	}
 	t.Run("a platform that is missing", func(t *testing.T) {
-		s.refused(t, requiring(t, s.host()+"/team/elsewhere", "1.0.0"), reader, "does not have a package available for your current platform")
+		s.refused(t, enginetest.Requiring(t, s.host()+"/team/elsewhere", "1.0.0"), reader, "does not have a package available for your current platform")
 		s.ask(t, "GET", "/v1/providers/team/elsewhere/1.0.0/download/linux/amd64", reader, nil).want(t, http.StatusNotFound, "has no package for linux_amd64: it has [plan9_mips]")
 	})
 	t.Run("a provider that is missing", func(t *testing.T) {
-		s.refused(t, requiring(t, s.host()+"/team/nothing", "1.0.0"), reader, "does not have a provider named")
+		s.refused(t, enginetest.Requiring(t, s.host()+"/team/nothing", "1.0.0"), reader, "does not have a provider named")
 	})
 	t.Run("no token", func(t *testing.T) {
-		s.refused(t, requiring(t, source, "1.0.0"), "", "requires authentication credentials")
-		s.refused(t, requiring(t, s.host()+"/secret/cloud", "1.0.0"), reader, "rejected the given authentication credentials")
+		s.refused(t, enginetest.Requiring(t, source, "1.0.0"), "", "requires authentication credentials")
+		s.refused(t, enginetest.Requiring(t, s.host()+"/secret/cloud", "1.0.0"), reader, "rejected the given authentication credentials")
 	})
 }
 
@@ -170,13 +161,13 @@ func TestRetractedProviders(t *testing.T) {
 	for _, version := range []string{"1.0.0", "1.1.0"} {
 		s.publish(t, signer, registrytest.NewRelease(t, signer, "team/cloud", version, 100, here))
 	}
-	lock := requiring(t, s.host()+"/team/cloud", "~> 1.0")
-	if out, err := s.tofu(t, lock, reader, "", "init", "-input=false"); err != nil || !strings.Contains(out, "cloud v1.1.0 (signed") {
+	lock := enginetest.Requiring(t, s.host()+"/team/cloud", "~> 1.0")
+	if out, err := s.engine(reader, "").Init(t, lock); err != nil || !strings.Contains(out, "cloud v1.1.0 (signed") {
 		t.Errorf("tofu init: %v: %s", err, out)
 	}
 	const path = "/v1/providers/team/cloud/1.1.0"
 	s.ask(t, "POST", path+"/retract", admin, strings.NewReader(`{"reason":"it leaks the token"}`)).want(t, http.StatusNoContent, "")
-	out, err := s.tofu(t, requiring(t, s.host()+"/team/cloud", "~> 1.0"), reader, "", "init", "-input=false")
+	out, err := s.engine(reader, "").Init(t, enginetest.Requiring(t, s.host()+"/team/cloud", "~> 1.0"))
 	if err != nil || !strings.Contains(out, "cloud v1.0.0 (signed") || !strings.Contains(out, "Version 1.1.0 of team/cloud was retracted: it leaks the token") {
 		t.Errorf("tofu init: %v: %s", err, out)
 	}

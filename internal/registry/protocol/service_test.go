@@ -7,7 +7,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +14,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +25,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
+	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 	"github.com/terrier-iac/terrier/internal/registry/rights"
 )
 
@@ -133,10 +129,7 @@ func start(t *testing.T) *service {
 	}))
 	t.Cleanup(server.Close)
 	s.URL, s.Client = server.URL, server.Client()
-	s.ca = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(s.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.ca = enginetest.Authority(t, server)
 	return s
 }
 
@@ -271,77 +264,18 @@ func saying(t *testing.T, text string) []byte {
 	return tarGz(t, map[string]string{"main.tf": output(text), "modules/inner/main.tf": output(text + " inside")})
 }
 
-// using is the directory of a configuration that uses a module.
-func using(t *testing.T, source, version string) string {
-	t.Helper()
-	return written(t, fmt.Sprintf("module \"m\" {\n  source  = %q\n  version = %q\n}\n\noutput \"says\" {\n  value = module.m.says\n}\n", source, version))
-}
-
-// requiring is the directory of a configuration that requires a provider.
-func requiring(t *testing.T, source, version string) string {
-	t.Helper()
-	return written(t, fmt.Sprintf("terraform {\n  required_providers {\n    cloud = {\n      source  = %q\n      version = %q\n    }\n  }\n}\n", source, version))
-}
-
-func written(t *testing.T, text string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-var decoration = regexp.MustCompile("\x1b\\[[0-9;]*m|[│╷╵]")
-
-// tofu runs the real engine in a directory. More is added to its CLI configuration.
-func (s *service) tofu(t *testing.T, dir, token, more string, args ...string) (string, error) {
-	t.Helper()
-	binary, err := filepath.Abs("../../../bin/tofu")
-	if err == nil {
-		_, err = os.Stat(binary)
-	}
-	if err != nil {
-		t.Fatalf("the test needs bin/tofu: run make bin/tofu: %v", err)
-	}
-	config := filepath.Join(t.TempDir(), "cli.tfrc")
-	text := "disable_checkpoint = true\n" + more
+// engine is the real engine with a token. More is added to its CLI configuration.
+func (s *service) engine(token, more string) enginetest.Client {
 	if token != "" {
-		text += fmt.Sprintf("credentials %q {\n  token = %q\n}\n", s.host(), token)
+		more += enginetest.Credentials(s.host(), token)
 	}
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, binary, args...)
-	command.Dir = dir
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "SSL_CERT_FILE=" + s.ca, "TF_CLI_CONFIG_FILE=" + config, "NO_COLOR=1", "TF_IN_AUTOMATION=1"}
-	out, err := command.CombinedOutput()
-	// Messages are coloured, and wrapped to the width of a terminal.
-	return strings.Join(strings.Fields(decoration.ReplaceAllString(string(out), " ")), " "), err
-}
-
-// installed runs init and output, and returns what the module says.
-func (s *service) installed(t *testing.T, dir, more string) string {
-	t.Helper()
-	if out, err := s.tofu(t, dir, reader, more, "init", "-input=false"); err != nil {
-		t.Fatalf("tofu init: %v: %s", err, out)
-	}
-	if out, err := s.tofu(t, dir, reader, more, "apply", "-input=false", "-auto-approve"); err != nil {
-		t.Fatalf("tofu apply: %v: %s", err, out)
-	}
-	out, err := s.tofu(t, dir, reader, more, "output", "-raw", "says")
-	if err != nil {
-		t.Fatalf("tofu output: %v: %s", err, out)
-	}
-	return out
+	return enginetest.Client{Authority: s.ca, Config: more}
 }
 
 // refused runs init, and wants it to fail with a text.
 func (s *service) refused(t *testing.T, dir, token, says string) {
 	t.Helper()
-	if out, err := s.tofu(t, dir, token, "", "init", "-input=false"); err == nil || !strings.Contains(out, says) {
+	if out, err := s.engine(token, "").Init(t, dir); err == nil || !strings.Contains(out, says) {
 		t.Errorf("tofu init: %v: %s, want that it fails and says %q", err, out, says)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/registry/signature"
@@ -32,7 +31,7 @@ type Release struct {
 
 // NewRelease makes a release for some platforms, signed. Its archives have a small
 // program, and as many bytes more as weight says. They differ by everything.
-func NewRelease(t testing.TB, s *Signer, provider, version string, weight int, platforms ...string) *Release {
+func NewRelease(t T, s *Signer, provider, version string, weight int, platforms ...string) *Release {
 	t.Helper()
 	namespace, kind, _ := strings.Cut(provider, "/")
 	r := &Release{Namespace: namespace, Type: kind, Version: version, Archives: map[string][]byte{}, Protocols: []string{"5.0"}}
@@ -45,7 +44,7 @@ func NewRelease(t testing.TB, s *Signer, provider, version string, weight int, p
 
 // Sign makes the list of checksums from the archives, and signs it. A list of real
 // releases also names a manifest.
-func (r *Release) Sign(t testing.TB, s *Signer) {
+func (r *Release) Sign(t T, s *Signer) {
 	t.Helper()
 	var b strings.Builder
 	for _, platform := range slices.Sorted(maps.Keys(r.Archives)) {
@@ -64,7 +63,7 @@ func (r *Release) name(platform string) string {
 func (r *Release) sumsName() string { return signature.SumsName(r.Type, r.Version) }
 
 // Hashes are what a lock file says of the archive of a platform: h1 and zh.
-func (r *Release) Hashes(t testing.TB, platform string) (h1, zh string) {
+func (r *Release) Hashes(t T, platform string) (h1, zh string) {
 	t.Helper()
 	data := r.Archives[platform]
 	h1, err := archive.HashZip(bytes.NewReader(data), int64(len(data)))
@@ -76,7 +75,7 @@ func (r *Release) Hashes(t testing.TB, platform string) (h1, zh string) {
 
 // Package is the archive of a provider: a program, and as many random bytes as
 // weight says, which do not shrink.
-func Package(t testing.TB, kind, version, platform string, weight int) []byte {
+func Package(t T, kind, version, platform string, weight int) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)

@@ -3,7 +3,6 @@ package registrytest
 import (
 	"bytes"
 	"io"
-	"testing"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -25,7 +24,7 @@ func Expiring(d time.Duration) Option {
 }
 
 // NewSigner makes a key.
-func NewSigner(t testing.TB, options ...Option) *Signer {
+func NewSigner(t T, options ...Option) *Signer {
 	t.Helper()
 	config := &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA} // fast to make
 	for _, o := range options {
@@ -39,13 +38,13 @@ func NewSigner(t testing.TB, options ...Option) *Signer {
 }
 
 // Key is the public key.
-func (s *Signer) Key(t testing.TB) signature.Key {
+func (s *Signer) Key(t T) signature.Key {
 	t.Helper()
 	return signature.Key{ID: s.entity.PrimaryKey.KeyIdString(), Armor: armored(t, openpgp.PublicKeyType, s.entity.Serialize)}
 }
 
 // Revoke revokes the key. Key has the revocation from now on.
-func (s *Signer) Revoke(t testing.TB) {
+func (s *Signer) Revoke(t T) {
 	t.Helper()
 	if err := s.entity.RevokeKey(packet.KeyCompromised, "it was stolen", nil); err != nil {
 		t.Fatal(err)
@@ -53,13 +52,13 @@ func (s *Signer) Revoke(t testing.TB) {
 }
 
 // Private is the text of the private key, which no registry may be given.
-func (s *Signer) Private(t testing.TB) string {
+func (s *Signer) Private(t T) string {
 	t.Helper()
 	return armored(t, openpgp.PrivateKeyType, func(w io.Writer) error { return s.entity.SerializePrivate(w, nil) })
 }
 
 // Sign makes the detached signature of a text.
-func (s *Signer) Sign(t testing.TB, text []byte) []byte {
+func (s *Signer) Sign(t T, text []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := openpgp.DetachSign(&b, s.entity, bytes.NewReader(text), nil); err != nil {
@@ -68,7 +67,7 @@ func (s *Signer) Sign(t testing.TB, text []byte) []byte {
 	return b.Bytes()
 }
 
-func armored(t testing.TB, kind string, write func(io.Writer) error) string {
+func armored(t T, kind string, write func(io.Writer) error) string {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := armor.Encode(&b, kind, nil)

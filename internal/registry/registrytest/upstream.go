@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 )
 
 // Host is the name in the certificate of an Upstream. It does not lead there: clients
@@ -32,7 +31,7 @@ type Upstream struct {
 	Proxy     string // of a proxy that leads to the registry by its name, and to the archives
 	Authority []byte // of both servers, PEM
 
-	t        testing.TB
+	t        T
 	mu       sync.Mutex
 	token    string
 	releases map[string]*Release // by namespace/type/version
@@ -52,8 +51,15 @@ type fault struct {
 	do   Fault
 }
 
+// T is the test that needs a registry, or a program that measures one.
+type T interface {
+	Helper()
+	Cleanup(end func())
+	Fatal(why ...any)
+}
+
 // New starts an Upstream without releases.
-func New(t testing.TB) *Upstream {
+func New(t T) *Upstream {
 	t.Helper()
 	u := &Upstream{t: t, releases: map[string]*Release{}}
 	registry := u.serve(http.HandlerFunc(u.registry))
