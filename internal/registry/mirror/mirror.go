@@ -146,7 +146,8 @@ func (m *Mirror) Versions(ctx context.Context, tenant string, p address.Provider
 	if err != nil {
 		return nil, m.counted(tenant, p, err)
 	}
-	allowed := slices.DeleteFunc(all, func(v address.Version) bool { return m.rules.version(tenant, p, v) != nil })
+	said := m.rules.of(tenant, p)
+	allowed := slices.DeleteFunc(all, func(v address.Version) bool { return said.version(v) != nil })
 	address.SortVersions(allowed)
 	return allowed, nil
 }

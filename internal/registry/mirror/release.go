@@ -37,7 +37,7 @@ func archiveName(p address.Provider, v address.Version, platform address.Platfor
 func (m *Mirror) release(ctx context.Context, tenant string, p address.Provider, v address.Version) (*Release, error) {
 	u, err := m.upstream(tenant, p)
 	if err == nil {
-		err = m.rules.version(tenant, p, v)
+		err = m.rules.of(tenant, p).version(v)
 	}
 	if err != nil {
 		return nil, err

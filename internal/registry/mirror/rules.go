@@ -19,23 +19,51 @@ const ReasonDenied = "ProviderDenied"
 // rules decide what tenants may install.
 type rules []Rule
 
-// version is nil if a tenant may install a version, and says why if not.
-func (all rules) version(tenant string, p address.Provider, v address.Version) error {
-	limited, allowed := false, false
-	for _, r := range all {
-		if !r.concerns(tenant) {
-			continue
-		}
-		for _, d := range r.Deny {
-			if d.provider(p) && d.version(v) {
-				return denied("%s %s is denied to the tenant %s: %s", p, v, tenant, d.reason())
+// verdict is what the rules say to one tenant about the versions of one provider. The
+// constraints in them are read once, however many versions there are.
+type verdict struct {
+	tenant      string
+	provider    address.Provider
+	limited     bool // there is an allow list
+	allow, deny []terms
+}
+
+// of are the rules for a tenant and a provider.
+func (all rules) of(tenant string, p address.Provider) verdict {
+	said := verdict{tenant: tenant, provider: p}
+	add := func(to []terms, patterns []Pattern) []terms {
+		for _, x := range patterns {
+			if constraint, err := x.terms(); err == nil && x.provider(p) {
+				to = append(to, constraint)
 			}
 		}
-		limited = limited || len(r.Allow) > 0
-		allowed = allowed || slices.ContainsFunc(r.Allow, func(a Pattern) bool { return a.provider(p) && a.version(v) })
+		return to
 	}
-	if limited && !allowed {
-		return denied("%s %s is on no allow list of the tenant %s: ask the operator of the mirror to add it", p, v, tenant)
+	for _, r := range all {
+		if r.concerns(tenant) {
+			said.limited = said.limited || len(r.Allow) > 0
+			said.allow, said.deny = add(said.allow, r.Allow), add(said.deny, r.Deny)
+		}
+	}
+	return said
+}
+
+// version is nil if the tenant may install a version, and says why if not.
+func (said verdict) version(v address.Version) error {
+	if !said.limited && len(said.deny) == 0 {
+		return nil
+	}
+	parsed, err := semver.StrictNewVersion(string(v))
+	if err != nil {
+		return err // no version of an index is so
+	}
+	for _, d := range said.deny {
+		if d.have(parsed) {
+			return denied("%s %s is denied to the tenant %s: %s", said.provider, v, said.tenant, d.reason())
+		}
+	}
+	if said.limited && !slices.ContainsFunc(said.allow, func(a terms) bool { return a.have(parsed) }) {
+		return denied("%s %s is on no allow list of the tenant %s: ask the operator of the mirror to add it", said.provider, v, said.tenant)
 	}
 	return nil
 }
@@ -89,10 +117,26 @@ func (p Pattern) provider(of address.Provider) bool {
 	return len(parts) == 3 && matches(parts[0], of.Host) && matches(parts[1], of.Namespace) && matches(parts[2], of.Type)
 }
 
+// terms are a pattern whose constraint was read.
+type terms struct {
+	Pattern
+	all []term
+}
+
+func (p Pattern) terms() (terms, error) {
+	all, err := parseConstraint(p.Versions)
+	return terms{p, all}, err
+}
+
+// have reports whether all terms have a version.
+func (t terms) have(v *semver.Version) bool {
+	return !slices.ContainsFunc(t.all, func(one term) bool { return !one.has(v) })
+}
+
 func (p Pattern) version(v address.Version) bool {
-	terms, err := parseConstraint(p.Versions)
+	constraint, err := p.terms()
 	parsed, errVersion := semver.StrictNewVersion(string(v))
-	return err == nil && errVersion == nil && !slices.ContainsFunc(terms, func(t term) bool { return !t.has(parsed) })
+	return err == nil && errVersion == nil && constraint.have(parsed)
 }
 
 // term is a part of a constraint, as configurations have it: ">= 5.0.0". Unlike in a
