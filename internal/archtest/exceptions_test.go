@@ -33,7 +33,8 @@ var (
 	}}
 	// archiveImports are written "package → import".
 	archiveImports = exceptions{"archives open in internal/archive", map[string]string{
-		"internal/kube → compress/gzip": "the engine's kubernetes backend keeps a state gzipped in a Secret; it is one stream, not a tree",
+		"internal/kube → compress/gzip":              "the engine's kubernetes backend keeps a state gzipped in a Secret; it is one stream, not a tree",
+		"internal/registry/protocol → compress/gzip": "a long list of versions is packed on its way to a client; it is one stream, and nothing is unpacked",
 	}}
 	// outboundUses are written "package → what".
 	outboundUses = exceptions{"requests go out through internal/outbound", map[string]string{

@@ -130,6 +130,13 @@ func (s *Server) json(w http.ResponseWriter, r *http.Request, status int, v any)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if len(b) >= packedFrom {
+		w.Header().Set("Vary", "Accept-Encoding")
+		if takesGzip(r.Header.Values("Accept-Encoding")) {
+			b = packed(b)
+			w.Header().Set("Content-Encoding", "gzip")
+		}
+	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if w.Header().Get("Cache-Control") == "" {
