@@ -131,6 +131,7 @@ func each(t *testing.T, test func(*testing.T, server)) {
 	}
 }
 
+// RG-16: the drivers of all object stores share one suite, with that of directories.
 func TestBuckets(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		blobtest.RunVersions(t, func(t *testing.T) blob.Versions { return s.must(t) })

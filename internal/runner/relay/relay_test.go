@@ -403,3 +403,13 @@ func TestAddressesOfTheRegistry(t *testing.T) {
 		t.Error("New() takes an authority that is no certificate")
 	}
 }
+
+// What a relay costs a run, also one that installs nothing.
+func BenchmarkNew(b *testing.B) {
+	_, authority := runnertest.Certificate(b, "127.0.0.1")
+	for b.Loop() {
+		if _, err := relay.New(relay.Upstream{URL: "https://127.0.0.1:1", Authority: authority}, time.Now()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
