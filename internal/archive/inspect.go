@@ -22,8 +22,14 @@ const (
 // names of its regular files. It refuses what Extract refuses, in a zip archive as well,
 // and writes nothing.
 func Inspect(r io.ReaderAt, size int64, limits Limits) (Format, []string, error) {
+	return Read(r, size, limits, nil)
+}
+
+// Read is Inspect for a caller that wants some contents: keep is called with the name and
+// the size of each file before its content, and returns the writer that gets it, or nil.
+func Read(r io.ReaderAt, size int64, limits Limits, keep func(name string, size int64) io.Writer) (Format, []string, error) {
 	in := &source{Reader: io.NewSectionReader(r, 0, size)}
-	l := &list{budget: budget{Limits: limits.orDefault()}, made: map[string]kind{".": implied}}
+	l := &list{budget: budget{Limits: limits.orDefault()}, made: map[string]kind{".": implied}, keep: keep}
 	format, err := l.read(r, size, in)
 	if in.failed != nil {
 		return "", nil, fmt.Errorf("reading the archive: %w", in.failed)
@@ -39,7 +45,8 @@ type list struct {
 	budget budget
 	made   map[string]kind
 	files  []string
-	to     *zip.Writer // nil: contents are read and dropped
+	to     *zip.Writer // nil: contents are read and dropped, but for those that keep takes
+	keep   func(name string, size int64) io.Writer
 }
 
 func (l *list) read(r io.ReaderAt, size int64, in io.Reader) (Format, error) {
@@ -149,7 +156,7 @@ func (l *list) file(name string, size int64, executable bool, content io.Reader)
 	}
 	l.made[name] = leaf
 	l.files = append(l.files, name)
-	to, err := l.create(name, executable)
+	to, err := l.create(name, executable, size)
 	if err != nil {
 		return err
 	}

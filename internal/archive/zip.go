@@ -46,7 +46,12 @@ func (t *target) Write(p []byte) (int, error) {
 }
 
 // create begins a file of the result.
-func (l *list) create(name string, executable bool) (*target, error) {
+func (l *list) create(name string, executable bool, size int64) (*target, error) {
+	if l.keep != nil {
+		if w := l.keep(name, size); w != nil {
+			return &target{Writer: w}, nil
+		}
+	}
 	if l.to == nil {
 		return &target{Writer: io.Discard}, nil
 	}

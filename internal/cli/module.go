@@ -30,8 +30,9 @@ func (p moduleCommands) commands() []*cobra.Command {
 		GroupID: groupOperate,
 		Example: `  terrier module push ./modules/network --version 1.2.3
   terrier module list net/network/aws
+  terrier module show net/network/aws
   terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets"`,
-	}, p.push(), p.list(), p.retract(), p.restore())}
+	}, p.push(), p.list(), p.show(), p.retract(), p.restore())}
 }
 
 // pushOptions are how a module is pushed.

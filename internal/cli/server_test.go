@@ -314,8 +314,10 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "push . oci://SERVER/NS/module:v1", code: 4},
 		{args: "module push MODULE --name a --system b --version 1.0.0", code: 4}, // these servers have no registry
 		{args: "module list a/b/c", code: 4},
+		{args: "module show a/b/c", code: 4},
 		{args: "module retract a/b/c 1.0.0 --reason wrong", code: 4},
 		{args: "module restore a/b/c 1.0.0", code: 4},
+		{args: "registry usage", code: 4},
 		{args: "provider push MODULE", code: 4},
 		{args: "provider list a/b", code: 4},
 		{args: "provider retract a/b 1.0.0 --reason wrong", code: 4},
@@ -359,7 +361,7 @@ func commandOf(args string) string {
 	if words[0] == "provider" && words[1] == "keys" {
 		return strings.Join(words[:3], " ")
 	}
-	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider"}, words[0]) || words[0] == "retained" && len(words) > 1 {
+	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider", "registry"}, words[0]) || words[0] == "retained" && len(words) > 1 {
 		return words[0] + " " + words[1]
 	}
 	return words[0]

@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query/catalog"
 )
 
 // Registry is the registry of modules and providers of a server.
@@ -124,6 +125,29 @@ func (r *Registry) Modules(ctx context.Context, m address.Module) ([]RegistryVer
 	}
 	of := answer.Modules[0]
 	return versionsOf(of.Versions, of.Retracted, of.Details), nil
+}
+
+// ModuleDetail is a version of a module with its documentation.
+type ModuleDetail struct {
+	Module    string          `json:"module"`
+	Version   address.Version `json:"version"`
+	SHA256    string          `json:"sha256,omitempty"`
+	Size      int64           `json:"size,omitempty"`
+	Published time.Time       `json:"published,omitzero"`
+	By        string          `json:"by,omitempty"`
+	Retracted *Retraction     `json:"retracted,omitempty"`
+	catalog.Document
+}
+
+// Module is a version of a module with its documentation; the newest one that clients may
+// use if version is empty.
+func (r *Registry) Module(ctx context.Context, m address.Module, version string) (ModuleDetail, error) {
+	var d ModuleDetail
+	if version == "" {
+		version = "latest"
+	}
+	err := r.ask(ctx, modulesService, http.MethodGet, content{}, nil, &d, m.Namespace, m.Name, m.System, version)
+	return d, err
 }
 
 // Providers are the versions of a provider, the lowest first, those that users withdrew

@@ -182,7 +182,9 @@ func Size(n int) string {
 		return fmt.Sprintf("%d B", n)
 	case n < 10<<20:
 		return fmt.Sprintf("%d KiB", n>>10)
-	default:
+	case n < 10<<30:
 		return fmt.Sprintf("%d MiB", n>>20)
+	default:
+		return fmt.Sprintf("%d GiB", n>>30)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/blob"
@@ -27,6 +28,16 @@ type keyEntry struct {
 	TrustSignature string `json:"trust_signature,omitempty"`
 	Source         string `json:"source,omitempty"`
 	SourceURL      string `json:"source_url,omitempty"`
+
+	Added time.Time `json:"added,omitzero"` // zero if another program added it, or an older version of this one
+	By    string    `json:"added_by,omitempty"`
+}
+
+// AddedKey is a key of a namespace, and who added it when, if that is known.
+type AddedKey struct {
+	signature.Key
+	Added time.Time
+	By    string
 }
 
 func keysKey(namespace string) string { return providersPrefix + namespace + "/signing-keys.json" }
@@ -39,6 +50,16 @@ type keys struct {
 
 // Keys are the public keys that a namespace signs its providers with.
 func (c *common) Keys(ctx context.Context, namespace string) ([]signature.Key, error) {
+	added, err := c.AddedKeys(ctx, namespace)
+	var all []signature.Key
+	for _, k := range added {
+		all = append(all, k.Key)
+	}
+	return all, err
+}
+
+// AddedKeys are Keys with what is known about each.
+func (c *common) AddedKeys(ctx context.Context, namespace string) ([]AddedKey, error) {
 	b, err := c.whole(ctx, keysKey(namespace), mostKeys)
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
@@ -50,9 +71,9 @@ func (c *common) Keys(ctx context.Context, namespace string) ([]signature.Key, e
 	if err != nil {
 		return nil, err
 	}
-	var all []signature.Key
+	var all []AddedKey
 	for _, k := range file.Keys {
-		all = append(all, k.Key)
+		all = append(all, AddedKey{k.Key, k.Added, k.By})
 	}
 	return all, nil
 }
@@ -103,7 +124,7 @@ func (k *keys) AddKey(ctx context.Context, namespace, armor, by string) (signatu
 				return deed.done(ctx)
 			}
 		}
-		file.Keys = append(file.Keys, keyEntry{Key: key})
+		file.Keys = append(file.Keys, keyEntry{Key: key, Added: k.o.Now().UTC().Truncate(time.Second), By: by})
 		return deed.done(ctx)
 	})
 }

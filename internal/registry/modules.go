@@ -86,6 +86,44 @@ func (r *modules) ModuleVersion(ctx context.Context, m address.Module, v address
 	return found, nil
 }
 
+// Latest stands for the newest version that clients may use.
+const Latest = "latest"
+
+// Choose is the version of a list that a text names, also if it is retracted. Latest is
+// the newest one that is neither retracted nor a pre-release, if there is one.
+func Choose(m address.Module, all []ModuleVersion, text string) (ModuleVersion, error) {
+	if text != Latest {
+		v, err := address.ParseVersion(text)
+		if err != nil {
+			return ModuleVersion{}, err
+		}
+		if i := slices.IndexFunc(all, func(one ModuleVersion) bool { return one.Version == v }); i >= 0 {
+			return all[i], nil
+		}
+		return ModuleVersion{}, errVersion(m, v)
+	}
+	newest, better := -1, -1
+	rank := func(v ModuleVersion) int {
+		switch {
+		case v.Retracted != nil:
+			return 0
+		case v.Version.Prerelease():
+			return 1
+		default:
+			return 2
+		}
+	}
+	for i, v := range all {
+		if r := rank(v); r >= better {
+			newest, better = i, r
+		}
+	}
+	if newest < 0 {
+		return ModuleVersion{}, fault.New(fault.Missing, ModuleMissing, fmt.Errorf("there is no module %s", m))
+	}
+	return all[newest], nil
+}
+
 func (r *modules) known(ctx context.Context, m address.Module) (moduleIndex, error) {
 	index, err := r.index.read(ctx, moduleIndexKey(m), named(r.common, Modules, m.Namespace, m.Name+"/"+m.System, r.listModule(m)))
 	if err == nil && index.entries() == 0 {

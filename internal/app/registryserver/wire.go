@@ -15,7 +15,9 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/query/catalog"
 	"github.com/terrier-iac/terrier/internal/registry"
+	"github.com/terrier-iac/terrier/internal/registry/inspect"
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
 	"github.com/terrier-iac/terrier/internal/registry/oci"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
@@ -48,6 +50,7 @@ type Wiring struct {
 // Registry is the handler of a registry with its mirror.
 type Registry struct {
 	http.Handler
+	Catalog      *catalog.Catalog // of what it has
 	published    *registry.Registry
 	repositories *oci.Handler
 	mirror       *mirror.Mirror
@@ -73,10 +76,15 @@ func Wire(w Wiring) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := w.Now
+	if now == nil {
+		now = time.Now
+	}
 	disk := room.Of(cmp.Or(w.Scratch, os.TempDir()))
 	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Room: disk, Quota: w.Quota, Record: recording(w.Audit), Now: w.Now, Log: w.Log})
+	documents := inspect.NewReader(published, cmp.Or(w.Scratch, os.TempDir()), disk, now)
 	own, err := protocol.New(protocol.Options{
-		Registry: published, Rights: w.Rights, Signer: w.Signer, Services: w.Services, Served: sent.over(overHTTP), Stall: w.Stall, Now: w.Now, Log: w.Log,
+		Registry: published, Documents: documents, Rights: w.Rights, Signer: w.Signer, Services: w.Services, Served: sent.over(overHTTP), Stall: w.Stall, Now: w.Now, Log: w.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the registry: %w", err)
@@ -95,7 +103,11 @@ func Wire(w Wiring) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{beside(own, repositories), published, repositories, m, w.Log}, nil
+	answers := catalog.New(catalog.Options{
+		Registry: published, Documents: documents, Mirror: m, Room: disk, Figures: counts.figures, Now: now,
+		Archive: func(key, sha256 string) string { return own.Path(protocol.Link{Key: key, SHA256: sha256}) },
+	})
+	return &Registry{beside(own, repositories), answers, published, repositories, m, w.Log}, nil
 }
 
 // beside serves repositories of OCI below /v2/, and the registry at all other paths.

@@ -276,13 +276,17 @@ func asked[T any](m *Mirror, u *upstream, what string, ask func() (T, error)) (T
 	} else {
 		answer, err = ask()
 	}
+	now := m.options.Now()
+	until := now.Add(m.options.Pause)
+	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > 0 {
+		until = now.Add(f.After)
+	}
+	if !u.settings.Offline {
+		u.health.note(now, until, err)
+	}
 	if err == nil {
 		m.failed.Delete(what)
 		return answer, nil
-	}
-	until := m.options.Now().Add(m.options.Pause)
-	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > 0 {
-		until = m.options.Now().Add(f.After)
 	}
 	m.failed.PutUntil(what, err, until)
 	return none, err

@@ -64,6 +64,7 @@ type upstream struct {
 	services cache.Map[string, *url.URL]  // providers.v1 of the host
 	limited  cache.Map[string, time.Time] // until when a server wants no requests, by its host and port
 	now      func() time.Time
+	health   health
 }
 
 // newUpstream prepares the client of a registry; policy is that of the operator for all

@@ -44,6 +44,14 @@ func (l Link) signed() string { return l.Key + "\x00" + l.SHA256 + "\x00" + l.Te
 // URL is the signed address of an archive, relative to the address of the request: it is
 // right behind a proxy that has the registry below a path of its own.
 func (s *Server) URL(r *http.Request, l Link) string {
+	_, rest, _ := strings.Cut(r.URL.Path, prefix)
+	return strings.Repeat("../", strings.Count(rest, "/")) + s.signed(l)
+}
+
+// Path is the signed address of an archive as a path of this server, for its pages.
+func (s *Server) Path(l Link) string { return prefix + s.signed(l) }
+
+func (s *Server) signed(l Link) string {
 	q := s.Signer.Sign(l.signed(), s.Life)
 	if l.SHA256 != "" {
 		q.Set(paramSum, l.SHA256)
@@ -51,8 +59,7 @@ func (s *Server) URL(r *http.Request, l Link) string {
 	if l.Tenant != "" {
 		q.Set(paramTenant, l.Tenant)
 	}
-	_, rest, _ := strings.Cut(r.URL.Path, prefix)
-	return strings.Repeat("../", strings.Count(rest, "/")) + "archives/" + l.Key + "?" + q.Encode()
+	return "archives/" + l.Key + "?" + q.Encode()
 }
 
 // archive sends an archive, whole or a range of it.

@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry"
+	"github.com/terrier-iac/terrier/internal/registry/inspect"
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
 )
 
@@ -27,6 +28,8 @@ type Options struct {
 	Signer   Signer        // of the addresses of archives
 	Life     time.Duration // of such an address; 15 minutes if zero
 
+	// Documents makes the documentation of modules; nil if it is not served.
+	Documents *inspect.Reader
 	// Openers open archives whose keys begin with these prefixes, besides those of the
 	// registry: "mirror/".
 	Openers map[string]Opener

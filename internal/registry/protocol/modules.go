@@ -5,6 +5,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/registry"
+	"github.com/terrier-iac/terrier/internal/registry/inspect"
 )
 
 // modules are the routes of modules.v1, and of uploads.
@@ -14,6 +15,9 @@ func (s modules) routes() {
 	const one = "modules/{namespace}/{name}/{system}/"
 	s.Handle("GET", one+"versions", Read, s.versions)
 	s.Handle("GET", one+"{version}/download", Read, s.download)
+	if s.Documents != nil {
+		s.Handle("GET", one+"{version}", Read, s.document)
+	}
 	s.Handle("PUT", one+"{version}", Write, s.publish)
 	s.Handle("POST", one+"{version}/retract", Write, s.retract)
 	s.Handle("POST", one+"{version}/restore", Write, s.restore)
@@ -84,6 +88,37 @@ func (s modules) download(w http.ResponseWriter, r *http.Request, c Caller) erro
 	location := s.URL(r, Link{Key: registry.ModuleKey(m, found.File), SHA256: found.SHA256, Tenant: c.Tenant})
 	w.Header().Set("X-Terraform-Get", location)
 	s.JSON(w, r, map[string]any{"location": location, "use_registry_credentials": false})
+	return nil
+}
+
+// ModuleDetail is a version of a module with its documentation.
+type ModuleDetail struct {
+	Address string          `json:"module"`
+	Version address.Version `json:"version"`
+	registry.ModuleVersion
+	inspect.Module
+}
+
+// document answers with the documentation of a version, also of one that is retracted.
+// "latest" is the newest one that clients may use.
+func (s modules) document(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	m, err := moduleOf(r)
+	if err != nil {
+		return missing(err)
+	}
+	all, err := s.Registry.ModuleVersions(r.Context(), m)
+	if err != nil {
+		return err
+	}
+	v, err := registry.Choose(m, all, r.PathValue("version"))
+	if err != nil {
+		return err
+	}
+	d, err := s.Documents.Module(r.Context(), m, v)
+	if err != nil {
+		return err
+	}
+	s.JSON(w, r, ModuleDetail{m.String(), v.Version, v, d})
 	return nil
 }
 

@@ -45,6 +45,18 @@ func Of(dir string) *Room {
 	})
 }
 
+// Free is how many bytes content may still take of the disk, without the part that stays
+// free.
+func (r *Room) Free() (int64, error) {
+	free, size, err := r.free()
+	if err != nil {
+		return 0, fmt.Errorf("asking for the free space of the disk: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(0, free-r.taken-min(size/part, mostLeft)), nil
+}
+
 // reserve takes room for content. It is on the disk twice for a moment: while it is
 // verified, and where it is stored.
 func (r *Room) reserve(bytes int64) error {

@@ -138,23 +138,24 @@ func (r *Root) notice(entries []fs.DirEntry) {
 // configFiles returns the files that an engine reads as configuration, in the
 // order in which it reads them.
 func configFiles(entries []fs.DirEntry, engine string) (primary, override []string) {
-	names := map[string]bool{}
-	for _, e := range entries {
-		if !e.IsDir() {
-			names[e.Name()] = true
-		}
+	return configNames(names(entries), engine)
+}
+
+func configNames(all []string, engine string) (primary, override []string) {
+	there := map[string]bool{}
+	for _, name := range all {
+		there[name] = true
 	}
-	for _, e := range entries {
-		name := e.Name()
+	for _, name := range all {
 		base, ext := splitExtension(name)
-		if ext == "" || !names[name] || ignored(name) {
+		if ext == "" || ignored(name) {
 			continue
 		}
 		if tofuOnly := strings.HasPrefix(ext, ".tofu"); engine == "terraform" {
 			if tofuOnly {
 				continue
 			}
-		} else if !tofuOnly && names[base+strings.Replace(ext, ".tf", ".tofu", 1)] {
+		} else if !tofuOnly && there[base+strings.Replace(ext, ".tf", ".tofu", 1)] {
 			continue
 		}
 		if base == "override" || strings.HasSuffix(base, "_override") {
