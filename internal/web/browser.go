@@ -39,6 +39,7 @@ func (p pageRows) routes() []route {
 	table = append(table, p.runRoutes()...)
 	table = append(table, p.operateRoutes()...)
 	table = append(table, p.tokenRoutes()...)
+	table = append(table, p.catalogRoutes()...)
 	static := gin.WrapH(http.StripPrefix(pages.StaticPrefix, p.screen.renderer.Static()))
 	for _, m := range []string{http.MethodGet, http.MethodHead} {
 		table = append(table, route{method: m, path: pages.StaticPrefix + "/*path", door: open, handle: static})

@@ -72,6 +72,11 @@ var answerers = []struct {
 	{api + "/registry/tokens*", eachReplica},
 	{inNamespace + "/registry/tokens", eachReplica},
 
+	// Who uses what is on the board.
+	{"/registry*", leaderOrHere},
+	{api + "/registry*", leaderOrHere},
+	{inNamespace + "/registry/*", leaderOrHere},
+
 	// A code works once.
 	{"/login/*", leaderOnly},
 

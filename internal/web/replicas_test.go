@@ -26,10 +26,14 @@ func TestEveryRouteHasAReplica(t *testing.T) {
 	want := map[string]answerer{}
 	for by, paths := range map[answerer]string{
 		eachReplica: `/healthz /readyz /static/*path /validate-a-kind /sync /finalize /customize /sign-out /api /api/v1/version /api/v1/openapi.json
-			/.well-known/terraform.json /v1/archives/*path /v1/mirror/*path /v1/modules/*path /v1/providers/*path
+			/.well-known/terraform.json /v1/archives/*path /v1/mirror/*path /v1/modules/*path /v1/providers/*path /v1/usage/*path /v1/signing-keys
 			/tokens /tokens/:id/revoke /api/v1/registry/tokens /api/v1/registry/tokens/:id/revoke /api/v1/namespaces/:namespace/registry/tokens`,
 		leaderOrHere: `/sign-in /sign-in/issuer /sign-in/callback /stacks /approvals /drift /graph
-			/api/v1/stacks /api/v1/approvals /api/v1/drift /api/v1/events /api/v1/namespaces/:namespace/stacks`,
+			/api/v1/stacks /api/v1/approvals /api/v1/drift /api/v1/events /api/v1/namespaces/:namespace/stacks
+			/registry /registry/modules/:namespace/:name/:system /registry/modules/:namespace/:name/:system/:version/archive
+			/registry/providers/:namespace/:name /registry/keys/:namespace /registry/mirror /registry/mirror/:host/:namespace/:name
+			/api/v1/registry /api/v1/registry/mirror /api/v1/namespaces/:namespace/registry/modules/:name/:system
+			/api/v1/namespaces/:namespace/registry/providers/:name /api/v1/namespaces/:namespace/registry/keys`,
 		leaderOnly: `/login/authorize /login/token / /about /queue /sources /sources/:kind/:namespace/:name /notifications /audit /audit/verify /audit/export
 			/retained /retained/:namespace/:name/state /retained/:namespace/:name/forget /tenants /tenants/:namespace/:name
 			/registries/:namespace/:name /registries/:namespace/:name/allow /registries/:namespace/:name/read

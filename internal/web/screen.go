@@ -31,7 +31,7 @@ func (s *screen) visit(c *gin.Context) (*pages.Visit, error) {
 	user := userOf(c)
 	v := &pages.Visit{
 		Context: c.Request.Context(), Backend: s.backend, User: user, Now: s.now(),
-		Path: c.Request.URL.Path, Query: c.Request.URL.Query(), Names: map[string]string{},
+		Host: c.Request.Host, Path: c.Request.URL.Path, Query: c.Request.URL.Query(), Names: map[string]string{},
 		Can: s.can(c, user),
 	}
 	for _, p := range c.Params {

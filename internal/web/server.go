@@ -68,6 +68,7 @@ func newServer(o Options) (*server, error) {
 			eventAPI{gate, o.Board, opener},
 			linkAPI{entrance},
 			tokenAPI{gate, o.Tokens, audit},
+			catalogAPI{gate, o.Catalog, o.Recent},
 		},
 		pages:   pageRows{screen, replies, audit, entrance, states, retained, tokenEndpoint{o.Tokens, o.LoginLife, backend.Codes, audit, o.Log}, o.AuditLog, o.Limits, o.Log},
 		mounted: mounted(o),
@@ -81,6 +82,7 @@ func backendOf(o Options) *pages.Backend {
 		asked = o.Tokens
 	}
 	return &pages.Backend{
+		Catalog: o.Catalog, Uses: o.Uses,
 		Tokens: asked, LoginLife: o.LoginLife, Codes: login.NewCodes(o.Now),
 		Kinds:  o.Kinds,
 		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, AuditLog: o.AuditLog, Estate: o.Estate,

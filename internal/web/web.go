@@ -27,6 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/catalog"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
@@ -93,6 +94,9 @@ type Options struct {
 	Artifacts http.Handler // at ArtifactsPrefix; its paths cannot be guessed, and need no permission
 	Registry  http.Handler // at /v2/
 	Packages  http.Handler // at /v1/ and the address of discovery: modules and providers; nil without a registry of them
+
+	Catalog *catalog.Catalog // what the registry of modules and providers has; nil without it
+	Uses    pages.Uses       // which stacks use its modules and providers; nil if that is not known
 
 	Tokens    Tokens        // for the registry of modules and providers; nil without that registry
 	LoginLife time.Duration // of the tokens of "tofu login"

@@ -122,7 +122,7 @@ func newStand(t *testing.T) *stand {
 	}
 	h, err := web.New(web.Options{
 		Stacks: struct{ web.Stacks }{}, Auth: auth, Hosts: []string{"127.0.0.1"}, Version: "v1", Log: log,
-		Packages: p, Registry: p, Tokens: s.tokens, LoginLife: time.Hour,
+		Packages: p, Catalog: p.Catalog, Registry: p, Tokens: s.tokens, LoginLife: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)

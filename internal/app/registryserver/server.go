@@ -161,7 +161,11 @@ func (s *server) openRights() (Ready, error) {
 }
 
 // serve listens, says that it is ready, and serves.
-func (s *server) serve(ctx context.Context, handler http.Handler, ready Ready) error {
+func (s *server) serve(ctx context.Context, r *Registry, ready Ready) error {
+	handler, err := s.around(r)
+	if err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", s.Config.Listen)
 	if err != nil {
 		return usage("--listen-address: %w", err)
@@ -183,7 +187,7 @@ func (s *server) serve(ctx context.Context, handler http.Handler, ready Ready) e
 	}
 	ready.Metrics = at
 	srv := &http.Server{
-		Handler: s.around(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)
@@ -233,13 +237,16 @@ func (s *server) address(at net.Addr) string {
 	return net.JoinHostPort(h, port)
 }
 
-// around is what every request passes: figures, the log, and probes.
-func (s *server) around(registry http.Handler) http.Handler {
+// around is what every request passes: figures, the log, probes, and pages.
+// Browsers send the token of their user also if a page of another site has them send a
+// request, so such a request may only read.
+func (s *server) around(r *Registry) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("/", registry)
-	return s.logged(s.arriving(mux))
+	mux.Handle("/", r)
+	err := newBrowsing(mux, r, s.book, s.Version, s.log, s.Now)
+	return s.logged(s.arriving(http.NewCrossOriginProtection().Handler(mux))), err
 }
 
 // arriving bounds the time of a body until a handler reads it, for a caller that may send

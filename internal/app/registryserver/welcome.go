@@ -16,6 +16,7 @@ func welcome(r Ready, program string) string {
 	}
 	b.WriteString("\n")
 	row("address", r.URL)
+	row("pages", r.URL+"/registry")
 	row("storage", r.Storage)
 	row("rights", r.Rights)
 	row("token", r.Token)

@@ -10,13 +10,16 @@
 package pages
 
 import (
+	"context"
 	"maps"
 	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/catalog"
 	"github.com/terrier-iac/terrier/internal/web/login"
 )
 
@@ -43,6 +46,10 @@ type Backend struct {
 	Codes     *login.Codes  // of command lines that get tokens
 	LoginLife time.Duration // of these tokens
 
+	Catalog *catalog.Catalog // of the registry; nil without one
+	Alone   bool             // this server has no pages but those of the registry, and no sessions
+	Uses    Uses             // of modules and providers; nil if that is not known
+
 	Platform Platform
 	Checked  *AuditCheck // the last result of verifying AuditLog
 	API      []byte      // the document of the API
@@ -65,6 +72,16 @@ type Board interface {
 	Namespaces() []string
 	Graph(scope access.Scope, key query.Key, depth int) (query.Graph, error)
 	Capacity(slots query.Slots) (query.CapacityInfo, error)
+}
+
+// Uses says which stacks use modules and providers, within a scope.
+type Uses interface {
+	// OfModule is for modules that the registry publishes, whatever name of this server
+	// their source has.
+	OfModule(context.Context, access.Scope, address.Module) (catalog.UsedBy, error)
+	// OfProvider is for providers that the registry publishes, which have no host, and for
+	// those of its mirror.
+	OfProvider(context.Context, access.Scope, address.Provider) (catalog.UsedBy, error)
 }
 
 // Figures are what runs did over time.

@@ -126,6 +126,9 @@ func waysOut(v *Visit, r command.Refusal) []link {
 	if list, ok := lists[parts[0]]; ok {
 		out = append(out, list)
 	}
+	if v.Backend != nil && v.Backend.Alone {
+		return out
+	}
 	return append(out, link{"All stacks", "/stacks"})
 }
 
@@ -134,6 +137,7 @@ var lists = map[string]link{
 	"approvals":  {"All approvals", "/approvals"},
 	"retained":   {"Retained resources", "/retained"},
 	"tokens":     {"All tokens", "/tokens"},
+	"registry":   {"All modules and providers", "/registry"},
 	"sources":    {"All sources", "/sources"},
 	"tenants":    {"All tenants", "/tenants"},
 	"registries": {"All tenants", "/tenants"},
@@ -204,6 +208,9 @@ type Problem struct {
 	Error string
 	Hint  string
 }
+
+// ProblemOf describes err for the pages of other packages; nil for nil.
+func ProblemOf(title string, err error) *Problem { return problemOf(title, err) }
 
 // problemOf describes err; nil for nil.
 func problemOf(title string, err error) *Problem {

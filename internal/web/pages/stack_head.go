@@ -62,6 +62,9 @@ var stackTabNames = []struct {
 	{tabManifest, "Manifest", access.ResourceStacks},
 }
 
+// StackPath is the address of a stack, for the pages of other packages.
+func StackPath(k query.Key) string { return stackPath(k) }
+
 // stackPath is the address of a stack, or of something below it.
 func stackPath(k query.Key, below ...string) string {
 	parts := []string{"stacks", k.Namespace, k.Address()}

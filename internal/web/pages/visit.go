@@ -38,6 +38,7 @@ type Visit struct {
 	// page shows them only after that.
 	Revealed func(version string) error
 
+	Host  string            // and port of this server, as the browser has it
 	Path  string            // as the browser has it, without the query
 	Names map[string]string // the parts of the path that are variables
 	Query url.Values

@@ -16,7 +16,7 @@ function typing(target) {
 
 function keys(event) {
   if (event.defaultPrevented || event.isComposing) return;
-  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k" && document.querySelector("[data-palette]")) {
     event.preventDefault();
     open();
   } else if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !typing(event.target)) {
