@@ -26,6 +26,8 @@ import (
 
 var tenants = flag.Int("tenants", manyTenants, "how many tenants with a stack each; without, and for pages, ten times as many, too")
 
+var minutes = flag.Int("minutes", 2, "for registry: how many minutes of 100 inits each; 10 for 1,000")
+
 // repeats is how often each thing is done.
 const repeats = 12
 
@@ -34,7 +36,7 @@ func main() {
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, node, fleet, replicas, pages, hooks or tenants")
+	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, node, fleet, replicas, pages, hooks, tenants or registry")
 	many := flag.Int("stacks", 0, "how many settled stacks; 1000 and then 10000 if 0, 1000 for fleet and hooks, and 10000 for pages")
 	flag.Parse()
 	if err := run(ctx, os.Stdout, *what, *many); err != nil {
@@ -99,6 +101,7 @@ func run(ctx context.Context, out io.Writer, only string, many int) (err error) 
 		{"pages", func(ctx context.Context, out io.Writer) error { return b.pages(ctx, out, many) }},
 		{"hooks", func(ctx context.Context, out io.Writer) error { return onHooks(ctx, b, out, many) }},
 		{"tenants", func(ctx context.Context, out io.Writer) error { return b.tenants(ctx, out, *tenants) }},
+		{"registry", func(ctx context.Context, out io.Writer) error { return onRegistry(ctx, b, out, *minutes) }},
 	}
 	known := only == ""
 	for _, p := range parts {
