@@ -14,7 +14,40 @@ import (
 const (
 	ChangedBy = "terrier.dev/changed-by" // the user who changed the spec or an annotation of Terrier last
 	DecidedBy = "terrier.dev/decided-by" // the user who approved, rejected or allowed something last
+
+	RequestedBy = "terrier.dev/requested-by" // the user who changed what plans are made from last
+	ApprovedBy  = "terrier.dev/approvals"    // the users who approved a plan: see Approvals
 )
+
+// Approve is the annotation by which another user approves a plan that is approved: the
+// name of the plan or its digest, and any other words behind it.
+const Approve = "terrier.dev/approve"
+
+// Approval is the approval of a plan by one user, as the API server stamped it.
+type Approval struct {
+	Plan   string // its name or digest, as the user wrote it
+	By     string
+	Groups []string
+}
+
+// Approvals are those of the plan that was approved last, the newest last. Their times
+// are not known.
+func Approvals(obj client.Object) []Approval {
+	var all []Approval
+	for line := range strings.Lines(obj.GetAnnotations()[ApprovedBy]) {
+		names := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(names) < 2 {
+			continue
+		}
+		for i, name := range names {
+			names[i] = unescape.Replace(name)
+		}
+		all = append(all, Approval{Plan: names[0], By: names[1], Groups: names[2:]})
+	}
+	return all
+}
+
+var unescape = strings.NewReplacer(`\\`, `\`, `\t`, "\t", `\n`, "\n")
 
 // Comment is the annotation with the comment on the newest decision.
 const Comment = "terrier.dev/comment"

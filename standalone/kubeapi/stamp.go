@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 )
 
@@ -20,17 +21,33 @@ import (
 // start of the server, and until then it refuses every object.
 const stampPlugin = "TerrierStamps"
 
-// The stamps; kube.ChangedBy and kube.DecidedBy are the same.
+// The stamps; package kube has the same.
 const (
-	changedBy = "terrier.dev/changed-by" // who changed last what is asked for
-	decidedBy = "terrier.dev/decided-by" // who decided last what has to be decided
+	changedBy   = "terrier.dev/changed-by"   // who changed last what is asked for
+	decidedBy   = "terrier.dev/decided-by"   // who decided last what has to be decided
+	requestedBy = "terrier.dev/requested-by" // who changed last what plans are made from
+	approvedBy  = "terrier.dev/approvals"    // who approved the plan that was approved last: a line for each
+)
+
+var stampNames = []string{changedBy, decidedBy, requestedBy, approvedBy}
+
+// mostApprovals are kept of one plan.
+const mostApprovals = 21
+
+// The annotations by which users approve a plan, besides spec.approvePlan.
+const (
+	approvedPlan = "terrier.dev/approved" // of stacks that are applied by scripts
+	approvePlan  = "terrier.dev/approve"  // the plan, and any other words: another approval of the same plan
 )
 
 // saying begins the annotations by which people speak to Terrier.
 var saying = []string{"terrier.dev/", "reconcile.fluxcd.io/", "break-the-glass.tf-controller/"}
 
 // deciding are those by which they decide, besides spec.approvePlan.
-var deciding = []string{"terrier.dev/rejected", "terrier.dev/approved", "terrier.dev/allow-deletions", "terrier.dev/rollout"}
+var deciding = []string{"terrier.dev/rejected", approvedPlan, approvePlan, "terrier.dev/allow-deletions", "terrier.dev/rollout"}
+
+// judging are those that say something of a plan, and ask for no other one.
+var judging = []string{"terrier.dev/rejected", approvedPlan, approvePlan, "terrier.dev/comment"}
 
 // stamped are the kinds that bear stamps.
 var stamped = []schema.GroupResource{
@@ -64,23 +81,32 @@ func (stamps) Admit(_ context.Context, a admission.Attributes, _ admission.Objec
 		return admission.NewForbidden(a, fmt.Errorf("it cannot be seen what is asked for in a %T", a.GetObject()))
 	}
 	was, _ := a.GetOldObject().(*unstructured.Unstructured) // nil if it is new
-	stamp(now, was, a.GetUserInfo().GetName())
+	stamp(now, was, a.GetUserInfo())
 	return nil
 }
 
 // stamp writes into now what its stamps have to be.
-func stamp(now, was *unstructured.Unstructured, user string) {
+func stamp(now, was *unstructured.Unstructured, by user.Info) {
 	before := map[string]string{}
 	if was != nil {
 		before = was.GetAnnotations()
 	}
 	notes := now.GetAnnotations()
-	want := map[string]string{changedBy: before[changedBy], decidedBy: before[decidedBy]}
+	want := map[string]string{}
+	for _, name := range stampNames {
+		want[name] = before[name]
+	}
 	if changed(now, was, notes, before) {
-		want[changedBy] = user
+		want[changedBy] = by.GetName()
 	}
 	if decided(now, was, notes, before) {
-		want[decidedBy] = user
+		want[decidedBy] = by.GetName()
+	}
+	if requested(now, was, notes, before) {
+		want[requestedBy] = by.GetName()
+	}
+	if plan := approves(now, was, notes, before); plan != "" {
+		want[approvedBy] = withApproval(before[approvedBy], plan, by)
 	}
 	stays := maps.Clone(notes)
 	for name, value := range want {
@@ -108,7 +134,7 @@ func changed(now, was *unstructured.Unstructured, notes, before map[string]strin
 func said(notes map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range notes {
-		if k != changedBy && k != decidedBy && slices.ContainsFunc(saying, func(s string) bool { return strings.HasPrefix(k, s) }) {
+		if !slices.Contains(stampNames, k) && slices.ContainsFunc(saying, func(s string) bool { return strings.HasPrefix(k, s) }) {
 			out[k] = v
 		}
 	}
@@ -118,12 +144,71 @@ func said(notes map[string]string) map[string]string {
 // decided reports whether something was decided; that something no longer is, is
 // none.
 func decided(now, was *unstructured.Unstructured, notes, before map[string]string) bool {
-	approves, approved := approval(now), ""
-	if was != nil {
-		approved = approval(was)
+	return approvesInSpec(now, was) || slices.ContainsFunc(deciding, func(k string) bool { return notes[k] != "" && notes[k] != before[k] })
+}
+
+// requested reports whether something changed that plans are made from.
+func requested(now, was *unstructured.Unstructured, notes, before map[string]string) bool {
+	return was == nil || !reflect.DeepEqual(asked(now), asked(was)) || !maps.Equal(asks(notes), asks(before))
+}
+
+// asked is the spec without the approval.
+func asked(o *unstructured.Unstructured) map[string]any {
+	spec, _ := o.Object["spec"].(map[string]any)
+	rest := maps.Clone(spec)
+	delete(rest, "approvePlan")
+	return rest
+}
+
+// asks are the annotations that plans may be made from.
+func asks(notes map[string]string) map[string]string {
+	out := said(notes)
+	maps.DeleteFunc(out, func(k, _ string) bool { return !strings.HasPrefix(k, saying[0]) || slices.Contains(judging, k) })
+	return out
+}
+
+// approves is the plan that a request approves, empty for none.
+func approves(now, was *unstructured.Unstructured, notes, before map[string]string) string {
+	switch {
+	case approvesInSpec(now, was):
+		return approval(now)
+	case notes[approvedPlan] != "" && notes[approvedPlan] != before[approvedPlan]:
+		return notes[approvedPlan]
+	case notes[approvePlan] != before[approvePlan]:
+		plan, _, _ := strings.Cut(notes[approvePlan], " ")
+		return plan
+	default:
+		return ""
 	}
-	return approves != "" && approves != approved ||
-		slices.ContainsFunc(deciding, func(k string) bool { return notes[k] != "" && notes[k] != before[k] })
+}
+
+// withApproval adds an approval to those of the same plan. Each user has one.
+func withApproval(lines, plan string, by user.Info) string {
+	plan, name := escape.Replace(plan), escape.Replace(by.GetName())
+	var kept []string
+	for line := range strings.SplitSeq(lines, "\n") {
+		if words := strings.Split(line, "\t"); words[0] == plan && words[1] != name {
+			kept = append(kept, line)
+		}
+	}
+	if len(kept) >= mostApprovals-1 {
+		kept = nil
+	}
+	line := []string{plan, name}
+	for _, group := range by.GetGroups() {
+		line = append(line, escape.Replace(group))
+	}
+	return strings.Join(append(kept, strings.Join(line, "\t")), "\n")
+}
+
+var escape = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`)
+
+func approvesInSpec(now, was *unstructured.Unstructured) bool {
+	plan, before := approval(now), ""
+	if was != nil {
+		before = approval(was)
+	}
+	return plan != "" && plan != before
 }
 
 func approval(o *unstructured.Unstructured) string {

@@ -18,19 +18,28 @@ func TestStamps(t *testing.T) {
 		was, now string
 		want     map[string]string
 	}{
-		"a new object":             {"", `{spec: {interval: 1h}}`, map[string]string{changedBy: "eve"}},
-		"a new one that decides":   {"", `{spec: {approvePlan: p1}}`, map[string]string{changedBy: "eve", decidedBy: "eve"}},
-		"a new one with a forgery": {"", `{spec: {}, metadata: {annotations: {terrier.dev/changed-by: ann, terrier.dev/decided-by: ann}}}`, map[string]string{changedBy: "eve"}},
-		"the same":                 {was, was, map[string]string{changedBy: "ann", decidedBy: "bob", "terrier.dev/note": "x"}},
+		"a new object":           {"", `{spec: {interval: 1h}}`, map[string]string{changedBy: "eve", requestedBy: "eve"}},
+		"a new one that decides": {"", `{spec: {approvePlan: p1}}`, map[string]string{changedBy: "eve", decidedBy: "eve", requestedBy: "eve", approvedBy: "p1\teve\tops"}},
+		"a new one with a forgery": {"", `{spec: {}, metadata: {annotations: {terrier.dev/changed-by: ann, terrier.dev/decided-by: ann, terrier.dev/requested-by: ann, terrier.dev/approvals: ann}}}`,
+			map[string]string{changedBy: "eve", requestedBy: "eve"}},
+		"the same": {was, was, map[string]string{changedBy: "ann", decidedBy: "bob", "terrier.dev/note": "x"}},
 		"another spec": {was, `{spec: {interval: 2h, approvePlan: p1}, metadata: {annotations: {terrier.dev/changed-by: ann, terrier.dev/decided-by: bob, terrier.dev/note: x}}}`,
-			map[string]string{changedBy: "eve", decidedBy: "bob", "terrier.dev/note": "x"}},
+			map[string]string{changedBy: "eve", decidedBy: "bob", requestedBy: "eve", "terrier.dev/note": "x"}},
 		"another approval": {was, `{spec: {interval: 1h, approvePlan: p2}, metadata: {annotations: {terrier.dev/note: x}}}`,
-			map[string]string{changedBy: "eve", decidedBy: "eve", "terrier.dev/note": "x"}},
+			map[string]string{changedBy: "eve", decidedBy: "eve", approvedBy: "p2\teve\tops", "terrier.dev/note": "x"}},
+		"another spec behind another approval": {was, `{spec: {interval: 2h, approvePlan: p2}, metadata: {annotations: {terrier.dev/note: x}}}`,
+			map[string]string{changedBy: "eve", decidedBy: "eve", requestedBy: "eve", approvedBy: "p2\teve\tops", "terrier.dev/note": "x"}},
+		"a second approval": {`{spec: {approvePlan: p1}, metadata: {annotations: {terrier.dev/approvals: "p1\tann\np2\tbob"}}}`,
+			`{spec: {approvePlan: p1}, metadata: {annotations: {terrier.dev/approve: p1 again}}}`,
+			map[string]string{changedBy: "eve", decidedBy: "eve", approvedBy: "p1\tann\np1\teve\tops", "terrier.dev/approve": "p1 again"}},
+		"a second approval of the same user": {`{spec: {approvePlan: p1}, metadata: {annotations: {terrier.dev/approvals: "p1\teve\told\np1\tann"}}}`,
+			`{spec: {approvePlan: p1}, metadata: {annotations: {terrier.dev/approve: p1 again}}}`,
+			map[string]string{changedBy: "eve", decidedBy: "eve", approvedBy: "p1\tann\np1\teve\tops", "terrier.dev/approve": "p1 again"}},
 		"no approval any more": {was, `{spec: {interval: 1h}, metadata: {annotations: {terrier.dev/note: x}}}`,
 			map[string]string{changedBy: "eve", decidedBy: "bob", "terrier.dev/note": "x"}},
 		"something said": {was, `{spec: {interval: 1h, approvePlan: p1}, metadata: {annotations: {terrier.dev/note: z}}}`,
-			map[string]string{changedBy: "eve", decidedBy: "bob", "terrier.dev/note": "z"}},
-		"something no longer said": {was, `{spec: {interval: 1h, approvePlan: p1}}`, map[string]string{changedBy: "eve", decidedBy: "bob"}},
+			map[string]string{changedBy: "eve", decidedBy: "bob", requestedBy: "eve", "terrier.dev/note": "z"}},
+		"something no longer said": {was, `{spec: {interval: 1h, approvePlan: p1}}`, map[string]string{changedBy: "eve", decidedBy: "bob", requestedBy: "eve"}},
 		"something of others": {was, `{spec: {interval: 1h, approvePlan: p1}, metadata: {annotations: {terrier.dev/note: x, example.com/a: b}, finalizers: [f]}, status: {a: b}}`,
 			map[string]string{changedBy: "ann", decidedBy: "bob", "terrier.dev/note": "x", "example.com/a": "b"}},
 		"forged": {was, `{spec: {interval: 1h, approvePlan: p1}, metadata: {annotations: {terrier.dev/changed-by: bob, terrier.dev/decided-by: ann, terrier.dev/note: x}}}`,
@@ -41,9 +50,9 @@ func TestStamps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, resource := parse(t, c.now), schema.GroupVersionResource{Group: "infra.contrib.fluxcd.io", Version: "v1alpha2", Resource: "terraforms"}
-			attributes := admission.NewAttributesRecord(now, nil, schema.GroupVersionKind{}, "apps", "net", resource, "", admission.Create, nil, false, &user.DefaultInfo{Name: "eve"})
+			attributes := admission.NewAttributesRecord(now, nil, schema.GroupVersionKind{}, "apps", "net", resource, "", admission.Create, nil, false, &user.DefaultInfo{Name: "eve", Groups: []string{"ops"}})
 			if c.was != "" {
-				attributes = admission.NewAttributesRecord(now, parse(t, c.was), schema.GroupVersionKind{}, "apps", "net", resource, "", admission.Update, nil, false, &user.DefaultInfo{Name: "eve"})
+				attributes = admission.NewAttributesRecord(now, parse(t, c.was), schema.GroupVersionKind{}, "apps", "net", resource, "", admission.Update, nil, false, &user.DefaultInfo{Name: "eve", Groups: []string{"ops"}})
 			}
 			if err := (stamps{}).Admit(t.Context(), attributes, nil); err != nil {
 				t.Fatal(err)
