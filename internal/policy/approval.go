@@ -73,7 +73,7 @@ func (a Approval) missing(given []Given, requester string, now time.Time) string
 func (a Approval) refuses(g Given, requester string, now time.Time) string {
 	switch {
 	case a.Expires > 0 && (g.At.IsZero() || now.Sub(g.At) >= time.Duration(a.Expires)):
-		return fmt.Sprintf("approvals count for %s", time.Duration(a.Expires))
+		return "approvals count for " + plainly(time.Duration(a.Expires))
 	case !a.restricted():
 		return ""
 	case g.By == "":
@@ -117,7 +117,7 @@ func (a Approval) String() string {
 		s += ", not by the user who requested the change"
 	}
 	if a.Expires > 0 {
-		s += fmt.Sprintf(", at most %s old", time.Duration(a.Expires))
+		s += ", at most " + plainly(time.Duration(a.Expires)) + " old"
 	}
 	return s
 }

@@ -75,7 +75,7 @@ func TestMissing(t *testing.T) {
 		"a user by name":                 {rule(&Approval{Groups: []string{"platform"}, Users: []string{"ann"}}), []Given{ann}, ""},
 		"the requester":                  {rule(&Approval{NotRequester: true}), []Given{{By: "req", At: now}}, "needs 1 approval, not by the user who requested the change; the approval of req does not count: req requested the change"},
 		"another than the requester":     {rule(&Approval{NotRequester: true}), []Given{ann}, ""},
-		"an approval that expired":       {rule(&Approval{Expires: Duration(2 * time.Hour)}), []Given{bob}, "needs 1 approval, at most 2h0m0s old; the approval of bob does not count: approvals count for 2h0m0s"},
+		"an approval that expired":       {rule(&Approval{Expires: Duration(2 * time.Hour)}), []Given{bob}, "needs 1 approval, at most 2h old; the approval of bob does not count: approvals count for 2h"},
 		"an approval without a user":     {rule(&Approval{Count: 2}), []Given{{At: now}, bob}, "needs 2 approvals, has 1: of bob; the approval of an unnamed user does not count: the API server recorded no user"},
 		"any user, and none is recorded": {rule(nil), []Given{{}}, ""},
 	} {
