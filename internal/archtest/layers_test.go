@@ -138,7 +138,7 @@ func onlyMainsImportApp(t tree) []problem {
 func kindsStayInDialects(t tree) []problem {
 	return importers(t, func(p string) bool {
 		dialect, below := strings.CutPrefix(p, module+"/internal/dialect/")
-		return under(p, module+"/api") && !under(p, module+"/api/tenants") || below && dialect != "kinds"
+		return under(p, module+"/api") && !under(p, module+"/api/tenants", module+"/api/policy") || below && dialect != "kinds"
 	}, func(f file) bool {
 		return under(f.path, "api", "config", "internal/dialect", "internal/controller/tenants/admission") ||
 			f.path == "internal/app/stamps.go"

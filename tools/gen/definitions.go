@@ -23,6 +23,8 @@ const (
 
 	tenantsGroup = "operator.kubernetes-tenants.org"
 
+	policyGroup = "policy.terrier.dev"
+
 	noticesAPI   = "github.com/fluxcd/notification-controller/api"
 	noticesGroup = "notification.toolkit.fluxcd.io"
 )
@@ -60,6 +62,12 @@ func (d definitions) Generate(ctx *genall.GenerationContext) error {
 
 	for _, kind := range []string{"TenantRegistry", "TenantTemplate", "Tenant"} {
 		if err := d.write(definition(p, tenantsGroup, kind), ""); err != nil {
+			return err
+		}
+	}
+
+	for _, kind := range []string{"ClusterPolicy", "Policy"} {
+		if err := d.write(definition(p, policyGroup, kind), ""); err != nil {
 			return err
 		}
 	}
