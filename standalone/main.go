@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	_ "time/tzdata" // windows of policies have time zones, and images have none
 
 	"github.com/terrier-iac/terrier/internal/app"
 	"github.com/terrier-iac/terrier/internal/app/registryserver"

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"time"
+	_ "time/tzdata" // windows of policies have time zones, and images have none
 
 	"github.com/terrier-iac/terrier/internal/app"
 	"github.com/terrier-iac/terrier/internal/app/registryserver"

@@ -23,6 +23,7 @@ import (
 	alustanv1alpha1 "github.com/terrier-iac/terrier/api/alustan/v1alpha1"
 	"github.com/terrier-iac/terrier/api/infra/v1alpha1"
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	policyv1alpha1 "github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 )
 
@@ -31,8 +32,8 @@ import (
 func TestFilesHaveTypes(t *testing.T) {
 	scheme := newScheme(t)
 	names, err := fs.Glob(Files, "*.yaml")
-	if err != nil || len(names) != 10 {
-		t.Fatalf("Files holds %v (%v), want ten", names, err)
+	if err != nil || len(names) != 12 {
+		t.Fatalf("Files holds %v (%v), want twelve", names, err)
 	}
 	for _, name := range names {
 		raw, err := Files.ReadFile(name)
@@ -113,7 +114,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		alustanv1alpha1.AddToScheme, v1alpha1.AddToScheme, v1alpha2.AddToScheme, tenantsv1.AddToScheme, sourcev1.AddToScheme, sourcev1beta2.AddToScheme, notificationv1beta3.AddToScheme,
+		alustanv1alpha1.AddToScheme, v1alpha1.AddToScheme, v1alpha2.AddToScheme, tenantsv1.AddToScheme, policyv1alpha1.AddToScheme, sourcev1.AddToScheme, sourcev1beta2.AddToScheme, notificationv1beta3.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

@@ -26,10 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	policyv1alpha1 "github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -56,7 +58,7 @@ func newScheme(stacks query.Kinds) *runtime.Scheme {
 	for _, d := range stacks.All() {
 		utilruntime.Must(d.AddToScheme(s))
 	}
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sourcev1.AddToScheme, tenantsv1.AddToScheme, notificationv1beta3.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sourcev1.AddToScheme, tenantsv1.AddToScheme, policyv1alpha1.AddToScheme, notificationv1beta3.AddToScheme} {
 		utilruntime.Must(add(s)) // fails only if two packages claim one kind
 	}
 	return s
@@ -144,6 +146,9 @@ func slim(o any) (any, error) {
 			TypeMeta:   m.TypeMeta,
 			ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion},
 		}
+		if m.Namespace == "" {
+			kept.Labels = m.Labels // of a namespace, by which policies select
+		}
 		if strings.HasPrefix(m.Name, tenantapi.RowSecret("")) {
 			kept.OwnerReferences = m.OwnerReferences
 		}
@@ -191,11 +196,17 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if p.leader != nil {
 		ended, backlog = p.leader.Ran, p.leader.Queue.Measured
 	}
+	judges, err := policies.Setup(ctx, mgr, policies.Options{
+		Live: live, Dialects: p.kinds, TenantLabel: p.Config.TenantLabel, Leads: p.plane.leader, Now: p.Now, Log: p.log,
+	})
+	if err != nil {
+		return err
+	}
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds, LeftOut: p.leftOut,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
-		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Queue: p.queue,
+		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
 	}
 	if p.packages != nil {
@@ -228,6 +239,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if err := p.meters.Measure(mgr, metrics.Sources{Board: p.board, Backlog: backlog, Dir: p.dir, Slots: slotsOf(p.room()), Now: p.Now, Log: p.log}); err != nil {
 		return err
 	}
+	judges.Wake(stacks.Wake)
 	p.lists.cache = mgr.GetCache()
 	if p.members != nil {
 		stacks.Shared, stacks.Moves, stacks.Leads = true, p.runs.(podRuns), p.plane.leader

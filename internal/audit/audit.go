@@ -95,7 +95,8 @@ const (
 	Retained          What = "retained"           // the object was released, and its resources stay
 	Orphaned          What = "orphaned"           // its finalizer was removed by force
 	RetainedForgotten What = "retained-forgotten" // a user deleted the record of retained resources
-	PlanRefused       What = "plan-refused"       // a webhook refused a plan
+	PlanRefused       What = "plan-refused"       // a policy denies a plan, or a webhook refused it
+	PlanHeld          What = "plan-held"          // a policy holds a plan until a user approves it
 	StateRead         What = "state-read"         // a user read a state
 	OutputsRevealed   What = "outputs-revealed"   // a user read the values of sensitive outputs
 	StateLocked       What = "state-locked"       // a user locked a state

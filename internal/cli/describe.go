@@ -103,6 +103,9 @@ func (p stackCommands) known(s *sheet, d query.Detail) {
 		s.row("Created", p.at(d.Plan.At))
 		s.row("Run", d.Plan.Run)
 	}
+	if v := d.Verdict; v != nil {
+		s.row("Policies", cmp.Or(string(v.Effect), "dry run")+", see terrier explain")
+	}
 	if r := d.Rejection; r != nil {
 		s.row("Rejected", d.Pending+" was "+r.String())
 	} else {

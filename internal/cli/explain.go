@@ -90,6 +90,7 @@ func (p stackCommands) explanation(e query.Explanation, rules bool) *sheet {
 	if e.Stack.Phase == string(stack.LockedByOther) && e.Stack.Lock != nil {
 		s.row("Lock", e.Stack.Lock.ID)
 	}
+	findings(s, e.Stack.Verdict)
 	if len(e.Facts) > 0 {
 		s.heading("Facts")
 		for _, f := range e.Facts {

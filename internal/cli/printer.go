@@ -158,6 +158,12 @@ func (p *printer) printPlan(doc query.PlanDocument, f format, limit int) error {
 		}
 	}
 	p.say("\n")
+	if v := doc.Verdict; v != nil {
+		s := &sheet{colour: color}
+		findings(s, v)
+		p.write(s)
+		p.say("\n")
+	}
 	return plan.Render(p.Stdout, d, plan.Options{Color: color, Wide: f == forWide, Limit: limit})
 }
 

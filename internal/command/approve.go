@@ -47,7 +47,7 @@ func approved(o *query.Object, seen query.PlanInfo) bool {
 		return false
 	}
 	if p := m.Pending; p != nil && p.Digest == seen.Digest && p.Name == seen.Name {
-		return o.View.Approved == seen.Name || o.View.Approved == seen.Digest
+		return p.Is(o.View.Approved)
 	}
 	return m.Applied != nil && m.Applied.Digest == seen.Digest && m.Applied.Name == seen.Name
 }
@@ -70,7 +70,7 @@ func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo,
 				return err
 			}
 		}
-		if a := o.View.Approved; a == seen.Name || a == seen.Digest {
+		if a := o.View.Approved; seen.Is(a) || o.Status.Pending.Is(a) {
 			o.View.Approved = ""
 		}
 		o.View.Rejected, o.View.Comment = seen.Name, comment
@@ -90,7 +90,7 @@ func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo,
 func tooLate(o *query.Object, seen query.PlanInfo) error {
 	s := query.View(o)
 	switch {
-	case s.Undecidable != "" && s.Approved != seen.Name && s.Approved != seen.Digest:
+	case s.Undecidable != "" && !seen.Is(s.Approved):
 		return nil // no plan needs an approval
 	case s.Pending == seen.Name && s.Run != nil && stack.RunKind(s.Run.Kind).Applies():
 		return fault.New(fault.Conflict, query.ReasonTooLate, fmt.Errorf("the run %s applies the plan %s already: your rejection came too late; it is noted on the stack and in the audit log", s.Run.ID, seen.Name))
@@ -155,7 +155,7 @@ func Pending(s query.Stack, name string) (query.PlanInfo, error) {
 		return query.PlanInfo{}, fault.New(fault.Missing, query.ReasonNoPlan, fmt.Errorf("the stack %s has no pending plan: %s", s.Key(), s.AppliedText()))
 	case s.Pending == "":
 		return query.PlanInfo{}, fault.New(fault.Missing, query.ReasonNoPlan, fmt.Errorf("the stack %s has no pending plan", s.Key()))
-	case name != "" && name != s.Pending && (s.Plan == nil || name != s.Plan.Digest):
+	case name != "" && name != s.Pending && (s.Plan == nil || !s.Plan.Is(name)):
 		return query.PlanInfo{}, fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the pending plan is %s, not %s", s.Pending, name))
 	case s.Plan == nil:
 		return query.PlanInfo{Name: s.Pending}, nil

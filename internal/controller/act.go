@@ -31,6 +31,7 @@ type actor struct {
 	reviewers review.Reviewers
 	wakes     *wakeQueues
 	reviews   *review.Pool
+	policies  Policies
 	auditor   *auditor
 	jobs      *jobs
 	launcher  *launcher

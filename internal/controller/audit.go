@@ -92,6 +92,7 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 			if p.o.Spec.Approves(cause.Plan) {
 				e.Who = p.obj.GetAnnotations()[kube.DecidedBy]
 			}
+			judgedIn(&e, p, cause.Plan)
 			if cause.Destroy {
 				e.What = audit.DestroyStarted
 			}
@@ -193,6 +194,9 @@ func auditEntry(t stack.Transition, is stack.Status) (e audit.Entry, once string
 		return audit.Entry{What: audit.UntrackedFound, Run: u.Run, Details: map[string]string{"objects": strconv.Itoa(len(u.Objects)), "first": u.Objects[0].Address}}, u.Run
 	case stack.PlanReviewed:
 		v := t.Verdict
+		if v.Digest != "" && !t.Repeated {
+			return verdictEntry(v), v.Plan + v.Digest + strconv.FormatInt(v.At.UnixNano(), 36)
+		}
 		if !v.Refused || t.Repeated {
 			return e, ""
 		}

@@ -110,7 +110,7 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 // pending, or whose run has begun.
 func rejection(p *pass, said string) audit.Entry {
 	e, m := decision(p, said), p.o.Status
-	pending := m.Pending != nil && (said == m.Pending.Name || said == m.Pending.Digest)
+	pending := m.Pending.Is(said)
 	e.What = audit.Rejected
 	switch r := p.o.Run; {
 	case pending && r != nil && r.Kind.Applies():
@@ -127,7 +127,7 @@ func decision(p *pass, said string) audit.Entry {
 	e := audit.Entry{What: audit.Approved, Comment: p.obj.GetAnnotations()[kube.Comment]}
 	m := p.o.Status
 	for _, plan := range []*stack.Plan{m.Pending, m.Applied} {
-		if plan != nil && (said == plan.Name || said == plan.Digest) {
+		if plan.Is(said) {
 			planIn(&e, plan)
 			return e
 		}

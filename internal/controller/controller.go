@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -99,6 +100,7 @@ type Stacks struct {
 	Events    Events
 	Audit     AuditLog // nil records nothing
 	Reviewers review.Reviewers
+	Policies  Policies // nil has none
 	Queue     Queue
 	Shared    bool        // this controller works on the shards that it takes, and begins with none
 	Moves     Moving      // nil unless Shared
@@ -131,6 +133,9 @@ type pass struct {
 	st       dialect.Stack // as the object had it when the pass began
 	o        stack.Observation
 	decision stack.Decision
+
+	policies policies.Set
+	inside   bool // only policies are asked about the pending plan
 
 	job    *runner.Job // as far as it is known before the kind of run is
 	note   note

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"reflect"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,10 @@ func (e *entry) debounce(now time.Time, patience time.Duration) time.Duration {
 func (cm *committer) statusDebounce(p *pass, before client.Object) time.Duration {
 	run := p.o.Run
 	switch {
+	case p.o.Asking && p.inside && cm.config.Patience > 0 && p.ended == nil && reflect.DeepEqual(p.st.Status, p.o.Status):
+		// Policies answer soon. A change of one has all pending plans judged again, and
+		// each of them would be written twice.
+		return p.entry.debounce(p.o.Now, cm.config.Patience)
 	case cm.config.Patience <= 0, p.ended != nil, run == nil && p.o.Queued == "":
 		return 0
 	case p.o.Spec.AwaitsApproval(p.o.Status), p.o.Spec.Repair != nil, p.o.Deleting, p.o.Replan != p.o.Status.HandledReplan:

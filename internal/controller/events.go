@@ -37,6 +37,8 @@ func (tl *teller) count(p *pass, t stack.Transition) {
 		tl.metrics.ended(p.obj.GetNamespace(), p.obj.GetName(), p.report, *t.Run, p.dialect.EventReason(*t.Run))
 	case t.Change == stack.PlanMade && t.Plan.Drift && !t.Repeated:
 		tl.metrics.drifts.Inc()
+	case t.Change == stack.PlanReviewed:
+		tl.metrics.judged(t.Verdict)
 	}
 }
 
@@ -164,9 +166,9 @@ func (tl *teller) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
 	case v.Passed:
 		tl.events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The reviewers passed %s: %s", made.Name, made.Changes))
 	case v.Held:
-		tl.events.Event(p.obj, warning, "PlanHeld", made.Name+" needs an approval: "+v.Message)
+		tl.say(p, warning, "PlanHeld", made.Name+" needs an approval: "+v.Message, verdictFacts(v, made))
 	case v.Refused:
-		tl.events.Event(p.obj, warning, "PlanRefused", made.Name+" was refused: "+v.Message)
+		tl.say(p, warning, "PlanRefused", made.Name+" was refused: "+v.Message, verdictFacts(v, made))
 	default:
 		tl.events.Event(p.obj, warning, "PostPlanningWebhookFailed", v.Message)
 	}

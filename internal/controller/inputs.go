@@ -84,7 +84,7 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	if p.in.archive, err = jb.artifacts.Get(ctx, artifact); err != nil {
 		return blockedBy(fmt.Errorf("fetching the artifact of %s %s: %w", ref.Kind, key, err), stack.SourceFailed)
 	}
-	p.o.PlanInputs.Source, p.o.PlanInputs.Revision = artifact.Digest, artifact.Revision
+	p.o.PlanInputs.Source, p.o.PlanInputs.Revision, p.o.SourceAt = artifact.Digest, artifact.Revision, artifact.At
 	return p.below(artifact.Directory)
 }
 
@@ -140,7 +140,7 @@ func (jb *jobs) artifact(ctx context.Context, kind string, key types.NamespacedN
 		//lint:ignore ST1005 clients know the message by this beginning
 		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("Source is not ready, artifact not found: %s %s%s", kind, key, notReady(obj)))
 	}
-	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest, Directory: a.Metadata[source.DirectoryFound]}
+	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest, At: a.LastUpdateTime.Time, Directory: a.Metadata[source.DirectoryFound]}
 	if a.Size != nil {
 		out.Size = *a.Size
 	}

@@ -36,6 +36,7 @@ type launcher struct {
 	turns   *turns
 	jobs    *jobs
 
+	policies Policies
 	registry func(RegistryReader) (*runner.Registry, error) // see Stacks
 }
 
@@ -81,6 +82,7 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		err = la.start(ctx, p, *job)
 	}
 	if err == nil {
+		la.destroying(p, kind, cause)
 		return nil
 	}
 	p.o.Run = nil
@@ -92,6 +94,13 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		return nil
 	}
 	return la.locked(p, kind, cause, errors.Join(err, why))
+}
+
+// destroying notes what a run that began destroys, for policies that limit it.
+func (la *launcher) destroying(p *pass, kind stack.RunKind, cause stack.Cause) {
+	if kind.Writes() && cause.Plan != nil {
+		la.policies.Began(p.obj, cause.Plan.Changes.Destroy)
+	}
 }
 
 // start starts a run. Only this copy of the job has the token by which the run reads from the

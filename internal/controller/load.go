@@ -2,11 +2,13 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/review"
@@ -23,7 +25,7 @@ type loader struct {
 	queue  Queue
 	index  *index
 
-	reviewers review.Reviewers
+	policies Policies
 }
 
 // load begins a pass: it reads the object, finds its entry and decodes both. Outside
@@ -53,7 +55,9 @@ func (ld *loader) decode(ctx context.Context, p *pass) error {
 		Now: ld.now(), Spec: p.st.Spec, Status: p.st.Status, Replan: p.st.Replan,
 		Deleting: !p.obj.GetDeletionTimestamp().IsZero(),
 	}
-	p.o.Spec.Reviews = ld.reviewers.Digest(p.o.Spec.Reviews) // the operator's join those of the object
+	if p.policies, err = ld.judging(ctx, p, err); p.policies.Invalid != nil && fault.Of(err) == fault.None {
+		err = p.policies.Invalid
+	}
 	switch fault.Of(err) {
 	case fault.None:
 		p.o.Status = p.o.Status.WithoutOldFailure(p.o.Spec)
@@ -64,4 +68,16 @@ func (ld *loader) decode(ctx context.Context, p *pass) error {
 		return nil
 	}
 	return ld.restoreStatus(ctx, p)
+}
+
+// judging finds the policies that judge the stack, which is decoded, and passes on the error
+// of that. Policies join the reviewers that the object names.
+func (ld *loader) judging(ctx context.Context, p *pass, decoded error) (policies.Set, error) {
+	set, err := ld.policies.For(ctx, p.obj)
+	if err != nil {
+		return set, fmt.Errorf("reading the policies: %w", err)
+	}
+	p.o.Spec.Policies, p.o.Spec.Times = set.Digest, set.Times
+	p.o.Spec.Reviews = review.Digest(p.o.Spec.Reviews, set.Digest)
+	return set, decoded
 }

@@ -31,6 +31,7 @@ type metrics struct {
 	answers    *prometheus.CounterVec   // answer
 	waits      *prometheus.HistogramVec // class
 	providers  *prometheus.CounterVec   // source
+	findings   *prometheus.CounterVec   // policy, effect
 
 	names      bool // of stacks, in reconciles
 	namespaces few
@@ -68,6 +69,7 @@ func newMetrics(r prometheus.Registerer, names bool) (*metrics, error) {
 		answers:   counter("terrier_approvals_total", "What people answered to plans: given, stale (it names a plan that does not wait) or rejected.", "answer"),
 		waits:     histogram("terrier_queue_wait_seconds", "How long runs waited for their turn.", secondsBuckets, "class"),
 		providers: counter("terrier_provider_bytes_total", "Bytes of unpacked providers that runs were given, by where they came from: registry, mirror, or cache for those that an earlier run left in the work directory.", "source"),
+		findings:  counter("terrier_policy_findings_total", "Findings of policies in plans, by policy and effect: allow, warn, hold, deny, error (the policy could not be evaluated, and holds the plan) or dry-run. Policies of namespaces are counted together, as Policy.", "policy", "effect"),
 		names:     names,
 	}
 	m.begin()
@@ -75,7 +77,7 @@ func newMetrics(r prometheus.Registerer, names bool) (*metrics, error) {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.reconciles, m.runs, m.seconds, m.steps, m.cpu, m.memory, m.failures, m.changes, m.drifts, m.answers, m.waits, m.providers} {
+	for _, c := range []prometheus.Collector{m.reconciles, m.runs, m.seconds, m.steps, m.cpu, m.memory, m.failures, m.changes, m.drifts, m.answers, m.waits, m.providers, m.findings} {
 		errs = append(errs, r.Register(c))
 	}
 	return m, errors.Join(errs...)

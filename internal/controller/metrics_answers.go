@@ -52,7 +52,7 @@ func mayAnswer(before, after client.Object) bool {
 // waits for an approval.
 func answerOf(before, after dialect.Stack) answer {
 	said, p := after.Spec, after.Status.Pending
-	waits := func(name string) bool { return p != nil && (name == p.Name || name == p.Digest) }
+	waits := p.Is
 	switch {
 	case !said.AwaitsApproval(after.Status):
 		return ""

@@ -27,6 +27,7 @@ type observer struct {
 	dependencies *dependencies
 	jobs         *jobs
 	inspector    *states.Inspector
+	policies     Policies
 }
 
 // observe gathers what a decision depends on beside the object and its run, and no
@@ -58,6 +59,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		if err == nil {
 			err = ob.observeCorrection(ctx, p)
 		}
+		if err == nil {
+			err = ob.observeSpent(ctx, p)
+		}
 		return err
 	case p.o.Blocked != nil || p.o.Spec.Suspended:
 		return nil
@@ -70,6 +74,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 	}
 	if p.o.Blocked == nil {
 		p.o.Unwritten, err = ob.unwritten(ctx, p)
+	}
+	if err == nil {
+		err = ob.observeSpent(ctx, p)
 	}
 	return err
 }

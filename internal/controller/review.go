@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -28,6 +32,7 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 		}
 		ac.reviews.Ask(q)
 	}
+	p.inside = q.Inside
 	r, answered := ac.reviews.Answer(q)
 	switch {
 	case !answered:
@@ -36,7 +41,10 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 	case r.Lost != nil:
 		return p.lost(made, r.Lost)
 	}
-	p.o.Status.Review = &r.Verdict
+	if err := ac.keepVerdict(ctx, p, r.Judged); err != nil {
+		return err
+	}
+	p.o.Status = stack.Reviewed(p.o.Status, r.Verdict, p.o.Spec.Approved)
 	return nil
 }
 
@@ -45,14 +53,18 @@ func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 	key := client.ObjectKeyFromObject(p.obj)
 	q := review.Question{
 		Stack: p.id, Namespace: key.Namespace, Wake: func() { ac.wakes.add(p.entry.objectRef) },
-		By: p.o.Spec.Reviews, Reviewers: ac.reviewers.Of(p.st.Configuration), Hide: plan.NewRedactor(p.in.Mask),
+		By: stack.Reviewers(p.o), Reviewers: p.policies.Reviewers(), Hide: plan.NewRedactor(p.in.Mask),
 		Plan: &review.Plan{
-			Digest: made.Digest,
+			Digest: made.Digest, Destroys: made.Changes.Destroy,
 			Open: func(ctx context.Context, d review.Document) (io.ReadCloser, error) {
 				return ac.blobs.Get(ctx, record.Plan(p.id, made.Digest, string(d)))
 			},
 		},
 	}
+	if !p.o.Deleting {
+		q.Reviewers = ac.reviewers.Of(p.st.Configuration, q.Reviewers...)
+	}
+	q.Inside = len(q.Reviewers) == len(p.policies.Reviewers())
 	past := ""
 	if r := p.o.Status.Review; r != nil {
 		past = r.At.String()
@@ -91,4 +103,123 @@ func (p *pass) lost(made stack.Plan, err error) error {
 	p.o.Status.Pending, p.o.Status.Planned = nil, stack.PlanInputs{}
 	p.o.Status.PlanNote = "the saved plan " + made.Name + " could not be found"
 	return fault.New(fault.Conflict, "PlanLost", fmt.Errorf("reading plan %s: %w", made.Name, err))
+}
+
+// Policies says which policies judge a stack.
+type Policies interface {
+	// For returns the policies of a stack.
+	For(ctx context.Context, obj client.Object) (policies.Set, error)
+	// Spent says why a plan that destroys n resources waits for the end of an hour.
+	Spent(ctx context.Context, obj client.Object, limits []policies.PerHour, n int) (policy.Withheld, error)
+	// Began notes that a run begins that destroys n resources.
+	Began(obj client.Object, n int)
+	// Judged notes that a plan has another verdict.
+	Judged()
+}
+
+// Wake has a stack reconciled, because policies changed.
+func (c *Stacks) Wake(obj client.Object) {
+	c.wakes.addAt(objectRef{c.Dialects.For(obj), client.ObjectKeyFromObject(obj)}, 0)
+}
+
+// observeSpent finds out whether the pending plan may destroy as much as it does now.
+func (ob *observer) observeSpent(ctx context.Context, p *pass) error {
+	m := p.o.Status
+	if m.Pending == nil || p.o.Run != nil {
+		return nil
+	}
+	var err error
+	p.o.Spent, err = ob.policies.Spent(ctx, p.obj, p.policies.PerHour, m.Pending.Changes.Destroy)
+	return err
+}
+
+// keepVerdict keeps all that policies said of a plan beside it.
+func (ac *actor) keepVerdict(ctx context.Context, p *pass, j *policy.Judgement) error {
+	if j == nil {
+		return nil
+	}
+	b, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	ac.policies.Judged()
+	return ac.records.Put(ctx, record.Plan(p.id, j.Plan, record.VerdictFile), b)
+}
+
+// verdictEntry is what policies said of a plan, as the audit log has it. It has no name if
+// they neither hold nor deny the plan.
+func verdictEntry(v *stack.Verdict) audit.Entry {
+	e := audit.Entry{Digest: v.Plan, Details: map[string]string{"verdict": v.Digest}}
+	effect := policy.Hold
+	switch {
+	case v.Refused:
+		e.What, effect = audit.PlanRefused, policy.Deny
+	case v.Held:
+		e.What = audit.PlanHeld
+	}
+	e.Details["policies"], e.Details["rules"] = policyNames(policy.With(effect, v.Findings))
+	return e
+}
+
+// policyNames are the policies and rules of findings, with commas.
+func policyNames(findings []policy.Finding) (names, rules string) {
+	var all, of []string
+	seen := map[string]bool{}
+	add := func(to *[]string, text string) {
+		if !seen[text] {
+			seen[text] = true
+			*to = append(*to, text)
+		}
+	}
+	for _, f := range findings {
+		add(&all, f.Policy)
+		add(&of, f.Policy+": "+f.Rule)
+	}
+	return strings.Join(all, ", "), strings.Join(of, ", ")
+}
+
+// judgedIn adds to the entry of a run that applies a plan what policies had said of it.
+func judgedIn(e *audit.Entry, p *pass, made *stack.Plan) {
+	v := p.o.Status.Review
+	if made == nil || v == nil || v.Plan != made.Digest || v.Digest == "" {
+		return
+	}
+	e.Details["verdict"] = v.Digest
+	if v.Held {
+		e.Details["held-by"], _ = policyNames(policy.With(policy.Hold, v.Findings))
+	}
+	if v.Allowed && !p.o.Spec.Approves(made) {
+		e.Details["allowed-by"], _ = policyNames(policy.With(policy.Allow, v.Findings))
+	}
+}
+
+// verdictFacts are what programs are told of a verdict.
+func verdictFacts(v stack.Verdict, made *stack.Plan) map[string]string {
+	facts := counted(made.Changes, map[string]string{"plan": made.Name})
+	effect := policy.Hold
+	if v.Refused {
+		effect = policy.Deny
+	}
+	if v.Digest != "" {
+		facts["policies"], facts["rules"] = policyNames(policy.With(effect, v.Findings))
+	}
+	return facts
+}
+
+// judged counts what policies find in a plan. Policies of owners of namespaces are counted
+// together, so that the number of series has a bound.
+func (m *metrics) judged(v *stack.Verdict) {
+	for _, f := range v.Findings {
+		name, effect := f.Policy, string(f.Effect)
+		if !strings.HasPrefix(name, "ClusterPolicy/") {
+			name, _, _ = strings.Cut(name, "/")
+		}
+		switch {
+		case f.DryRun:
+			effect = "dry-run"
+		case f.Error:
+			effect = "error"
+		}
+		m.findings.WithLabelValues(name, effect).Inc()
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -346,13 +347,23 @@ func TestAnOldCopyIsNotReported(t *testing.T) {
 	}
 }
 
-// What the operator wants to be reviewed is reviewed, although the object names no
-// reviewer, and another version of the operator's policy is another reviewer.
-func TestTheOperatorsReviewersAreAsked(t *testing.T) {
+// judging are policies that judge every stack.
+type judging struct {
+	Policies
+	set policies.Set
+}
+
+func (j judging) For(context.Context, client.Object) (policies.Set, error) { return j.set, nil }
+
+type unasked struct{ review.Reviewer }
+
+// What policies judge is reviewed, although the object names no reviewer, and another
+// policy is another reviewer.
+func TestPoliciesAreAsked(t *testing.T) {
 	l := newLagging(t, testkit.Kube(t, v1alpha2.AddToScheme), "net")
 	l.old = l.server(t)
-	reviews := func(of review.Reviewers) string {
-		l.loader.reviewers, l.actor.reviewers = of, of
+	reviews := func(set policies.Set) string {
+		l.loader.policies = judging{set: set}
 		p, err := l.loader.load(t.Context(), l.ref())
 		if err != nil {
 			t.Fatal(err)
@@ -361,16 +372,15 @@ func TestTheOperatorsReviewersAreAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if q.By != p.o.Spec.Reviews || len(q.Reviewers) != len(of.Operator) {
-			t.Errorf("%d reviewers are asked as %q, want %d as %q", len(q.Reviewers), q.By, len(of.Operator), p.o.Spec.Reviews)
+		if q.By != p.o.Spec.Reviews || len(q.Reviewers) != len(set.Reviewers()) || p.o.Spec.Policies != set.Digest {
+			t.Errorf("%d reviewers are asked as %q, want %d as %q", len(q.Reviewers), q.By, len(set.Reviewers()), p.o.Spec.Reviews)
 		}
 		return q.By
 	}
-	first, second := review.Operator{Version: "1"}, review.Operator{Version: "2"}
-	if got := reviews(review.Reviewers{}); got != "" {
-		t.Errorf("without reviewers the plan is reviewed by %q", got)
+	if got := reviews(policies.Set{}); got != "" {
+		t.Errorf("without policies the plan is reviewed by %q", got)
 	}
-	one, two := reviews(review.Reviewers{Operator: []review.Operator{first}}), reviews(review.Reviewers{Operator: []review.Operator{second}})
+	one, two := reviews(policies.Set{Digest: "1", Reviewer: unasked{}}), reviews(policies.Set{Digest: "2", Reviewer: unasked{}})
 	if one == "" || two == "" || one == two {
 		t.Errorf("the plan is reviewed by %q and then by %q, want two reviewers", one, two)
 	}

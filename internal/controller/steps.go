@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 )
@@ -22,6 +23,9 @@ type steps struct {
 
 // assemble makes the steps. What they share is made once.
 func (c *Stacks) assemble() *steps {
+	if c.Policies == nil {
+		c.Policies = (*policies.Policies)(nil)
+	}
 	kept := &records.Store{Blobs: c.Blobs, Runs: c.Runner, Archives: c.Archives, Shared: c.Shared}
 	checks := &driftRecords{blobs: c.Blobs, config: c.Config, log: c.Log}
 	turns := &turns{config: c.Config, queue: c.Queue, checks: checks, lingering: lingering{c.Lingering}}
@@ -49,7 +53,7 @@ func (c *Stacks) assemble() *steps {
 		release: jobs.release, ours: c.Ours, shards: c.shards, wakes: &c.wakes, leads: c.Leads,
 	}
 	loader := &loader{
-		blobs: c.Blobs, cache: c.Client, live: c.Live, events: c.Events, now: c.Now, queue: c.Queue, index: &c.index, reviewers: c.Reviewers,
+		blobs: c.Blobs, cache: c.Client, live: c.Live, events: c.Events, now: c.Now, queue: c.Queue, index: &c.index, policies: c.Policies,
 	}
 	locks := &states.Locker{Events: c.Events, Runs: c.Runner, Store: c.States, Installation: jobs.installation()}
 	committer := &committer{
@@ -61,17 +65,17 @@ func (c *Stacks) assemble() *steps {
 	launcher := &launcher{
 		queue: c.Queue, runner: c.Runner, store: c.States,
 		auditor: auditor, status: committer, loader: loader, locks: locks, records: kept, states: keeper, turns: turns, jobs: jobs,
-		registry: c.Registry,
+		registry: c.Registry, policies: c.Policies,
 	}
 	return &steps{
 		loader: loader, settler: settler, auditor: auditor, committer: committer, turns: turns, removals: removals,
 		claimer: &claimer{cache: c.Client, live: c.Live, log: c.Log, index: &c.index, removals: removals, jobs: jobs},
 		observer: &observer{
 			blobs: c.Blobs, cache: c.Client, live: c.Live, config: c.Config,
-			checks: checks, dependencies: dependencies, inspector: inspector, jobs: jobs,
+			checks: checks, dependencies: dependencies, inspector: inspector, jobs: jobs, policies: c.Policies,
 		},
 		actor: &actor{
-			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, reviewers: c.Reviewers, wakes: &c.wakes, reviews: c.reviews,
+			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, reviewers: c.Reviewers, wakes: &c.wakes, reviews: c.reviews, policies: c.Policies,
 			auditor: auditor, jobs: jobs, launcher: launcher, loader: loader, records: kept,
 			removals: removals, snapshots: snapshots, states: keeper,
 		},

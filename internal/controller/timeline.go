@@ -131,6 +131,8 @@ func waitingFor(p *pass, d stack.Decision) string {
 		return "its inputs"
 	case stack.Reviewing:
 		return "the answer of its reviewers"
+	case stack.ApplyWithheld:
+		return "a time that policies allow"
 	case stack.Suspended:
 		return "a user to resume it"
 	case stack.BreakGlassSession:

@@ -85,6 +85,7 @@ var readiness = map[stack.Reason]ready{
 	stack.StateNotAdopted:    {metav1.ConditionFalse, "StateNotAdopted"},
 	stack.Reviewing:          {metav1.ConditionUnknown, ReasonProgressing},
 	stack.ReviewRefused:      {metav1.ConditionFalse, "PostPlanningWebhookFailed"},
+	stack.ApplyWithheld:      {metav1.ConditionUnknown, string(stack.ApplyWithheld)},
 	stack.Previewing:         {metav1.ConditionUnknown, ReasonProgressing},
 	stack.CheckingHealth:     {metav1.ConditionUnknown, ReasonProgressing},
 	stack.BreakGlassSession:  {metav1.ConditionUnknown, ReasonProgressing},

@@ -91,6 +91,14 @@ func (a Approval) refuses(g Given, requester string, now time.Time) string {
 	}
 }
 
+// key is the same for the same rule.
+func (a Approval) key() string {
+	if a.Count == 1 {
+		a.Count = 0 // the same
+	}
+	return fmt.Sprintf("%+v", a)
+}
+
 // restricted reports whether it matters who approves.
 func (a Approval) restricted() bool {
 	return a.NotRequester || len(a.Groups)+len(a.Users) > 0 || a.Count > 1

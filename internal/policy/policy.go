@@ -11,7 +11,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 )
 
 // Effect is what follows from a finding.
@@ -163,4 +166,84 @@ func Digest(findings []Finding) string {
 	}
 	h := sha256.Sum256(canonical)
 	return "sha256:" + hex.EncodeToString(h[:])
+}
+
+// Judge is a policy that judged a plan, and the digest of all that its judgement depends on
+// beside the plan.
+type Judge struct {
+	Policy string `json:"policy"`
+	Digest string `json:"digest"`
+}
+
+// Judgement is all that policies said of a plan. It is kept beside the plan.
+type Judgement struct {
+	Plan     string    `json:"plan"` // its digest
+	By       string    `json:"by"`   // digest of all reviewers
+	At       time.Time `json:"at"`
+	Policies []Judge   `json:"policies"`
+	Input    string    `json:"input,omitempty"` // digest of what they were shown
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Keep returns the findings that the status of a stack has, sorted, and how many there are
+// besides. Of the findings that hold a plan it keeps one for each approval that they ask
+// for: an approval must never be missing because there are many findings.
+func Keep(findings []Finding) ([]Finding, int) {
+	all := slices.Clone(findings)
+	Sort(all)
+	if len(all) <= FindingsKept {
+		return all, 0
+	}
+	var first, rest []Finding
+	seen := map[string]bool{}
+	for _, f := range all {
+		var a Approval
+		if f.Approval != nil {
+			a = *f.Approval
+		}
+		if key := a.key(); f.Counts().Compare(Hold) == 0 && !seen[key] {
+			seen[key] = true
+			first = append(first, f)
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	kept := append(first, rest...)
+	kept = kept[:max(len(first), FindingsKept)]
+	Sort(kept)
+	return kept, len(all) - len(kept)
+}
+
+// Text says what findings of an effect say, in one line: held by ClusterPolicy/production:
+// maxDestroys: the plan destroys 3 resources, 0 are allowed.
+func Text(e Effect, findings []Finding) string {
+	const most = 3
+	verb := "held by "
+	switch e {
+	case Deny:
+		verb = "denied by "
+	case Warn:
+		verb = "warned of by "
+	case Allow:
+		verb = "allowed by "
+	case Hold:
+	}
+	var all []string
+	last, said := "", With(e, findings)
+	for i, f := range said {
+		if i == most {
+			all = append(all, fmt.Sprintf("and %d more", len(said)-most))
+			break
+		}
+		text := f.Rule + ": " + strings.TrimRight(f.Message, ". ")
+		if f.Error {
+			text = "could not be evaluated: " + text
+		}
+		if f.Policy != last {
+			text = verb + f.Policy + ": " + text
+		}
+		last = f.Policy
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
 }

@@ -28,6 +28,7 @@ var statuses = map[stack.Reason]Status{
 	stack.InputsFailed:       StatusWaiting, // for a Secret that is not there yet; stalled if it does not fit
 	stack.DependencyNotReady: StatusWaiting,
 	stack.SourceDebounced:    StatusWaiting,
+	stack.ApplyWithheld:      StatusWaiting, // for a time that policies allow
 
 	stack.SpecInvalid:       StatusFailed,
 	stack.SourceDenied:      StatusFailed,
@@ -156,6 +157,9 @@ func (t tally) counts() map[Status]int {
 }
 
 func rowOf(s Stack, tenantLabel string) Row {
+	if v := s.Verdict; v != nil { // its message names the first of them
+		s.Verdict = &Verdict{Effect: v.Effect, At: v.At, More: v.More + len(v.Findings)}
+	}
 	return Row{
 		Stack: s, Status: statusOf(s), Delta: deltaOf(s),
 		Tenant: cmp.Or(s.Labels[tenantLabel], s.Namespace),

@@ -73,8 +73,12 @@ var situations = map[stack.Reason]Situation{
 		"A deleted stack of this name left a state with resources. Terrier does not adopt it without an annotation.",
 		"To adopt it, annotate the stack with terrier.dev/adopt-state=true. To begin without it, give the stack another {stateName}.",
 	},
-	stack.Reviewing:      {"The reviewers of the stack are reviewing the plan.", ""},
-	stack.ReviewRefused:  {"A reviewer refused the plan, or did not answer.", "View the plan with terrier plan; the message has the answer of the reviewer. Correct the module, or the reviewer."},
+	stack.Reviewing:     {"The reviewers of the stack are reviewing the plan.", ""},
+	stack.ReviewRefused: {"A policy denies the plan, or a webhook refused it or did not answer.", "View the plan with terrier plan; the message names the policy, or has the answer of the webhook. Correct the module, or have the policy or the webhook corrected."},
+	stack.ApplyWithheld: {
+		"An apply or a destroy is due, and a policy lets it begin later: at a window, after a freeze, once the source is old enough, or once less was destroyed in the last hour. The message names the policy and the time.",
+		"Wait. If it cannot wait, have the owner of the policy change it.",
+	},
 	stack.Previewing:     {"Terrier is planning a destroy, only to show it.", ""},
 	stack.CheckingHealth: {"Terrier is checking the health of the applied resources.", ""},
 	stack.BreakGlassSession: {
@@ -108,7 +112,7 @@ var situations = map[stack.Reason]Situation{
 		"Import the resources with terrier repair. Or delete them manually, and annotate the stack with terrier.dev/ignore-untracked and the name of the run.",
 	},
 	stack.AwaitingApproval: {
-		"A plan has changes, and needs an approval.",
+		"A plan has changes, and needs an approval. If a policy holds it, the message names the policy and who approves.",
 		"View it with terrier plan; then run terrier approve or terrier reject. If an input of the plan changes, a new plan replaces it and the approval is void.",
 	},
 	stack.PlanRejected: {
@@ -195,7 +199,7 @@ func (o *Object) ofScript(r stack.Reason, otherwise string) string {
 // the pending plan, or the next one, can be.
 func (o *Object) undecidable() string {
 	switch mode := o.Spec.Mode; {
-	case o.Deleting() && o.Spec.ApproveDestroy:
+	case o.Deleting() && (o.Spec.ApproveDestroy || o.held() != nil):
 		return ""
 	case o.Deleting():
 		return "it is being deleted"
@@ -208,6 +212,14 @@ func (o *Object) undecidable() string {
 	default:
 		return ""
 	}
+}
+
+// held is the verdict that holds the pending plan, nil if there is none.
+func (o *Object) held() *stack.Verdict {
+	if r, p := o.Status.Review, o.Status.Pending; r != nil && p != nil && r.Held && r.Plan == p.Digest {
+		return r
+	}
+	return nil
 }
 
 // Explanation says why a stack has its status.
@@ -265,7 +277,7 @@ func ruleOutcomes(fired string, w stack.Words) []RuleOutcome {
 // approvedBy says that p was approved, and by whom; nothing if the object approves
 // another plan, or if no approval was needed.
 func (s Stack) approvedBy(p PlanInfo) string {
-	if s.Approved == "" || p.Name == "" || s.Approved != p.Name && s.Approved != p.Digest {
+	if p.Name == "" || !p.Is(s.Approved) {
 		return ""
 	}
 	return ", approved" + by(s.DecidedBy)
@@ -309,7 +321,7 @@ func facts(s Stack, m stack.Status) []string {
 			does = "is being applied by the run " + s.Run.ID
 		case s.Rejection != nil:
 			does = "was " + s.Rejection.String()
-		case s.Approved != "" && (s.Approved == p.Name || s.Approved == p.Digest):
+		case p.Is(s.Approved):
 			does = "is approved" + by(s.DecidedBy)
 		}
 		add("the plan %s %s: %s", p.Name, does, p.Changes)
@@ -373,9 +385,9 @@ func troubles(s Stack, m stack.Status) []string {
 	if c := m.Recurrence; c != nil && c.Applies > 1 {
 		add("the same changes were applied %s in a row, among them %s", Count(c.Applies, "time"), c.Example)
 	}
-	if r := m.Review; r != nil && r.Held {
+	if r := m.Review; r != nil && r.Held && len(r.Findings) == 0 {
 		add("a reviewer holds the plan until it is approved, since %s: %s", r.At.UTC().Format(time.RFC3339), r.Message)
-	} else if r != nil && !r.Passed {
+	} else if r != nil && !r.Passed && !r.Held && len(r.Findings) == 0 {
 		add("the reviewers refused the plan at %s", r.At.UTC().Format(time.RFC3339))
 	}
 	return out

@@ -188,8 +188,9 @@ func (s *Stacks) Log(ctx context.Context, key Key, run string, o LogOptions) (io
 // PlanDocument is a plan with what it says.
 type PlanDocument struct {
 	PlanInfo
-	Waits    bool            `json:"waits"`    // it is neither applied nor replaced yet
-	Document json.RawMessage `json:"document"` // as the engine's show -json, sensitive values masked
+	Waits    bool            `json:"waits"`             // it is neither applied nor replaced yet
+	Verdict  *Verdict        `json:"verdict,omitempty"` // what policies find in it, while it waits
+	Document json.RawMessage `json:"document"`          // as the engine's show -json, sensitive values masked
 }
 
 // Plan returns a plan of a stack: the one with the given digest, or if that is
@@ -219,7 +220,9 @@ func (s *Stacks) Plan(ctx context.Context, key Key, digest string) (PlanDocument
 		return PlanDocument{}, fault.New(fault.Missing, ReasonNoPlan, fmt.Errorf("no plan of the stack %s is kept", key))
 	}
 	doc, err := s.Document(ctx, st.ID(), *info)
-	doc.Waits = info == st.Plan
+	if doc.Waits = info == st.Plan; doc.Waits {
+		doc.Verdict = st.Verdict
+	}
 	return doc, err
 }
 

@@ -46,6 +46,10 @@ var rules = []RuleText{
 		"A stack has one run at a time.",
 	},
 	{
+		"resources are changed only at times that policies allow", "wait", []stack.Reason{stack.ApplyWithheld},
+		"A window, a freeze, the age of the source or the destroys of the last hour keep an apply or a destroy waiting. The message names the policy and until when. Plans are made meanwhile, and so are the drift checks of a stack without a pending plan.",
+	},
+	{
 		"a deleted stack waits for its dependents", "wait", []stack.Reason{stack.DeletionBlocked},
 		"Other stacks use its resources.",
 	},
@@ -75,7 +79,19 @@ var rules = []RuleText{
 	},
 	{
 		"a destroy that needs approval is planned first", "plan", []stack.Reason{stack.Planning},
-		"terrier.dev/deletion is approve. A request of a user plans the destroy again, and so does a change of what it is made from.",
+		"terrier.dev/deletion is approve, or a policy judges the stack. A request of a user plans the destroy again, and so does a change of what it is made from.",
+	},
+	{
+		"a destroy plan waits for the answer of policies", "wait", []stack.Reason{stack.Reviewing},
+		"Their answer starts the next reconcile.",
+	},
+	{
+		"policies are asked before a deleted stack is destroyed", "ask the reviewers", []stack.Reason{stack.Reviewing},
+		"A policy judges the stack. Webhooks in spec.webhooks are not asked about the destroy of a deleted stack.",
+	},
+	{
+		"a destroy plan that policies do not pass is not applied", "wait", []stack.Reason{stack.ReviewRefused},
+		"A policy denies the plan. The object stays until the plan or the policy changes, or terrier.dev/deletion is retain.",
 	},
 	{
 		"a rejected destroy plan is not applied", "wait", []stack.Reason{stack.PlanRejected},
@@ -83,11 +99,15 @@ var rules = []RuleText{
 	},
 	{
 		"a destroy that needs approval waits for it", "wait", []stack.Reason{stack.AwaitingApproval},
-		"terrier.dev/deletion is approve, and {approved} does not name this plan. A stack that applies every plan by itself needs this approval as well.",
+		"terrier.dev/deletion is approve or a policy holds the plan, and {approved} does not name this plan. A stack that applies every plan by itself needs this approval as well.",
+	},
+	{
+		"a destroy plan that is too old is made again", "plan", []stack.Reason{stack.Planning},
+		"It is older than the maxPlanAge of a policy. If the new plan is the same, its approval counts.",
 	},
 	{
 		"an approved destroy plan is applied", "apply, or destroy by the script", []stack.Reason{stack.Destroying},
-		"The approval ({approved}) names exactly the pending plan.",
+		"The approval ({approved}) names exactly the pending plan, or the policies passed it and terrier.dev/deletion is not approve.",
 	},
 	{
 		"a deleted stack destroys its resources", "destroy", []stack.Reason{stack.Destroying},
@@ -159,7 +179,7 @@ var rules = []RuleText{
 	},
 	{
 		"the reviewers are asked before a plan is applied", "ask the reviewers", []stack.Reason{stack.Reviewing},
-		"The stack has a reviewer: an enabled webhook in spec.webhooks. Terrier asks again about the same plan only after a refusal or an error.",
+		"The stack has a reviewer: an enabled webhook in spec.webhooks, or a policy. Terrier asks again about the same plan after a refusal or an error, and when a policy changes.",
 	},
 	{
 		"an unhealthy stack is checked for drift as well", "check for drift, or plan", unhealthy,
@@ -186,8 +206,12 @@ var rules = []RuleText{
 		"Three applies in a row changed the same addresses from the same inputs. A check without a finding ends this, and so does an approval that names the plan.",
 	},
 	{
+		"a plan that is too old is made again before it is applied", "plan", []stack.Reason{stack.Planning},
+		"It is older than the maxPlanAge of a policy. If the new plan is the same, its approval counts.",
+	},
+	{
 		"an approved plan is applied", "apply, or run the script", []stack.Reason{stack.Applying},
-		"The approval ({approved}) names exactly the pending plan, or the stack applies every plan by itself, unless a reviewer holds the plan; and no input of the plan has changed.",
+		"The approval ({approved}) names exactly the pending plan, or the stack applies every plan by itself, unless a reviewer holds the plan; or a policy allows it without an approval. No input of the plan has changed.",
 	},
 	{
 		"a rejected plan waits for another plan", "wait, or check for drift", []stack.Reason{stack.PlanRejected},

@@ -126,7 +126,7 @@ func next(o *stack.Observation, d stack.Decision, n int) string {
 	switch a := d.Action.(type) {
 	case stack.Wait:
 		if d.Reason == stack.AwaitingApproval {
-			o.Spec.Approved = o.Status.Pending.Digest
+			o.Spec.Approved = o.Status.Pending.Approvable()
 			return "when a user approves the plan"
 		}
 		return ""

@@ -1,12 +1,14 @@
 package query
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -50,6 +52,7 @@ type Stack struct {
 
 	Pending        string              `json:"pending,omitempty"`     // the name of the pending plan
 	Plan           *PlanInfo           `json:"plan,omitempty"`        // and what is known of it
+	Verdict        *Verdict            `json:"verdict,omitempty"`     // what policies find in it; nil if nothing
 	Rejection      *Rejection          `json:"rejection,omitempty"`   // of the pending plan, if a user rejected it
 	Cancelled      *stack.Cancellation `json:"cancelled,omitempty"`   // of the run that goes on, or of the last one
 	Undecidable    string              `json:"undecidable,omitempty"` // why its plans can be neither approved nor rejected
@@ -100,8 +103,13 @@ type Running struct {
 
 // PlanInfo is what is known of a plan without looking into it.
 type PlanInfo struct {
-	Name     string        `json:"name"`
-	Digest   string        `json:"digest,omitempty"`
+	Name   string `json:"name"`
+	Digest string `json:"digest,omitempty"`
+
+	// What an approval may name in the place of the digest, if policies found something in
+	// the plan: the digest together with their verdict.
+	Approvable string `json:"approvable,omitempty"`
+
 	Run      string        `json:"run,omitempty"`
 	Revision string        `json:"revision,omitempty"`
 	Changes  stack.Changes `json:"changes"`
@@ -202,8 +210,9 @@ func (s *Stack) remember(m stack.Status) {
 			s.FailsSince = m.FailedAt
 		}
 	}
+	s.Verdict = verdictOf(m)
 	if s.Plan != nil && s.Plan.Name != s.Pending {
-		s.Plan = nil // the object is being written: what is public counts
+		s.Plan, s.Verdict = nil, nil // the object is being written: what is public counts
 	}
 }
 
@@ -211,7 +220,11 @@ func PlanInfoOf(p *stack.Plan) *PlanInfo {
 	if p == nil {
 		return nil
 	}
-	return &PlanInfo{Name: p.Name, Digest: p.Digest, Run: p.Run, Revision: p.PlanInputs.Revision, Changes: p.Changes, Destroy: p.Destroy, Drift: p.Drift, At: p.At}
+	info := &PlanInfo{Name: p.Name, Digest: p.Digest, Run: p.Run, Revision: p.PlanInputs.Revision, Changes: p.Changes, Destroy: p.Destroy, Drift: p.Drift, At: p.At}
+	if p.Verdict != "" {
+		info.Approvable = p.Approvable()
+	}
+	return info
 }
 
 func conditions(list []metav1.Condition) []Condition {
@@ -220,4 +233,81 @@ func conditions(list []metav1.Condition) []Condition {
 		out = append(out, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time})
 	}
 	return out
+}
+
+// Verdict is what policies find in the pending plan.
+type Verdict struct {
+	Effect   policy.Effect    `json:"effect,omitempty"` // of all findings together; empty if none has one
+	At       time.Time        `json:"at"`
+	Findings []policy.Finding `json:"findings,omitempty"` // lists have none of them
+	More     int              `json:"more,omitempty"`     // how many findings there are besides
+}
+
+// verdictOf is the verdict about the pending plan, nil if policies find nothing in it.
+func verdictOf(m stack.Status) *Verdict {
+	r, p := m.Review, m.Pending
+	if r == nil || p == nil || r.Plan != p.Digest || len(r.Findings) == 0 {
+		return nil
+	}
+	return &Verdict{Effect: policy.Combine(r.Findings), At: r.At, Findings: r.Findings, More: r.More}
+}
+
+// Severity are the findings of one severity.
+type Severity struct {
+	Name     string // critical, high, medium, low, or other for those that have none
+	Findings []policy.Finding
+}
+
+// BySeverity groups the findings, the most severe first.
+func (v *Verdict) BySeverity() []Severity {
+	if v == nil {
+		return nil
+	}
+	var out []Severity
+	for _, name := range policy.Severities() {
+		g := Severity{Name: cmp.Or(name, "other")}
+		for _, f := range v.Findings {
+			if f.Severity == name || name == "" && !known(f.Severity) {
+				g.Findings = append(g.Findings, f)
+			}
+		}
+		if len(g.Findings) > 0 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+func known(severity string) bool {
+	for _, s := range policy.Severities() {
+		if s == severity {
+			return true
+		}
+	}
+	return false
+}
+
+// EffectText says what a finding does, in a word or two.
+func EffectText(f policy.Finding) string {
+	switch {
+	case f.DryRun:
+		return "dry run: " + string(f.Effect)
+	case f.Error:
+		return "holds: not evaluated"
+	}
+	switch f.Effect {
+	case policy.Deny:
+		return "denies"
+	case policy.Warn:
+		return "warns"
+	case policy.Allow:
+		return "allows"
+	default:
+		return "holds"
+	}
+}
+
+// Is reports whether a name, or the identity of the plan under its verdict, means this plan.
+func (p PlanInfo) Is(approved string) bool {
+	return approved != "" && (approved == p.Name || approved == cmp.Or(p.Approvable, p.Digest))
 }

@@ -10,8 +10,9 @@ import (
 
 // Names of files that are not those of a run's directory.
 const (
-	ReportFile        = "report.json" // of a run
-	RetainedFile      = "record.json" // of a deleted stack
+	ReportFile        = "report.json"  // of a run
+	VerdictFile       = "verdict.json" // of a plan
+	RetainedFile      = "record.json"  // of a deleted stack
 	RetainedStateFile = "state.json"
 	ForgottenFile     = "forgotten.json" // of a stack that exists or is deleted
 

@@ -26,7 +26,7 @@ const withStack = "the stack is gone"
 // All kinds. The functions that make their keys are in keys.go.
 var (
 	runFile       = Kind{"stacks/<uid>/runs/<run>/<file>", "report.json, log.txt and events.jsonl of a run; of a check that found nothing, under the name check, and without events", "controller", "20 newer runs have ended; a check that found nothing replaces the one before"}
-	planFile      = Kind{"stacks/<uid>/plans/<digest>/<file>", "plan.bin, plan.json, plan.txt and lock.hcl of a plan; plan-raw.json where webhooks may see it", "controller", "the plan is neither pending, applied last, nor the preview"}
+	planFile      = Kind{"stacks/<uid>/plans/<digest>/<file>", "plan.bin, plan.json, plan.txt and lock.hcl of a plan; plan-raw.json where webhooks may see it; verdict.json if policies judged it", "controller", "the plan is neither pending, applied last, nor the preview"}
 	snapshot      = Kind{"stacks/<uid>/snapshots/<hex>", "the job that a destroy is made from", "controller", "a later apply succeeded"}
 	rescued       = Kind{"stacks/<uid>/rescued/<run>.tfstate", "a state that a backend refused", "controller", withStack}
 	state         = Kind{"stacks/<uid>/state.json", "a copy of the newest state, for a namespace that is deleted with its Secrets", "controller", withStack}

@@ -124,7 +124,7 @@ func (p *Pool) begin(ctx context.Context) (*inquiry, context.Context) {
 	best := -1
 	for n, i := range p.waiting {
 		busy := p.busy[i.Namespace]
-		if busy < questionsPerNamespace && (best < 0 || busy < p.busy[p.waiting[best].Namespace]) {
+		if (busy < questionsPerNamespace || i.Inside) && (best < 0 || busy < p.busy[p.waiting[best].Namespace]) {
 			best = n
 		}
 	}

@@ -1,12 +1,10 @@
-// Package review asks reviewers what they think of a plan before it counts. The
-// reviewers of now are the webhooks of its object; Reviewers.Operator is the place of
-// those of the operator, and is empty. A reviewer passes the plan, holds it until a
+// Package review asks reviewers what they think of a plan before it counts. They are the
+// policies of the operator and the webhooks of its object. A reviewer passes the plan, holds it until a
 // person approves it, or refuses it. What follows from the answer is decided by
 // package stack; this package changes nothing.
 //
-// To add a reviewer: implement Reviewer, here or elsewhere. Return one that an object
-// names from Reviewers.Of, and one of the operator is an element of
-// Reviewers.Operator.
+// To add a reviewer: implement Reviewer, here or elsewhere, and return it from
+// Reviewers.Of.
 //
 // Start reading at Ask; Pool has questions asked beside the reconciles.
 package review
@@ -17,12 +15,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -49,6 +49,10 @@ const (
 type Answer struct {
 	Outcome Outcome
 	Why     string // of Hold and Refuse, for the user
+
+	Findings []policy.Finding // of policies
+	Policies []policy.Judge   // the policies that were asked, for the record
+	Input    string           // digest of what they were shown
 }
 
 // Outcome is one of the three answers.
@@ -66,12 +70,14 @@ const (
 	reviewsDeadline = time.Minute // of all reviewers of one stack
 	documentBytes   = 64 << 20    // of the document of a plan that is sent
 	verdictBytes    = 2 << 10     // of the message that is kept
+	findingBytes    = 1 << 10     // of the message of one finding
 )
 
 // Plan is what reviewers are asked about.
 type Plan struct {
-	Digest string
-	Object map[string]json.RawMessage // the stack, as the API server has it
+	Digest   string
+	Destroys int                        // as the engine counted them
+	Object   map[string]json.RawMessage // the stack, as the API server has it
 
 	// Open opens a document of the plan. Its error is Missing if the document is not
 	// among the records any more.
@@ -164,6 +170,7 @@ type Question struct {
 
 	Plan      *Plan
 	By        string // digest of the reviewers
+	Inside    bool   // they are policies only: they answer soon, and none of them waits for another system
 	Reviewers []Reviewer
 	Hide      *plan.Redactor
 }
@@ -171,21 +178,26 @@ type Question struct {
 // Reply is what came of a question.
 type Reply struct {
 	Verdict stack.Verdict
-	Lost    error // the plan is not among the records any more
+	Judged  *policy.Judgement // all that policies said; nil if there are none
+	Lost    error             // the plan is not among the records any more
 }
 
 // Ask asks one reviewer after the other until one refuses the plan or does not
-// answer. A plan that one of them holds is held if none of the others refuses
+// answer. All policies together are one reviewer. A plan that one of them holds is held if none of the others refuses
 // it.
 func Ask(ctx context.Context, q Question, now func() time.Time) Reply {
 	ctx, cancel := context.WithTimeout(ctx, reviewsDeadline)
 	defer cancel()
 	v := stack.Verdict{Plan: q.Plan.Digest, By: q.By, Passed: true}
+	var judged *policy.Judgement
 	for _, r := range q.Reviewers {
 		q.Plan.sees = r.Sees()
 		answer, err := r.Review(ctx, q.Plan)
 		if q.Plan.lost != nil {
 			return Reply{Lost: q.Plan.lost}
+		}
+		if len(answer.Policies) > 0 {
+			judged = &policy.Judgement{Plan: v.Plan, By: v.By, Policies: answer.Policies, Input: answer.Input, Findings: q.hidden(answer.Findings)}
 		}
 		if err != nil {
 			v.Passed, v.Held, v.Message = false, false, err.Error()
@@ -199,21 +211,43 @@ func Ask(ctx context.Context, q Question, now func() time.Time) Reply {
 			v.Passed, v.Held, v.Message = false, true, answer.Why
 		}
 	}
-	v.Message, v.At = shown(q.Hide.String(v.Message)), now()
-	return Reply{Verdict: v}
+	v.Message, v.At = shown(q.Hide.String(v.Message), verdictBytes), now()
+	if judged != nil {
+		judged.At = v.At
+		v.Digest = policy.Digest(judged.Findings)
+		v.Allowed = v.Passed && len(policy.With(policy.Allow, judged.Findings)) > 0
+		v.Findings, v.More = policy.Keep(judged.Findings)
+	}
+	return Reply{Verdict: v, Judged: judged}
+}
+
+// hidden are findings without secrets, sorted.
+func (q Question) hidden(findings []policy.Finding) []policy.Finding {
+	out := slices.Clone(findings)
+	for i := range out {
+		f := &out[i]
+		f.Message = shown(q.Hide.String(f.Message), findingBytes)
+		f.Rule, f.Link = shown(q.Hide.String(f.Rule), findingBytes), shown(q.Hide.String(f.Link), findingBytes)
+		f.Addresses = slices.Clone(f.Addresses)
+		for j, a := range f.Addresses {
+			f.Addresses[j] = shown(q.Hide.String(a), findingBytes)
+		}
+	}
+	policy.Sort(out)
+	return out
 }
 
 // shown is text from outside as a message: of one size, and without what would
 // move a terminal's cursor.
-func shown(text string) string {
+func shown(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
-	if len(text) <= verdictBytes {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:verdictBytes], "") + "…"
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -332,8 +332,8 @@ func (s says) Review(context.Context, *Plan) (Answer, error) { return s.answer, 
 // A hold is asked over: another reviewer may still refuse the plan, or not
 // answer. The first hold says why.
 func TestHold(t *testing.T) {
-	pass, hold, later := says{}, says{answer: Answer{Hold, "deletes a database s3cr3t-value"}}, says{answer: Answer{Hold, "on a Friday"}}
-	refuse, silent := says{answer: Answer{Refuse, "no public buckets"}}, says{err: errors.New("no answer")}
+	pass, hold, later := says{}, says{answer: Answer{Outcome: Hold, Why: "deletes a database s3cr3t-value"}}, says{answer: Answer{Outcome: Hold, Why: "on a Friday"}}
+	refuse, silent := says{answer: Answer{Outcome: Refuse, Why: "no public buckets"}}, says{err: errors.New("no answer")}
 	held := stack.Verdict{Held: true, Message: "deletes a database " + plan.Mask}
 	for name, tt := range map[string]struct {
 		reviewers []Reviewer

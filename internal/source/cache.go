@@ -29,6 +29,8 @@ type Artifact struct {
 	Digest   string // sha256:…, sha384:… or sha512:…
 	Size     int64  // 0 if it does not say
 
+	At time.Time // when it was stored; zero if the source does not say
+
 	Directory string // in it that the URL of the source names; empty for its root
 }
 

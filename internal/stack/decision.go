@@ -107,6 +107,7 @@ const (
 	StateNotAdopted    Reason = "StateNotAdopted"
 	Reviewing          Reason = "Reviewing"
 	ReviewRefused      Reason = "ReviewRefused"
+	ApplyWithheld      Reason = "ApplyWithheld" // by the times of a policy
 	Previewing         Reason = "Previewing"
 	CheckingHealth     Reason = "CheckingHealth"
 	BreakGlassSession  Reason = "BreakGlassSession"

@@ -207,10 +207,12 @@ func awaiting(o Observation) Decision {
 	if u := o.untracked(); u != nil && !o.repairing() {
 		msg += fmt.Sprintf(" Review it closely: run %s was interrupted, and %s may exist without being in the state.", u.Run, u.Objects[0].Address)
 	}
-	if r := o.held(); r != nil {
+	if r := o.held(); r != nil && len(r.Findings) == 0 {
 		msg += " A reviewer holds it: " + r.Message
+	} else if r != nil {
+		msg = heldByPolicy(o, r, msg)
 	}
-	if a := o.Spec.Approved; a != "" {
+	if a := o.Spec.Approved; a != "" && !o.named() {
 		where := o.Spec.Words.Approved
 		if rest, ok := strings.CutPrefix(where, "the "); ok {
 			where = "The " + rest
@@ -220,7 +222,52 @@ func awaiting(o Observation) Decision {
 	if o.Status.PlanNote != "" {
 		msg += " (" + o.Status.PlanNote + ")"
 	}
-	return Decision{Action: Wait{}, Ready: Held, Reason: AwaitingApproval, Message: msg}
+	d := Decision{Action: Wait{}, Ready: Held, Reason: AwaitingApproval, Message: msg}
+	if r := o.held(); r != nil && r.failed() {
+		d.Action = Wait{o.clock().left(r.At, o.Spec.askAgain(r))} // the policy is asked again
+	}
+	return d
+}
+
+// heldByPolicy says which policy holds the pending plan, and what would let it pass.
+func heldByPolicy(o Observation, r *Verdict, otherwise string) string {
+	p := o.Status.Pending
+	msg := fmt.Sprintf("Plan generated: %s.", strings.TrimRight(r.Message, ". "))
+	if o.Deleting {
+		msg = fmt.Sprintf("Deletion in progress: the plan %s would destroy %s. It is %s.", p.Name, count(p.Changes.Destroy, "resource"), strings.TrimRight(r.Message, ". "))
+	}
+	if lacks := lacks(o); lacks != "" && lacks != "needs 1 approval" {
+		msg += " It " + lacks + "."
+	}
+	switch {
+	case o.named():
+		return msg
+	case o.repairing():
+		return msg + fmt.Sprintf(" To approve it: terrier repair --approve %s.", p.Name)
+	case !o.Deleting && (o.Spec.Mode == PlanOnly || o.Spec.Mode == DriftOnly):
+		return otherwise
+	default:
+		return msg + " To approve it, " + approving(o) + "."
+	}
+}
+
+// refused says why a reviewer does not let the pending plan pass.
+func refused(o Observation) Decision {
+	r := o.refused()
+	d := Decision{Action: Wait{o.clock().left(r.At, o.Spec.askAgain(r))}, Ready: Reconciling, Reason: ReviewRefused, Message: r.Message}
+	if r.Refused {
+		d.Ready = Stalled
+	}
+	if r.Refused && len(r.Findings) > 0 && !o.Deleting {
+		d.Message = strings.TrimRight(d.Message, ". ") + ". The plan " + o.Status.Pending.Name + " cannot be approved. Change the module or its inputs, or the policy."
+	}
+	return d
+}
+
+// tooOld is why a plan is made again that could be applied otherwise.
+func tooOld(o Observation) string {
+	a := tooOldFor(o)
+	return fmt.Sprintf("the plan %s is older than %s, the maxPlanAge of %s", o.Status.Pending.Name, a.Age, a.Policy)
 }
 
 // rejected says that a person does not want the pending plan, and how the stack goes
@@ -259,6 +306,10 @@ func drifted(o Observation) Decision {
 		d.Message += ". To remediate it, " + approving(o) + "."
 	case o.Spec.Script:
 		d.Message += ". To remediate it, " + approving(o) + ", or run the script again without a plan: terrier replan."
+	}
+	if r := o.held(); r != nil && len(r.Findings) > 0 {
+		d.Message = heldByPolicy(o, r, d.Message)
+		d.Message = "Drift detected: " + o.Status.Drift.Changes.String() + ". " + strings.TrimPrefix(d.Message, "Plan generated: ")
 	}
 	d.Action = waitOrCheck(o)
 	return d

@@ -15,10 +15,9 @@ func (o Observation) approved() bool {
 	switch {
 	case p == nil:
 		return false
-	case o.untracked() != nil && !p.Destroy:
-		return o.named() || o.repaired() // whatever the mode: it may create what exists already
-	case o.held() != nil:
-		return o.named() || o.repaired() // whatever the mode: a reviewer wants a person to see it
+	case o.untracked() != nil && !p.Destroy, // whatever the mode: it may create what exists already
+		o.held() != nil: // whatever the mode: a reviewer wants a person to see it
+		return (o.named() || o.repaired()) && lacks(o) == ""
 	case o.Spec.Force:
 		return !isRejected(o)
 	case onlyReported(o):
@@ -26,7 +25,7 @@ func (o Observation) approved() bool {
 	case o.Spec.Mode == Auto:
 		return true
 	case o.Spec.Mode == Manual:
-		return o.named()
+		return o.named() || allowed(o) && !isRejected(o)
 	default:
 		return false
 	}
@@ -35,34 +34,37 @@ func (o Observation) approved() bool {
 // Approves reports whether a person approved exactly this plan. A stack that applies plans
 // by itself may wait for that as well: see AwaitsApproval.
 func (s Spec) Approves(p *Plan) bool {
-	a := s.Approved
-	return p != nil && (s.Mode == Manual || s.Mode == Auto) && a != "" && (a == p.Name || a == p.Digest)
+	return (s.Mode == Manual || s.Mode == Auto) && p.Is(s.Approved)
 }
 
 // AwaitsApproval reports whether the pending plan of a stack is applied only once a person
 // approved exactly that plan; of a stack without one, whether that holds for the next plan.
 func (s Spec) AwaitsApproval(m Status) bool {
-	if s.Mode != Auto {
-		return s.Mode == Manual
-	}
 	o := Observation{Spec: s, Status: m}
 	r, p := m.Review, m.Pending
-	return o.untracked() != nil || onlyReported(o) || p != nil && (m.recurs() || r != nil && r.Held && r.Plan == p.Digest)
+	of := p != nil && r != nil && r.Plan == p.Digest
+	if s.Mode != Auto {
+		return s.Mode == Manual && !(of && r.Allowed && r.Passed && o.untracked() == nil)
+	}
+	return o.untracked() != nil || onlyReported(o) || p != nil && (m.recurs() || of && r.Held)
 }
 
-// named reports whether a person approved exactly the pending plan.
-func (o Observation) named() bool { return o.Spec.Approves(o.Status.Pending) }
+// named reports whether a person approved exactly the pending plan. The destroy of a
+// deleted stack can be approved in every mode.
+func (o Observation) named() bool {
+	return o.Spec.Approves(o.Status.Pending) || o.Deleting && o.Status.Pending.Is(o.Spec.Approved)
+}
 
 // isRejected reports whether a person rejected the pending plan.
 func isRejected(o Observation) bool {
 	p, r := o.Status.Pending, o.Spec.Rejected
-	return p != nil && r != "" && (r == p.Name || r == p.Digest) && !o.named() && !o.repaired()
+	return (p.Is(r) || p != nil && r == p.Digest && r != "") && !o.named() && !o.repaired()
 }
 
 // repaired reports whether a person approved exactly the pending plan of a repair.
 func (o Observation) repaired() bool {
 	p := o.Status.Pending
-	return o.repairing() && o.Spec.Mode != DriftOnly && (o.Spec.Repair.Plan == p.Name || o.Spec.Repair.Plan == p.Digest)
+	return o.repairing() && o.Spec.Mode != DriftOnly && p.Is(o.Spec.Repair.Plan)
 }
 
 // applicable reports whether nothing stands between the pending plan and its
@@ -84,24 +86,21 @@ func (m Status) recurs() bool {
 // recurrences is how often the same changes are applied in a row.
 const recurrences = 3
 
-// reviewed reports whether reviewers have a say in what is applied.
-func (s Spec) reviewed() bool {
-	return s.Reviews != "" && (s.Mode != DriftOnly || s.Force)
-}
-
-// unreviewed reports whether the reviewers must be asked about the pending plan.
+// unreviewed reports whether the reviewers must be asked about the pending plan. A policy
+// that could not be evaluated is asked again, as a reviewer that did not answer is.
 func (o Observation) unreviewed() bool {
-	if !o.Spec.reviewed() {
+	by := Reviewers(o)
+	if by == "" {
 		return false
 	}
 	r := o.Status.Review
-	return r == nil || r.Plan != o.Status.Pending.Digest || r.By != o.Spec.Reviews ||
-		!r.Passed && !r.Held && o.clock().left(r.At, o.Spec.askAgain(r)) == 0
+	return r == nil || r.Plan != o.Status.Pending.Digest || r.By != by ||
+		(!r.Passed && !r.Held || r.failed()) && o.clock().left(r.At, o.Spec.askAgain(r)) == 0
 }
 
 // refused is what stands between the pending plan and its apply, nil if nothing.
 func (o Observation) refused() *Verdict {
-	if r := o.Status.Review; o.Spec.reviewed() && r != nil && !r.Passed && !r.Held {
+	if r := o.Status.Review; Reviewers(o) != "" && r != nil && !r.Passed && !r.Held {
 		return r
 	}
 	return nil
@@ -110,7 +109,7 @@ func (o Observation) refused() *Verdict {
 // held is the verdict of a reviewer that wants a person to approve the pending
 // plan, nil if there is none.
 func (o Observation) held() *Verdict {
-	if r := o.Status.Review; o.Spec.reviewed() && r != nil && r.Held && o.Status.Pending != nil && r.Plan == o.Status.Pending.Digest {
+	if r := verdictOf(o); r != nil && r.Held {
 		return r
 	}
 	return nil
@@ -119,7 +118,7 @@ func (o Observation) held() *Verdict {
 // askAgain is how long after a review that did not pass the reviewers are asked
 // again.
 func (s Spec) askAgain(v *Verdict) time.Duration {
-	if v.Refused {
+	if v.Refused || v.Held {
 		return s.Interval
 	}
 	return s.RetryEvery

@@ -16,6 +16,7 @@ func rules() []rule {
 	return slices.Concat(
 		passRules(),       // what came in the way of this pass
 		runRules(),        // a run goes on
+		timeRules(),       // policies say when resources may be changed
 		deletionRules(),   // the object is deleted
 		suspensionRules(), // a person keeps the controller off
 		inputRules(),      // what a plan is made from, and what it depends on

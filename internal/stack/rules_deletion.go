@@ -49,27 +49,47 @@ func deletionRules() []rule {
 		{
 			"a destroy that needs approval is planned first",
 			func(o Observation) bool {
-				return o.Deleting && o.Spec.ApproveDestroy && (!o.Status.destroys() || outdated(o) || o.requested() && !o.named())
+				return o.Deleting && plansDestroy(o) && (!o.Status.destroys() || outdated(o) || o.requested() && !o.named())
 			},
-			func(Observation) Decision {
-				d := begin(PlanRun, deleted)
-				d.Action = Start{Kind: PlanRun, Why: deleted, Destroy: true}
+			func(Observation) Decision { return planDestroy(deleted) },
+		},
+		{
+			"a destroy plan waits for the answer of policies",
+			func(o Observation) bool { return o.Deleting && o.Spec.Policies != "" && o.unreviewed() && o.Asking },
+			func(o Observation) Decision { return asking(o, Wait{}) },
+		},
+		{
+			"policies are asked before a deleted stack is destroyed",
+			func(o Observation) bool { return o.Deleting && o.Spec.Policies != "" && o.unreviewed() },
+			func(o Observation) Decision { return asking(o, Review{*o.Status.Pending}) },
+		},
+		{
+			"a destroy plan that policies do not pass is not applied",
+			func(o Observation) bool { return o.Deleting && o.Spec.Policies != "" && o.refused() != nil },
+			func(o Observation) Decision {
+				d := refused(o)
+				d.Message = strings.TrimRight(d.Message, ". ") + ". The resources stay, and so does the object. To let the object go without a destroy: annotate it with terrier.dev/deletion=retain."
 				return d
 			},
 		},
 		{
 			"a rejected destroy plan is not applied",
-			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy && isRejected(o) },
+			func(o Observation) bool { return o.Deleting && plansDestroy(o) && isRejected(o) },
 			rejected,
 		},
 		{
 			"a destroy that needs approval waits for it",
-			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy && !o.named() },
+			func(o Observation) bool { return o.Deleting && awaitsDestroy(o) },
 			awaiting,
 		},
 		{
+			"a destroy plan that is too old is made again",
+			func(o Observation) bool { return o.Deleting && plansDestroy(o) && tooOldFor(o) != nil },
+			func(o Observation) Decision { return planDestroy(tooOld(o)) },
+		},
+		{
 			"an approved destroy plan is applied",
-			func(o Observation) bool { return o.Deleting && o.Spec.ApproveDestroy },
+			func(o Observation) bool { return o.Deleting && plansDestroy(o) },
 			func(o Observation) Decision {
 				d := Decision{Action: Apply{*o.Status.Pending}, Ready: Reconciling, Reason: Destroying, Message: DestroyRun.doing()}
 				if o.Spec.Script {
@@ -90,6 +110,21 @@ func deletionRules() []rule {
 			},
 		},
 	}
+}
+
+// plansDestroy reports whether the destroy of a deleted stack is planned before: a person or
+// a policy has a say in it.
+func plansDestroy(o Observation) bool { return o.Spec.ApproveDestroy || o.Spec.Policies != "" }
+
+// awaitsDestroy reports whether the plan of a destroy needs an approval that it does not have.
+func awaitsDestroy(o Observation) bool {
+	return (o.Spec.ApproveDestroy || o.held() != nil) && !(o.named() && lacks(o) == "")
+}
+
+func planDestroy(why string) Decision {
+	d := begin(PlanRun, why)
+	d.Action = Start{Kind: PlanRun, Why: why, Destroy: true}
+	return d
 }
 
 // outdated reports whether the pending plan of a destroy is made from something else

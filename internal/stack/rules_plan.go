@@ -2,6 +2,16 @@ package stack
 
 import "fmt"
 
+func timeRules() []rule {
+	return []rule{
+		{
+			"resources are changed only at times that policies allow",
+			func(o Observation) bool { return !withheld(o).None() && changesResources(unwithheld(o).Action) },
+			waitForTime,
+		},
+	}
+}
+
 func reviewRules() []rule {
 	return []rule{
 		{
@@ -22,14 +32,7 @@ func pendingRules() []rule {
 		{
 			"a plan that its reviewers did not pass is held",
 			func(o Observation) bool { return o.pendingIsCurrent() && o.refused() != nil },
-			func(o Observation) Decision {
-				r := o.refused()
-				d := Decision{Action: Wait{o.clock().left(r.At, o.Spec.askAgain(r))}, Ready: Reconciling, Reason: ReviewRefused, Message: r.Message}
-				if r.Refused {
-					d.Ready = Stalled
-				}
-				return d
-			},
+			refused,
 		},
 		{
 			"changes that come back after each apply stop the stack",
@@ -37,6 +40,11 @@ func pendingRules() []rule {
 				return o.pendingIsCurrent() && o.approved() && o.Status.recurs() && !o.named()
 			},
 			notConverging,
+		},
+		{
+			"a plan that is too old is made again before it is applied",
+			func(o Observation) bool { return o.pendingIsCurrent() && o.approved() && tooOldFor(o) != nil },
+			func(o Observation) Decision { return begin(PlanRun, tooOld(o)) },
 		},
 		{
 			"an approved plan is applied",

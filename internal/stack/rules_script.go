@@ -5,7 +5,7 @@ package stack
 
 // direct reports whether the script is run without a plan.
 func direct(o Observation) bool {
-	return o.Spec.Script && o.Spec.Mode == Auto && !o.Spec.reviewed() && o.untracked() == nil
+	return o.Spec.Script && o.Spec.Mode == Auto && Reviewers(o) == "" && o.untracked() == nil
 }
 
 // onlyReported reports whether the pending plan is drift that the script is not run for.

@@ -5,7 +5,11 @@
 // Start reading at rules.go: the list of rules is the specification.
 package stack
 
-import "time"
+import (
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/policy"
+)
 
 // Mode says how far a stack may go without a person.
 type Mode string
@@ -35,7 +39,7 @@ type Spec struct {
 	Cancel          string // the run that a person wants to be cancelled
 	RejectedBy      string // that person, if known; only said
 	RejectedFor     string // why, in that person's words; only said
-	Approved        string // the name of a plan, or its digest; empty if none
+	Approved        string // the name of a plan, or what Plan.Approvable says of it; empty if none
 	Destroy         bool   // plans destroy everything
 	DestroyLast     bool   // destroy the resources when the object is deleted
 	Retain          bool   // a person said that the resources stay when the object is deleted
@@ -51,9 +55,11 @@ type Spec struct {
 	Outputs         string  // digest of how outputs are to be published; empty publishes none
 	Health          string  // digest of the health checks; empty if there are none
 	Reviews         string  // digest of the reviewers that are asked about plans; empty if there are none
-	AdoptState      bool    // a state that a former stack of the same name left is continued
-	Preview         string  // a request for a preview of a destroy
-	AcceptState     string  // the state that a person says may stand where another was expected: see AcceptedState
+	Policies        string  // digest of those of them that are policies: they judge the destroy of a deleted stack, too
+	Times           policy.Times
+	AdoptState      bool   // a state that a former stack of the same name left is continued
+	Preview         string // a request for a preview of a destroy
+	AcceptState     string // the state that a person says may stand where another was expected: see AcceptedState
 
 	BreakGlass string   // the break-glass session that a person asks for; empty if none
 	Command    *Command // what that person wants to be run in it
@@ -128,6 +134,8 @@ type Plan struct {
 	Lineage    string     `json:"lineage,omitempty"` // of the state that it was made against
 	Serial     uint64     `json:"serial,omitempty"`
 	At         time.Time  `json:"at"`
+
+	Verdict string `json:"verdict,omitempty"` // digest of what policies found in it, under which it got its name; see Approvable
 
 	Addresses string `json:"addresses,omitempty"` // digest of the addresses and actions that it changes
 	Example   string `json:"example,omitempty"`   // the first of them and its attribute, for messages

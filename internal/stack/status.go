@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/policy"
 )
 
 // Status is what earlier reconciles stored of a stack. A dialect keeps it in the
@@ -150,6 +152,11 @@ type Verdict struct {
 	Refused bool      `json:"refused,omitempty"` // a reviewer refused the plan; if none of the three is set, a reviewer did not answer
 	Message string    `json:"message,omitempty"`
 	At      time.Time `json:"at"`
+
+	Allowed  bool             `json:"allowed,omitempty"`  // a policy says that the plan needs no approval, and nothing holds it
+	Digest   string           `json:"digest,omitempty"`   // of all findings that count: part of what is approved; empty if there are none
+	Findings []policy.Finding `json:"findings,omitempty"` // of policies, the strictest first, and at most policy.FindingsKept of them
+	More     int              `json:"more,omitempty"`     // how many findings there are besides; the record of the verdict has them
 }
 
 // Lock is a state lock that a run met and that is not ours.
@@ -167,8 +174,8 @@ type PlanName struct {
 	Digest string `json:"digest"`
 }
 
-// namesKept bounds Status.PlanNames.
-const namesKept = 8
+// namesKept bounds Status.PlanNames. A plan has one for each verdict about it.
+const namesKept = 12
 
 // Run is one run of the stack as it is seen now.
 type Run struct {
@@ -328,9 +335,14 @@ func (m Status) planned(r Run) Status {
 	}
 	if m.Pending == nil || m.Pending.Digest != p.Digest {
 		m.PlanNote = m.replaced(p)
+		m.PlanNames = remember(m.PlanNames, PlanName{p.Name, p.Digest})
+	} else {
+		p.Name, p.Verdict = m.Pending.Name, m.Pending.Verdict // its verdict is that of the same changes
+	}
+	if r := m.Review; r != nil && m.Pending == nil && r.Plan == p.Digest {
+		m.Review = nil // it was forgotten with the plan under which name the verdict was shown
 	}
 	m.Pending = &p
-	m.PlanNames = remember(m.PlanNames, PlanName{p.Name, p.Digest})
 	m.Drift, m.DriftFree = nil, false
 	if p.Drift {
 		m.Drift = &Drift{At: r.At, Changes: p.Changes}

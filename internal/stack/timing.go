@@ -130,7 +130,7 @@ func (o Observation) Recheck(d Decision) time.Duration {
 		return o.Spec.Interval // also during a drift check
 	case waits && w.For == 0, o.running():
 		return 0
-	case !waits, o.Status.Failures > 0, d.Reason == SourceDebounced, d.Reason == ReviewRefused, d.Reason == BreakGlassSession:
+	case !waits, o.Status.Failures > 0, d.Reason == SourceDebounced, d.Reason == ReviewRefused, d.Reason == ApplyWithheld, d.Reason == AwaitingApproval, d.Reason == BreakGlassSession:
 		return 0 // at a time of its own
 	default:
 		return o.Spec.RetryEvery

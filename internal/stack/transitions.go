@@ -83,7 +83,7 @@ func Transitions(was, is Status, ended *Run) []Transition {
 		out = append(out, Transition{Change: ChecksPassed, Run: ended, Blocks: before})
 	}
 	if v := is.Review; v != nil && is.Pending != nil && !v.says(was.Review) {
-		same := was.Review != nil && was.Review.Plan == v.Plan && was.Review.Refused == v.Refused
+		same := was.Review != nil && was.Review.Plan == v.Plan && was.Review.Refused == v.Refused && was.Review.Digest == v.Digest
 		out = append(out, Transition{Change: PlanReviewed, Verdict: v, Plan: is.Pending, Repeated: same})
 	}
 	if l := is.Lock; l != nil && l.old() && !(was.Lock != nil && was.Lock.ID == l.ID && was.Lock.old()) {
@@ -153,7 +153,7 @@ func resolved(was, is Status) Resolution {
 
 // says reports whether two verdicts say the same of the same plan.
 func (v Verdict) says(other *Verdict) bool {
-	return other != nil && other.Plan == v.Plan && other.Passed == v.Passed && other.Held == v.Held && other.Message == v.Message
+	return other != nil && other.Plan == v.Plan && other.Passed == v.Passed && other.Held == v.Held && other.Digest == v.Digest && other.Message == v.Message
 }
 
 // oldLock is how long another holder may have the state lock before people are

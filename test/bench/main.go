@@ -36,8 +36,8 @@ func main() {
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, node, fleet, replicas, pages, hooks, tenants or registry")
-	many := flag.Int("stacks", 0, "how many settled stacks; 1000 and then 10000 if 0, 1000 for fleet and hooks, and 10000 for pages")
+	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, node, fleet, policies, replicas, pages, hooks, tenants or registry")
+	many := flag.Int("stacks", 0, "how many settled stacks; 1000 and then 10000 if 0, 1000 for fleet, policies and hooks, and 10000 for pages")
 	flag.Parse()
 	if err := run(ctx, os.Stdout, *what, *many); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -97,6 +97,7 @@ func run(ctx context.Context, out io.Writer, only string, many int) (err error) 
 		{"pods", b.pods},
 		{"node", func(ctx context.Context, out io.Writer) error { return onNode(ctx, b, out) }},
 		{"fleet", func(ctx context.Context, out io.Writer) error { return b.fleet(ctx, out, many) }},
+		{"policies", func(ctx context.Context, out io.Writer) error { return onPolicies(ctx, b, out, many) }},
 		{"replicas", func(ctx context.Context, out io.Writer) error { return b.replicas(ctx, out, many) }},
 		{"pages", func(ctx context.Context, out io.Writer) error { return b.pages(ctx, out, many) }},
 		{"hooks", func(ctx context.Context, out io.Writer) error { return onHooks(ctx, b, out, many) }},

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	_ "modernc.org/sqlite" // the driver of the database that a registry reads
@@ -250,6 +251,18 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: terrier-
 subjects: [{kind: ServiceAccount, name: looks, namespace: team-a}]
 `
 
+const policiesManifest = `
+apiVersion: policy.terrier.dev/v1alpha1
+kind: ClusterPolicy
+metadata: {name: generous}
+spec: {guards: {maxDestroys: 1000}}
+---
+apiVersion: policy.terrier.dev/v1alpha1
+kind: Policy
+metadata: {name: generous, namespace: team-a}
+spec: {guards: {maxDestroys: 1000}}
+`
+
 const noticesManifest = `
 apiVersion: notification.toolkit.fluxcd.io/v1beta3
 kind: Provider
@@ -291,6 +304,22 @@ func needsWhatItHas(t *testing.T, i *installed) {
 	i.manifest(t, "team-a", g.Manifest("modules")+"---\n"+secretManifest("inputs", "word", "first")+"---\n"+
 		secretManifest("hook", "address", hook.URL)+"---\n"+noticesManifest+"---\n"+fmt.Sprintf(stackManifest, "net"))
 	i.await(t, "team-a", "net", "becomes ready", isReady)
+	i.manifest(t, "", policiesManifest)
+	for _, kind := range []string{"ClusterPolicy", "Policy"} {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "policy.terrier.dev", Version: "v1alpha1", Kind: kind})
+		key := client.ObjectKey{Name: "generous"}
+		if kind == "Policy" {
+			key.Namespace = "team-a"
+		}
+		testkit.Eventually(t, testkit.Patience, "the "+kind+" counts the stack", func(ctx context.Context) error {
+			err := i.Get(ctx, key, o)
+			if n, _, _ := unstructured.NestedInt64(o.Object, "status", "selected"); err == nil && n == 0 {
+				err = errors.New("it counts none")
+			}
+			return err
+		})
+	}
 	select {
 	case <-told:
 	case <-t.Context().Done():

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -30,6 +31,7 @@ type summary struct {
 	phases    map[string]int
 	failing   since
 	pending   since
+	held      since
 	drifted   since
 	locked    since
 	untracked int
@@ -85,6 +87,9 @@ func (f *failures) summarize(rows []*query.Row, now time.Time) summary {
 		if isPending(r) {
 			s.pending.add(r.Plan.At, now)
 			t.pending = 1
+			if v := r.Verdict; v != nil && v.Effect.Compare(policy.Hold) >= 0 {
+				s.held.add(v.At, now)
+			}
 		}
 		if r.Drift != nil {
 			s.drifted.add(r.Drift.At, now)
@@ -152,6 +157,8 @@ func stackGauges(board stackBoard, slots query.Slots, now func() time.Time) prom
 	s.gauge("terrier_stacks_failing_oldest_seconds", "How long the longest failing stack has been failing, at most since the start of this program.")
 	s.gauge("terrier_pending_plans", "Pending plans.")
 	s.gauge("terrier_pending_plan_oldest_seconds", "Age of the oldest pending plan.")
+	s.gauge("terrier_held_plans", "Pending plans that policies hold or deny.")
+	s.gauge("terrier_held_plan_oldest_seconds", "Time since policies judged the oldest of them.")
 	s.gauge("terrier_stacks_drifted", "Stacks with drifted resources.")
 	s.gauge("terrier_drift_oldest_seconds", "Time since the oldest drift was detected.")
 	s.gauge("terrier_state_locks_foreign", "Stacks whose state another holder has locked.")
@@ -195,6 +202,7 @@ func (s summary) write(set func(name string, value float64, labels ...string)) {
 	}{
 		{"terrier_stacks_failing", "terrier_stacks_failing_oldest_seconds", s.failing},
 		{"terrier_pending_plans", "terrier_pending_plan_oldest_seconds", s.pending},
+		{"terrier_held_plans", "terrier_held_plan_oldest_seconds", s.held},
 		{"terrier_stacks_drifted", "terrier_drift_oldest_seconds", s.drifted},
 		{"terrier_stacks_with_failing_checks", "terrier_failing_checks_oldest_seconds", s.checks},
 		{"terrier_state_locks_foreign", "terrier_state_lock_oldest_seconds", s.locked},

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -127,6 +128,9 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 			o.Status.Review = &stack.Verdict{Plan: "d", By: "w", Passed: rapid.Bool().Draw(t, "passed"), Held: rapid.Bool().Draw(t, "held"), Refused: rapid.Bool().Draw(t, "refused"), At: ago("reviewedAt")}
 		}
 	}
+	if rapid.IntRange(0, 3).Draw(t, "policies") == 0 {
+		drawPolicies(t, o, rarely)
+	}
 	if rarely("glass") {
 		o.Spec.BreakGlass = "g1"
 		o.Status.BreakGlass = &stack.BreakGlass{Session: "g1", Until: ago("sessionUntil").Add(time.Minute)}
@@ -152,6 +156,28 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 	}
 	if g := o.Status.Untracked; g != nil && rapid.Bool().Draw(t, "repair") {
 		o.Spec.Repair = &stack.Repair{Run: g.Run, Plan: rapid.SampledFrom([]string{"", "p1"}).Draw(t, "repairPlan")}
+	}
+}
+
+// drawPolicies has policies judge the stack, and say when it is applied.
+func drawPolicies(t *rapid.T, o *stack.Observation, rarely func(string) bool) {
+	o.Spec.Policies, o.Spec.Reviews = "w", "w"
+	if o.Deleting && o.Spec.DestroyLast && rapid.Bool().Draw(t, "planned destroy") {
+		o.Status.Created = true
+		o.Status.Pending = &stack.Plan{Name: "p1", Digest: "d", PlanInputs: o.PlanInputs, Destroy: true}
+	}
+	if rapid.Bool().Draw(t, "judged") {
+		held := rapid.Bool().Draw(t, "held by a policy")
+		o.Status.Review = &stack.Verdict{Plan: "d", By: "w", Held: held, Passed: !held && rapid.Bool().Draw(t, "passed by policies"), At: o.Now}
+		o.Status.Review.Refused = !held && !o.Status.Review.Passed
+		o.Status.Review.Allowed = o.Status.Review.Passed && rapid.Bool().Draw(t, "allowed")
+	}
+	o.Asking = o.Asking || rapid.Bool().Draw(t, "asking policies")
+	if rapid.IntRange(0, 3).Draw(t, "frozen") == 0 {
+		o.Spec.Times.Freezes = []policy.Freeze{{Policy: "p", From: o.Now.Add(-time.Hour), To: o.Now.Add(time.Hour)}}
+	}
+	if rarely("old plans") {
+		o.Spec.Times = policy.Times{PlanAge: []policy.Age{{Policy: "p", Age: time.Second}}}
 	}
 }
 

@@ -99,7 +99,8 @@ func appliesWereApproved(h History) (found []string) {
 			continue
 		}
 		approved := slices.ContainsFunc(versions[r.Stack], func(s Stack) bool {
-			return s.Forced || s.Approve == auto || s.Approve != "" && (s.Approve == r.Cause.Plan.Name || s.Approve == r.Cause.Plan.Digest)
+			v := s.Status.Review
+			return s.Forced || s.Approve == auto || r.Cause.Plan.Is(s.Approve) || v != nil && v.Allowed && v.Plan == r.Cause.Plan.Digest
 		})
 		if !approved && h.whole(time.Time{}, r.Finished) {
 			found = append(found, fmt.Sprintf("%s applied %s, which was not approved", r, r.Cause.Plan.Name))
@@ -182,7 +183,7 @@ var awaited = []stack.Reason{
 	stack.AwaitingApproval, stack.PlanRejected, stack.RunCancelled, stack.PlanOnlyHeld, stack.DriftFound, stack.StateIncomplete, stack.RetryLimitReached, stack.SpecInvalid,
 	stack.SourceNotReady, stack.SourceDenied, stack.ModuleInvalid, stack.InputsFailed, stack.DependencyNotReady, stack.DeletionBlocked,
 	stack.Suspended, stack.NotConverging, stack.StateTampered, stack.StateRegressed, stack.StateShared, stack.StateNotAdopted,
-	stack.ReviewRefused, stack.LockedByOther, stack.StartFailed,
+	stack.ReviewRefused, stack.ApplyWithheld, stack.LockedByOther, stack.StartFailed,
 }
 
 // patience is how long a situation that passes by itself may last without a run.

@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/planview"
 	"github.com/terrier-iac/terrier/internal/web/ui"
@@ -32,6 +33,7 @@ type planPage struct {
 	Means    string // its status, in a sentence
 	Other    string // the address of the pending plan, if this is another one
 	Decide   *Decide
+	Verdict  *query.Verdict // what policies find in the pending plan
 	Said     []said
 	Summary  string
 	Run      string // the address of the run that made it
@@ -122,6 +124,9 @@ func (p *planPage) setStatus(s query.Stack) {
 		p.Name = ui.Cut(19, p.Info.Digest)
 	}
 	pending := s.Plan != nil && s.Plan.Digest == p.Info.Digest
+	if pending {
+		p.Verdict = s.Verdict
+	}
 	switch {
 	case pending && p.Head.Decide != nil:
 		d := decideOf(s, p.Head.mayNot(), "plan")
@@ -281,4 +286,18 @@ func weighPlan(_ planID, p *planview.Plan) int {
 		return planBytesKept + 1
 	}
 	return p.Bytes
+}
+
+// findingTone colours what a policy finds in a plan.
+func findingTone(f policy.Finding) ui.Tone {
+	switch f.Counts() {
+	case policy.Deny:
+		return ui.ToneBad
+	case policy.Warn, policy.Hold:
+		return ui.ToneWarn
+	case policy.Allow:
+		return ui.ToneOK
+	default:
+		return ui.ToneIdle
+	}
 }

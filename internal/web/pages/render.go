@@ -191,6 +191,10 @@ func (r *Renderer) functions() template.FuncMap {
 			}{now, m}
 		},
 		"mode": func(m stack.Mode) string { return modes[m] },
+
+		"effect":      query.EffectText,
+		"findingtone": findingTone,
+		"weblink":     webLink,
 		"head": func(now time.Time, h stackHead) struct {
 			Now  time.Time
 			Head stackHead

@@ -218,7 +218,7 @@ func (p *runPage) waiting(s query.Stack) []stage {
 	case s.Mode == stack.PlanOnly || s.Mode == stack.DriftOnly:
 		x.Text = undecidable(s)
 		return []stage{x.as("skipped")}
-	case s.Approved != "" && (s.Approved == s.Plan.Name || s.Approved == s.Plan.Digest) || s.Mode == stack.Auto && s.Undecidable != "":
+	case s.Plan.Is(s.Approved) || s.Mode == stack.Auto && s.Undecidable != "":
 		later.Text = ui.Visible(s.Message)
 		return []stage{x.as("done"), later.as("waits")}
 	default:

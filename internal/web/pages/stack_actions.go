@@ -92,7 +92,7 @@ func decideOf(s query.Stack, may, back string) Decide {
 	switch running := s.Run != nil && stack.RunKind(s.Run.Kind).Applies(); {
 	case running:
 		d.Said, d.Why = p.Name+" is being applied.", "The run "+s.Run.ID+" applies the plan. It is too late to reject it."
-	case s.Approved != "" && (s.Approved == p.Name || s.Approved == p.Digest):
+	case p.Is(s.Approved):
 		d.Said = p.Name + " is approved and will be applied."
 	case s.Rejection != nil:
 		d.Said, d.Against = p.Name+" was "+s.Rejection.String()+".", true

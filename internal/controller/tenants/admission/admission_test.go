@@ -323,6 +323,8 @@ func TestWarningsOfStacks(t *testing.T) {
 		"the other kind's": {"infra.contrib.fluxcd.io", `{terrier.dev/suspended: "true"}`, []string{"no effect: metadata.annotations[terrier.dev/suspended] (spec.suspend takes its place)"}},
 		"a typing error":   {"alustan.io", `{terrier.dev/suspend: "true"}`, []string{"no effect: metadata.annotations[terrier.dev/suspend] (there is no such annotation: it may be terrier.dev/suspended)"}},
 		"of a program":     {"alustan.io", `{terrier.dev/tenant: "a", terrier.dev/changed-by: "ann"}`, nil},
+		"a guard":          {"infra.contrib.fluxcd.io", `{guard.terrier.dev/maxDestroys: "0"}`, nil},
+		"no guard":         {"infra.contrib.fluxcd.io", `{guard.terrier.dev/maxDestroy: "0"}`, []string{"the annotation guard.terrier.dev/maxDestroy is no guard; it may be guard.terrier.dev/maxDestroys"}},
 		"no annotations":   {"infra.contrib.fluxcd.io", "{}", nil},
 		"another group":    {"example.com", `{terrier.dev/suspended: ture}`, nil},
 	} {

@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/dialect"
 )
 
@@ -31,7 +32,7 @@ func warnOfStack(stacks dialect.Registry) answer {
 				}
 			}
 		}
-		allowed.Warnings = warnings(allowed.Warnings)
+		allowed.Warnings = warnings(append(allowed.Warnings, policies.OwnGuards(o.Annotations)...))
 		return allowed, nil
 	}
 }

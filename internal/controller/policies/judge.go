@@ -1,0 +1,147 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policy/guard"
+	"github.com/terrier-iac/terrier/internal/review"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Programs compiles policies that are programs, and asks them.
+type Programs interface {
+	// Compile makes the program of a policy ready. The digest is that of all that its
+	// answers depend on beside the plan and the stack.
+	Compile(ctx context.Context, of client.Object, r v1alpha1.Rego) (p Program, digest string, err error)
+	// Judge asks programs about a plan. It always answers: what cannot be evaluated is a
+	// finding that holds the plan. The digest is that of what they were shown.
+	Judge(ctx context.Context, q Question) (findings []policy.Finding, input string)
+}
+
+// Program is a compiled program; only the Programs that made it knows what is in it.
+type Program any
+
+// Question is what programs are asked.
+type Question struct {
+	Plan     *review.Plan
+	Document []byte // of the plan, masked
+	Stack    Subject
+	Members  []Member
+	Now      time.Time
+}
+
+// Subject is what programs know of the stack beside its object.
+type Subject struct {
+	Group, Namespace, Name, UID string
+	Tenant, Environment         string
+	Labels, Annotations         map[string]string // without those that Terrier writes
+}
+
+// Member is one of the programs.
+type Member struct {
+	Policy   string
+	Program  Program
+	Approval *policy.Approval
+	DryRun   bool
+}
+
+// reviewer asks the policies that judge one stack.
+type reviewer struct {
+	policies []*compiled
+	programs Programs
+	about    about
+	now      func() time.Time
+}
+
+var _ review.Reviewer = (*reviewer)(nil)
+
+// depends reports whether the answer depends on the stack as well.
+func (r *reviewer) depends() bool {
+	for _, c := range r.policies {
+		if c.program != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Sees implements review.Reviewer.
+func (*reviewer) Sees() review.Document { return review.Masked }
+
+// Review implements review.Reviewer. It has an error only if the plan cannot be read now.
+func (r *reviewer) Review(ctx context.Context, p *review.Plan) (review.Answer, error) {
+	raw, err := p.Document(ctx)
+	if err != nil {
+		return review.Answer{}, err
+	}
+	a := review.Answer{Input: stack.Digest(string(raw))}
+	for _, c := range r.policies {
+		a.Policies = append(a.Policies, policy.Judge{Policy: c.source.Policy, Digest: c.digest})
+	}
+	facts, err := factsOf(raw, p.Destroys)
+	var members []Member
+	for _, c := range r.policies {
+		switch {
+		case c.broken != "":
+			a.Findings = append(a.Findings, c.failed("spec", c.broken))
+		case err != nil:
+			a.Findings = append(a.Findings, c.failed("plan", err.Error()))
+		default:
+			a.Findings = append(a.Findings, guard.Judge(c.source, c.guards, facts)...)
+		}
+		if c.program != nil && c.broken == "" && err == nil {
+			members = append(members, Member{c.source.Policy, c.program, c.source.Approval, c.source.DryRun})
+		}
+	}
+	if len(members) > 0 {
+		found, input := r.programs.Judge(ctx, Question{Plan: p, Document: raw, Stack: r.about.subject(), Members: members, Now: r.now()})
+		a.Findings, a.Input = append(a.Findings, r.within(found)...), input
+	}
+	switch policy.Combine(a.Findings) {
+	case policy.Deny:
+		a.Outcome, a.Why = review.Refuse, policy.Text(policy.Deny, a.Findings)
+	case "", policy.Allow, policy.Warn:
+	default: // an effect that is not known holds as well
+		a.Outcome, a.Why = review.Hold, policy.Text(policy.Hold, a.Findings)
+	}
+	return a, nil
+}
+
+func factsOf(raw []byte, destroys int) (guard.Facts, error) {
+	doc, err := plan.ParseDocument(raw)
+	if err != nil {
+		return guard.Facts{}, err
+	}
+	return guard.FactsOf(doc).Counted(destroys), nil
+}
+
+// within keeps the policies of owners of namespaces from allowing what others hold.
+func (r *reviewer) within(found []policy.Finding) []policy.Finding {
+	owners := map[string]bool{}
+	for _, c := range r.policies {
+		owners[c.source.Policy] = c.owner
+	}
+	for i, f := range found {
+		if f.Effect == policy.Allow && owners[f.Policy] {
+			found[i].Effect, found[i].Message = policy.Warn, fmt.Sprintf("only a ClusterPolicy can allow a plan without an approval, so this has no effect: %s", f.Message)
+		}
+	}
+	return found
+}
+
+func (c *compiled) failed(rule, message string) policy.Finding {
+	f := policy.Failed(c.source.Policy, rule, message)
+	f.Approval, f.DryRun = c.source.Approval, c.source.DryRun
+	return f
+}
+
+func (a about) subject() Subject {
+	return Subject{Group: a.group, Namespace: a.namespace, Name: a.name, UID: a.uid, Tenant: a.tenant, Environment: a.environment, Labels: a.labels, Annotations: a.annotations}
+}

@@ -1,0 +1,216 @@
+// Package policies reads the policies of a cluster, and says which of them judge a stack.
+// It watches ClusterPolicy, Policy and the labels of namespaces, compiles them once, and
+// wakes the stacks that a change is for. A policy that cannot be compiled, or evaluated,
+// holds the plans of its stacks: it never lets one pass. What follows from a judgement is
+// decided by package stack.
+//
+// Start reading at Policies.For.
+package policies
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/review"
+)
+
+// Options are what Policies need.
+type Options struct {
+	Live        client.Client // writes the status of policies
+	Dialects    dialect.Registry
+	TenantLabel string   // whose value is the tenant of a namespace or a stack
+	Programs    Programs // nil if there are none: a policy with a program holds its plans
+	Leads       func() bool
+	Now         func() time.Time
+	Log         *slog.Logger
+}
+
+// Policies know the policies of the cluster. Nil has none.
+type Policies struct {
+	Options
+	cache client.Reader
+
+	dirty chan struct{} // holds one: something changed
+	ready chan struct{} // closed once all policies were read
+	now   atomic.Pointer[snapshot]
+	hours hours
+
+	mu   sync.Mutex
+	wake func(client.Object)
+
+	stale atomic.Bool // the status of policies says less than is known
+}
+
+// Set are the policies that judge one stack.
+type Set struct {
+	Digest   string          // of all that judges its plans; empty if no policy does
+	Reviewer review.Reviewer // nil if Digest is empty
+	Times    policy.Times
+	PerHour  []PerHour
+	Invalid  error // of the guards in the annotations of the stack
+}
+
+// Reviewers are the reviewer, if there is one.
+func (s Set) Reviewers() []review.Reviewer {
+	if s.Reviewer == nil {
+		return nil
+	}
+	return []review.Reviewer{s.Reviewer}
+}
+
+// Setup makes mgr watch policies. It returns nil if the API server does not have their
+// kinds: an operator who installs the definitions may leave them out.
+func Setup(ctx context.Context, mgr ctrl.Manager, o Options) (*Policies, error) {
+	kind := v1alpha1.GroupVersion.WithKind(v1alpha1.ClusterPolicyKind)
+	if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+		o.Log.Warn("policies are off: their definitions are not installed", "missing", kind.GroupKind().String())
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	p := &Policies{Options: o, cache: mgr.GetClient(), dirty: make(chan struct{}, 1), ready: make(chan struct{})}
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	var synced []toolscache.InformerSynced
+	for _, obj := range []client.Object{&v1alpha1.ClusterPolicy{}, &v1alpha1.Policy{}, namespace} {
+		informer, err := mgr.GetCache().GetInformer(ctx, obj)
+		if err != nil {
+			return nil, err
+		}
+		handle, err := informer.AddEventHandler(p.changes())
+		if err != nil {
+			return nil, err
+		}
+		synced = append(synced, handle.HasSynced)
+	}
+	return p, mgr.Add(kube.Everywhere(func(ctx context.Context) error {
+		if toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+			p.run(ctx)
+		}
+		return nil
+	}))
+}
+
+// changes notices what may change which policies judge a stack.
+func (p *Policies) changes() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { p.changed() },
+		DeleteFunc: func(any) { p.changed() },
+		UpdateFunc: func(before, after any) {
+			was, is := before.(client.Object), after.(client.Object)
+			if was.GetGeneration() != is.GetGeneration() || is.GetGeneration() == 0 && was.GetResourceVersion() != is.GetResourceVersion() {
+				p.changed() // namespaces have no generation
+			}
+		},
+	}
+}
+
+func (p *Policies) changed() {
+	select {
+	case p.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// Wake has wake called for each stack that a change of the policies is for.
+func (p *Policies) Wake(wake func(client.Object)) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wake = wake
+}
+
+// For returns the policies that judge a stack. It waits until all policies were read once:
+// until then it is not known which plans they hold.
+func (p *Policies) For(ctx context.Context, stack client.Object) (Set, error) {
+	if p == nil {
+		p = &Policies{}
+		return (&snapshot{}).set(p, stack), nil // the guards of its own
+	}
+	select {
+	case <-p.ready:
+	case <-ctx.Done():
+		return Set{}, context.Cause(ctx)
+	}
+	return p.now.Load().set(p, stack), nil
+}
+
+// statusEvery is how often the status of policies is written, if it has changed.
+const statusEvery = 10 * time.Second
+
+// run reads the policies whenever they changed, until ctx ends.
+func (p *Policies) run(ctx context.Context) {
+	p.read(ctx)
+	close(p.ready)
+	p.stale.Store(true)
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.dirty:
+			p.read(ctx)
+			p.stale.Store(true)
+		case <-tick.C:
+			if (p.Leads == nil || p.Leads()) && p.stale.Swap(false) {
+				p.report(ctx)
+			}
+		}
+	}
+}
+
+// read takes over the policies as they are now, and wakes the stacks for which that
+// changes anything.
+func (p *Policies) read(ctx context.Context) {
+	next, err := p.snapshot(ctx)
+	if err != nil {
+		p.Log.Error("policies not read", "err", err) // the cache is there: only the end of the process comes in its way
+		p.changed()
+		return
+	}
+	before := p.now.Swap(next)
+	if before == nil {
+		return // every stack is reconciled in the beginning
+	}
+	p.mu.Lock()
+	wake := p.wake
+	p.mu.Unlock()
+	changed := before.differs(next)
+	if wake == nil || changed == nil {
+		return
+	}
+	err = p.Dialects.EachStack(ctx, p.cache, func(d dialect.Dialect, obj client.Object) error {
+		if changed(obj, p) {
+			wake(obj)
+		}
+		return nil
+	})
+	if err != nil {
+		p.Log.Error("stacks not woken by a change of policies", "err", err)
+		p.changed()
+	}
+}
+
+// Judged says that a plan was judged, so that the status of policies is written again.
+func (p *Policies) Judged() {
+	if p != nil {
+		p.stale.Store(true)
+	}
+}

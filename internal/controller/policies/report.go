@@ -1,0 +1,136 @@
+package policies
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/policy"
+)
+
+// tally is what the stacks say of one policy.
+type tally struct {
+	selected int32
+	findings v1alpha1.Findings
+	judged   time.Time
+}
+
+// report writes the status of each policy whose status says another thing.
+func (p *Policies) report(ctx context.Context) {
+	s := p.now.Load()
+	tallies, err := p.tally(ctx, s)
+	if err != nil {
+		p.Log.Warn("policies not counted", "err", err) // tried again
+		p.stale.Store(true)
+		return
+	}
+	for _, c := range s.policies {
+		if err := p.write(ctx, c, tallies[c.source.Policy]); err != nil && ctx.Err() == nil {
+			p.Log.Warn("status of a policy not written", "policy", c.source.Policy, "err", err)
+			p.stale.Store(true)
+		}
+	}
+}
+
+// tally counts what the stacks in the cache say.
+func (p *Policies) tally(ctx context.Context, s *snapshot) (map[string]*tally, error) {
+	all := map[string]*tally{}
+	for _, c := range s.policies {
+		all[c.source.Policy] = &tally{}
+	}
+	return all, p.Dialects.EachStack(ctx, p.cache, func(d dialect.Dialect, obj client.Object) error {
+		selected := s.selected(s.subject(p, obj))
+		for _, c := range selected {
+			all[c.source.Policy].selected++
+		}
+		if len(selected) == 0 {
+			return nil
+		}
+		st, _ := d.Decode(obj)
+		v := st.Status.Review
+		if v == nil || st.Status.Pending == nil || v.Plan != st.Status.Pending.Digest {
+			return nil
+		}
+		for _, c := range selected {
+			if t := all[c.source.Policy]; v.At.After(t.judged) && c.judges() {
+				t.judged = v.At
+			}
+		}
+		for _, f := range v.Findings {
+			if t := all[f.Policy]; t != nil {
+				t.add(f)
+			}
+		}
+		return nil
+	})
+}
+
+func (t *tally) add(f policy.Finding) {
+	switch {
+	case f.DryRun:
+		t.findings.DryRun++
+		return
+	case f.Error:
+		t.findings.Errors++
+	}
+	switch f.Effect {
+	case policy.Allow:
+		t.findings.Allow++
+	case policy.Warn:
+		t.findings.Warn++
+	case policy.Deny:
+		t.findings.Deny++
+	case policy.Hold:
+		t.findings.Hold++
+	}
+}
+
+func (p *Policies) write(ctx context.Context, c *compiled, t *tally) error {
+	obj, status, err := p.object(ctx, c)
+	if apierrors.IsNotFound(err) || err == nil && string(obj.GetUID()) != c.id {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	was := status.DeepCopy()
+	status.ObservedGeneration, status.Digest, status.Selected, status.Findings = c.generation, c.digest, t.selected, t.findings
+	if status.LastJudged = nil; !t.judged.IsZero() {
+		status.LastJudged = &metav1.Time{Time: t.judged.Truncate(time.Second)}
+	}
+	condition := metav1.Condition{
+		Type: "Ready", Status: metav1.ConditionTrue, Reason: "PolicyReady", Message: "The policy is evaluated", ObservedGeneration: c.generation,
+	}
+	switch {
+	case c.broken != "":
+		condition.Status, condition.Reason = metav1.ConditionFalse, "PolicyInvalid"
+		condition.Message = c.broken + ". Until this is corrected, every plan of a stack that the policy selects is held."
+	case c.source.DryRun:
+		condition.Message = "The policy is evaluated as a dry run: its findings are shown and counted, and have no effect"
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+	if reflect.DeepEqual(was, status) {
+		return nil
+	}
+	return client.IgnoreNotFound(p.Live.Status().Patch(ctx, obj, client.MergeFrom(before), client.FieldOwner(kube.FieldManager)))
+}
+
+// object reads the object of a policy from the cache, as a copy.
+func (p *Policies) object(ctx context.Context, c *compiled) (client.Object, *v1alpha1.PolicyStatus, error) {
+	key := c.key
+	if !c.owner {
+		o := &v1alpha1.ClusterPolicy{}
+		return o, &o.Status, p.cache.Get(ctx, key, o)
+	}
+	o := &v1alpha1.Policy{}
+	return o, &o.Status, p.cache.Get(ctx, key, o)
+}

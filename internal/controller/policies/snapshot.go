@@ -1,0 +1,216 @@
+package policies
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// snapshot are all policies, compiled, as they were at one moment. It does not change.
+type snapshot struct {
+	policies   []*compiled                  // by name, those of the cluster first
+	namespaces map[string]map[string]string // labels
+}
+
+// snapshot reads all policies. What did not change stays as it was compiled.
+func (p *Policies) snapshot(ctx context.Context) (*snapshot, error) {
+	before := map[string]*compiled{}
+	if was := p.now.Load(); was != nil {
+		for _, c := range was.policies {
+			before[c.id] = c
+		}
+	}
+	var all v1alpha1.ClusterPolicyList
+	var some v1alpha1.PolicyList
+	if err := p.cache.List(ctx, &all); err != nil {
+		return nil, err
+	}
+	if err := p.cache.List(ctx, &some); err != nil {
+		return nil, err
+	}
+	s := &snapshot{namespaces: map[string]map[string]string{}}
+	add := func(obj client.Object, name string, spec *v1alpha1.PolicySpec) {
+		c := p.compile(ctx, obj, name, spec)
+		if was := before[c.id]; was != nil && was.same(c) {
+			c = was
+		}
+		s.policies = append(s.policies, c)
+	}
+	for i := range all.Items {
+		o := &all.Items[i]
+		add(o, v1alpha1.ClusterPolicyKind+"/"+o.Name, &o.Spec)
+	}
+	for i := range some.Items {
+		o := &some.Items[i]
+		add(o, v1alpha1.PolicyKind+"/"+o.Namespace+"/"+o.Name, &o.Spec)
+	}
+	slices.SortFunc(s.policies, func(a, b *compiled) int { return cmp.Compare(a.source.Policy, b.source.Policy) })
+	namespaces := &metav1.PartialObjectMetadataList{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := p.cache.List(ctx, namespaces); err != nil {
+		return nil, err
+	}
+	for _, n := range namespaces.Items {
+		s.namespaces[n.Name] = n.Labels
+	}
+	return s, nil
+}
+
+// subject is what selectors look at.
+type subject struct {
+	group, namespace    string
+	tenant, environment string
+	labels, of          labels.Set // of the stack and of its namespace
+}
+
+func (s *snapshot) subject(p *Policies, obj client.Object) subject {
+	of := s.namespaces[obj.GetNamespace()]
+	own := obj.GetLabels()
+	return subject{
+		group: groupOf(p.Dialects, obj), namespace: obj.GetNamespace(), labels: own, of: of,
+		tenant:      cmp.Or(of[p.TenantLabel], own[p.TenantLabel], obj.GetNamespace()),
+		environment: cmp.Or(of[v1alpha1.EnvironmentLabel], own[v1alpha1.EnvironmentLabel]),
+	}
+}
+
+func groupOf(dialects dialect.Registry, obj client.Object) string {
+	if d := dialects.For(obj); d != nil {
+		return d.Kind().Group
+	}
+	return ""
+}
+
+// selector selects stacks. A selector that could not be read selects all stacks of its
+// policy: their plans are held.
+type selector struct {
+	in                                        string // the namespace of a Policy
+	namespaces, tenants, environments, groups []string
+	byNamespace, byStack                      labels.Selector
+}
+
+func (s selector) selects(of subject) bool {
+	matches := func(patterns []string, text string) bool {
+		return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return policy.Glob(p, text) })
+	}
+	return (s.in == "" || s.in == of.namespace) &&
+		(len(s.groups) == 0 || slices.Contains(s.groups, of.group)) &&
+		matches(s.namespaces, of.namespace) && matches(s.tenants, of.tenant) && matches(s.environments, of.environment) &&
+		(s.byNamespace == nil || s.byNamespace.Matches(of.of)) && (s.byStack == nil || s.byStack.Matches(of.labels))
+}
+
+// set are the policies that judge a stack.
+func (s *snapshot) set(p *Policies, obj client.Object) Set {
+	of := s.subject(p, obj)
+	var out Set
+	r := &reviewer{programs: p.Programs, now: p.Now, about: aboutStack(p.Dialects, obj, of)}
+	selected := s.selected(of)
+	own, err := ownGuards(obj)
+	out.Invalid = err
+	if own != nil {
+		selected = append(selected, own)
+	}
+	var parts []string
+	for _, c := range selected {
+		c.addTimes(&out.Times)
+		if m := c.guards.MaxDestroysPerHour; m != nil && !c.source.DryRun {
+			out.PerHour = append(out.PerHour, PerHour{Policy: c.source.Policy, Most: *m, Tenant: of.tenant})
+		}
+		if c.judges() {
+			r.policies = append(r.policies, c)
+			parts = append(parts, c.source.Policy, c.digest)
+		}
+	}
+	if len(r.policies) > 0 {
+		if r.depends() {
+			parts = append(parts, r.about.digest())
+		}
+		out.Digest, out.Reviewer = stack.Digest(parts), r
+	}
+	return out
+}
+
+func (s *snapshot) selected(of subject) []*compiled {
+	var out []*compiled
+	for _, c := range s.policies {
+		if c.selector.selects(of) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// differs says for which stacks the next snapshot says another thing; nil if for none.
+func (s *snapshot) differs(next *snapshot) func(client.Object, *Policies) bool {
+	type pair struct{ was, is *compiled }
+	pairs := map[string]pair{}
+	for _, c := range s.policies {
+		pairs[c.id] = pair{was: c}
+	}
+	for _, c := range next.policies {
+		pairs[c.id] = pair{pairs[c.id].was, c}
+	}
+	maps.DeleteFunc(pairs, func(_ string, p pair) bool { return p.was == p.is })
+	relabelled := map[string]bool{}
+	for name, l := range next.namespaces {
+		if was, ok := s.namespaces[name]; ok && !maps.Equal(was, l) {
+			relabelled[name] = true
+		}
+	}
+	if len(pairs) == 0 && len(relabelled) == 0 {
+		return nil
+	}
+	return func(obj client.Object, p *Policies) bool {
+		if relabelled[obj.GetNamespace()] {
+			return true
+		}
+		was, is := s.subject(p, obj), next.subject(p, obj)
+		for _, pair := range pairs {
+			if pair.was != nil && pair.was.selector.selects(was) || pair.is != nil && pair.is.selector.selects(is) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// statusLabels are those that the controller writes: a verdict must not follow from itself.
+var statusLabels = [...]string{"terrier.dev/pending-plan", "terrier.dev/drifted", "terrier.dev/failing"}
+
+// about is what programs know of a stack beside its plan.
+type about struct {
+	group, namespace, name, uid string
+	tenant, environment         string
+	labels, annotations         map[string]string
+}
+
+func aboutStack(dialects dialect.Registry, obj client.Object, of subject) about {
+	notes := maps.Clone(obj.GetAnnotations())
+	maps.DeleteFunc(notes, func(name, _ string) bool {
+		return strings.HasPrefix(name, "terrier.dev/") || strings.HasPrefix(name, "reconcile.fluxcd.io/") || name == "kubectl.kubernetes.io/last-applied-configuration"
+	})
+	own := maps.Clone(obj.GetLabels())
+	for _, name := range statusLabels {
+		delete(own, name)
+	}
+	return about{
+		group: of.group, namespace: of.namespace, name: obj.GetName(), uid: string(obj.GetUID()),
+		tenant: of.tenant, environment: of.environment, labels: own, annotations: notes,
+	}
+}
+
+// digest is that of all of it: another label may be another verdict.
+func (a about) digest() string {
+	return stack.Digest([]any{a.group, a.namespace, a.name, a.tenant, a.environment, a.labels, a.annotations})
+}

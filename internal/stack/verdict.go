@@ -1,0 +1,174 @@
+package stack
+
+import (
+	"strings"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/policy"
+)
+
+// What policies say of the pending plan, and what an approval of it is of.
+
+// Approvable identifies the plan together with what policies found in it. An approval of
+// it is one of both: if the verdict changes, the approval counts no more.
+func (p Plan) Approvable() string {
+	if p.Verdict == "" {
+		return p.Digest
+	}
+	return Digest([]string{"terrier.approvable/1", p.Digest, p.Verdict})
+}
+
+// Is reports whether a name, or what Approvable said, means this plan under its verdict.
+func (p *Plan) Is(approved string) bool {
+	return p != nil && approved != "" && (approved == p.Name || approved == p.Approvable())
+}
+
+// Reviewed is the status m with what the reviewers said of the pending plan. If the policies say
+// another thing than before, the plan gets another name, so that an approval of the last
+// one does not count. The same holds if a plan is held that was approved before it had a
+// verdict.
+func Reviewed(m Status, v Verdict, approved string) Status {
+	before := m.Review
+	m.Review = &v
+	if m.Pending == nil || m.Pending.Digest != v.Plan || m.Pending.Verdict == v.Digest {
+		return m
+	}
+	p := *m.Pending
+	p.Verdict = v.Digest
+	shown := before != nil && before.Plan == p.Digest // users may have seen what was said then
+	if shown || (v.Held || v.Refused) && m.Pending.Is(approved) {
+		p.Name = nameUnder(m, p)
+		m.PlanNote = "the plan " + m.Pending.Name + " is now called " + p.Name + ": what policies find in it has changed, and an approval of " + m.Pending.Name + " does not count"
+	}
+	m.PlanNames = remember(m.PlanNames, PlanName{p.Name, p.Approvable()})
+	m.Pending = &p
+	return m
+}
+
+// nameUnder is the name of the pending plan under another verdict: the one that it had
+// under the same verdict before, or a longer one.
+func nameUnder(m Status, p Plan) string {
+	base, digest := m.Pending.Name, p.Approvable()
+	for _, n := range m.PlanNames {
+		switch {
+		case n.Digest == digest && n.Name != m.Pending.Name:
+			return n.Name
+		case n.Digest == p.Digest:
+			base = n.Name
+		}
+	}
+	_, hash, _ := strings.Cut(digest, ":")
+	return base + "-" + hash[:min(len(hash), 8)]
+}
+
+// Reviewers is the digest of the reviewers that have a say now: a deleted stack is judged
+// by policies only.
+func Reviewers(o Observation) string {
+	switch {
+	case o.Deleting:
+		return o.Spec.Policies
+	case o.Spec.Mode == DriftOnly && !o.Spec.Force:
+		return ""
+	default:
+		return o.Spec.Reviews
+	}
+}
+
+// verdictOf is what the reviewers of now said of the pending plan, nil if they said nothing.
+func verdictOf(o Observation) *Verdict {
+	r, p := o.Status.Review, o.Status.Pending
+	if Reviewers(o) == "" || r == nil || p == nil || r.Plan != p.Digest {
+		return nil
+	}
+	return r
+}
+
+// allowed reports whether a policy says that the pending plan needs no approval.
+func allowed(o Observation) bool {
+	v := verdictOf(o)
+	return v != nil && v.Allowed && v.Passed
+}
+
+// lacks says which approvals the pending plan lacks that a policy asks for; empty if none,
+// and if no policy holds it.
+func lacks(o Observation) string {
+	v := o.held()
+	if v == nil {
+		return ""
+	}
+	return policy.Missing(v.Findings, given(o), "", o.Now)
+}
+
+// given are the approvals of the pending plan. By whom is not known here, so that a policy
+// that asks for certain users is not satisfied.
+func given(o Observation) []policy.Given {
+	if !o.named() && !o.repaired() {
+		return nil
+	}
+	return []policy.Given{{Plan: o.Status.Pending.Name}}
+}
+
+// failed reports whether a policy could not be evaluated.
+func (v *Verdict) failed() bool {
+	for _, f := range v.Findings {
+		if f.Error && !f.DryRun {
+			return true
+		}
+	}
+	return false
+}
+
+// withheld is why no run may change resources now.
+func withheld(o Observation) policy.Withheld {
+	if w := o.Spec.Times.Withhold(o.Now, o.SourceAt); !w.None() {
+		return w
+	}
+	return o.Spent
+}
+
+// unwithheld is what would be decided at another time.
+func unwithheld(o Observation) Decision {
+	o.Spec.Times, o.Spent = policy.Times{}, policy.Withheld{}
+	return Decide(o)
+}
+
+// changesResources reports whether the action starts a run that may change resources,
+// other than a command of a break-glass session.
+func changesResources(a Action) bool {
+	switch a.(type) {
+	case Apply, RunScript, Destroy:
+		return true
+	case Wait, Start, Cancel, Publish, Review, Finish:
+	}
+	return false
+}
+
+// waitForTime waits until policies let the run start.
+func waitForTime(o Observation) Decision {
+	w := withheld(o)
+	d := Decision{Action: Wait{}, Ready: Held, Reason: ApplyWithheld, Message: "Waiting: " + w.Policy + ": " + w.Rule + ": " + w.Why + "."}
+	if p := o.Status.Pending; p != nil && (o.Deleting || o.pendingIsCurrent()) {
+		d.Message = "The plan " + p.Name + " (" + p.Changes.String() + ") is not applied yet: " + w.Policy + ": " + w.Rule + ": " + w.Why + "."
+	}
+	if w.Until.IsZero() {
+		d.Message += " No time is known at which that changes: change the policy."
+		return d
+	}
+	d.Message += " Terrier continues at " + w.Until.UTC().Format(time.RFC3339) + "."
+	d.Action = Wait{max(time.Second, w.Until.Sub(o.Now))}
+	return d
+}
+
+// tooOldFor is the policy for which the pending plan is too old to be applied, nil if there is
+// none. A later plan of the same changes confirms a plan.
+func tooOldFor(o Observation) *policy.Age {
+	m := o.Status
+	if m.Pending == nil {
+		return nil
+	}
+	made := m.Pending.At
+	if m.PlannedAt.After(made) && m.Planned.same(m.Pending.PlanInputs) {
+		made = m.PlannedAt
+	}
+	return o.Spec.Times.Outdates(o.Now, made)
+}
