@@ -86,7 +86,7 @@ func place(dir string) (unit string, l layer, ok bool) {
 			l = support // a conformance suite: runner/runnertest
 		}
 		return path.Join(parts[:2]...), l, ok
-	case "api", "config", "examples": // what is embedded of the last two is no code
+	case "api", "config", "examples", "policies": // what is embedded of the last three is no code
 		return parts[0], wire, true
 	case "cmd":
 		return dir, program, true

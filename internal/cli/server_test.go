@@ -247,6 +247,9 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "logs network --run nothing", code: 4},
 		{args: "outputs network"},
 		{args: "outputs network --show -o json"},
+		{args: "policy eval network --policy auto-approval", code: 1}, // it destroys a resource
+		{args: "policy eval network --policy no-such-policy", code: 4},
+		{args: "policy dry-run --policy auto-approval"},
 		{args: "approve network plan-main-0000000000", code: 5},
 		{args: "reject network -m later"},
 		{args: "approve network", code: 2}, // it destroys a resource
@@ -352,7 +355,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 
 // elsewhere are commands that ask neither a cluster nor a server, and those that
 // have a test of their own.
-var elsewhere = map[string]bool{"version": true, "help": true, "import lynq": true,
+var elsewhere = map[string]bool{"version": true, "help": true, "import lynq": true, "policy test": true,
 	"registry tokens list": true, "registry tokens create": true, "registry tokens revoke": true}
 
 // commandOf are the words of a command before its arguments.
@@ -361,7 +364,7 @@ func commandOf(args string) string {
 	if words[0] == "provider" && words[1] == "keys" {
 		return strings.Join(words[:3], " ")
 	}
-	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider", "registry"}, words[0]) || words[0] == "retained" && len(words) > 1 {
+	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider", "registry", "policy"}, words[0]) || words[0] == "retained" && len(words) > 1 {
 		return words[0] + " " + words[1]
 	}
 	return words[0]
