@@ -32,6 +32,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/controller/policies/interpreter"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -196,11 +197,17 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if p.leader != nil {
 		ended, backlog = p.leader.Ran, p.leader.Queue.Measured
 	}
+	asked := interpreter.New(mgr.GetClient(), p.kinds, p.cache, p.dir("scratch", "policies"))
 	judges, err := policies.Setup(ctx, mgr, policies.Options{
-		Live: live, Dialects: p.kinds, TenantLabel: p.Config.TenantLabel, Leads: p.plane.leader, Now: p.Now, Log: p.log,
+		Programs: asked, Live: live, Dialects: p.kinds, TenantLabel: p.Config.TenantLabel, Leads: p.plane.leader, Now: p.Now, Log: p.log,
 	})
 	if err != nil {
 		return err
+	}
+	if judges != nil {
+		if err := asked.Watch(ctx, mgr, judges.Changed); err != nil {
+			return err
+		}
 	}
 	stacks := &controller.Stacks{
 		Client: mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds, LeftOut: p.leftOut,

@@ -337,8 +337,8 @@ type Rego struct {
 	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
 
 	// terrier for package terrier with deny, hold, warn and allow; conftest for directories
-	// of conftest.
-	// +kubebuilder:validation:Enum=terrier;conftest
+	// of conftest; weave for Policy objects of the Weave policy agent, in a source.
+	// +kubebuilder:validation:Enum=terrier;conftest;weave
 	// +kubebuilder:default=terrier
 	// +optional
 	Format string `json:"format,omitempty"`

@@ -119,6 +119,10 @@ func (p *Policies) changes() toolscache.ResourceEventHandler {
 	}
 }
 
+// Changed says that a policy may say another thing than before, as when its source has
+// another artifact.
+func (p *Policies) Changed() { p.changed() }
+
 func (p *Policies) changed() {
 	select {
 	case p.dirty <- struct{}{}:

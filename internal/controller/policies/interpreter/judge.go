@@ -1,0 +1,233 @@
+package interpreter
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policy/document"
+	"github.com/terrier-iac/terrier/internal/review/rego"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// Judge implements policies.Programs.
+func (p *Programs) Judge(ctx context.Context, q policies.Question) ([]policy.Finding, string) {
+	in, digest, err := p.input(ctx, q)
+	var members []rego.Member
+	for _, m := range q.Members {
+		one := rego.Member{Policy: m.Policy, Approval: m.Approval, DryRun: m.DryRun}
+		if err != nil {
+			one.Broken = err.Error()
+			members = append(members, one)
+			continue
+		}
+		prog, ok := m.Program.(*program)
+		if !ok {
+			panic(fmt.Sprintf("interpreter: %T is no program", m.Program)) // Compile made it
+		}
+		for i, set := range prog.sets {
+			if w := prog.weave[i]; w != nil && !w.Selects(p.dialectOf(q.Stack.Group).Kind().Kind, q.Stack.Namespace, q.Stack.Name, q.Stack.Labels) {
+				continue
+			}
+			one.Set, one.Parameters = set, prog.parameters[i]
+			members = append(members, one)
+		}
+	}
+	return p.judge.Findings(ctx, in, members), digest
+}
+
+// input makes what programs are shown, and its digest. The time of the evaluation is no
+// part of the digest.
+func (p *Programs) input(ctx context.Context, q policies.Question) (*rego.Input, string, error) {
+	f, err := p.facts(ctx, q)
+	if err != nil {
+		return nil, "", err
+	}
+	digest := stack.Digest([]any{string(q.Document), f})
+	f.Now = q.Now.UTC()
+	doc, err := document.Make(q.Document, f)
+	if err != nil {
+		return nil, digest, err
+	}
+	object, err := shown(q)
+	if err != nil {
+		return nil, digest, err
+	}
+	in, err := rego.NewInput(doc, object, q.Now)
+	return in, digest, err
+}
+
+// shown is the object of the stack without its status, and without what kubectl and the API
+// server keep in it. Values in it are masked: variables may be written into the object.
+func shown(q policies.Question) (map[string]any, error) {
+	object := maps.Clone(q.Plan.Object)
+	delete(object, "status")
+	b, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the object: %w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	var out map[string]any
+	if err := dec.Decode(&out); err != nil {
+		return nil, fmt.Errorf("reading the object: %w", err)
+	}
+	if meta, ok := out["metadata"].(map[string]any); ok {
+		delete(meta, "managedFields")
+		meta["annotations"] = q.Stack.Annotations
+	}
+	if spec, ok := out["spec"].(map[string]any); ok {
+		for _, name := range []string{"vars", "values", "cloud"} { // which hold values
+			delete(spec, name)
+		}
+	}
+	return out, nil
+}
+
+// dialectOf is the dialect of a group.
+func (p *Programs) dialectOf(group string) dialect.Dialect {
+	for _, d := range p.dialects.All() {
+		if d.Kind().Group == group {
+			return d
+		}
+	}
+	return p.dialects.First()
+}
+
+// facts are what is known beside the plan.
+func (p *Programs) facts(ctx context.Context, q policies.Question) (document.Facts, error) {
+	s := q.Stack
+	d := p.dialectOf(s.Group)
+	obj := d.New()
+	raw, err := json.Marshal(q.Plan.Object)
+	if err == nil {
+		err = json.Unmarshal(raw, obj)
+	}
+	if err != nil {
+		return document.Facts{}, fmt.Errorf("reading the object: %w", err)
+	}
+	st, _ := d.Decode(obj) // a spec that is wrong has no plan to judge
+	f := document.Facts{
+		Stack: document.Stack{
+			Kind: d.Kind().Kind, Namespace: s.Namespace, Name: s.Name, Labels: s.Labels, Annotations: s.Annotations,
+			Environment: s.Environment, Tenant: s.Tenant, Mode: string(st.Spec.Mode), Workspace: st.Configuration.Workspace, Path: st.Configuration.Path,
+		},
+		Tenant:    p.tenant(ctx, obj),
+		Run:       document.Run{Kind: string(stack.PlanRun), Deletion: obj.GetDeletionTimestamp() != nil},
+		Requester: obj.GetAnnotations()[changedBy],
+		Previous:  previousOf(st.Status),
+	}
+	if pending := st.Status.Pending; pending != nil {
+		f.Engine, f.Source.Revision, f.Source.Digest = pending.PlanInputs.Engine, pending.PlanInputs.Revision, pending.PlanInputs.Source
+		if pending.Destroy {
+			f.Run.Cause = "destroy"
+		}
+	}
+	if ref := st.Configuration.Source; ref != nil {
+		err = p.source(ctx, &f.Source, d, obj, *ref, q)
+	}
+	return f, err
+}
+
+// changedBy is the stamp of the user who changed the object last.
+const changedBy = "terrier.dev/changed-by"
+
+// By these an object says for which tenant it was made.
+const (
+	tenantName      = "kubernetes-tenants.org/tenant"
+	tenantNamespace = "kubernetes-tenants.org/tenant-namespace"
+	tenantID        = "terrier.dev/tenant-id"
+	tenantWholeName = "terrier.dev/tenant" // an annotation, where the name is too long for a label
+)
+
+// tenant is the Tenant that the stack was made for, nil if there is none. What cannot be
+// found of it is left out.
+func (p *Programs) tenant(ctx context.Context, obj client.Object) *document.Tenant {
+	l := obj.GetLabels()
+	key := types.NamespacedName{Namespace: cmp.Or(l[tenantNamespace], obj.GetNamespace()), Name: cmp.Or(obj.GetAnnotations()[tenantWholeName], l[tenantName])}
+	if key.Name == "" {
+		return nil
+	}
+	out := &document.Tenant{Name: key.Name, ID: l[tenantID]}
+	var t tenantsv1.Tenant
+	if p.reader.Get(ctx, key, &t) != nil {
+		return out
+	}
+	out.Template, out.Labels = t.Spec.TemplateRef, t.Labels
+	var template tenantsv1.TenantTemplate
+	if p.reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: t.Spec.TemplateRef}, &template) == nil {
+		out.Registry = template.Spec.RegistryID
+	}
+	return out
+}
+
+func previousOf(m stack.Status) *document.Previous {
+	a := m.Applied
+	if a == nil {
+		return nil
+	}
+	c := a.Changes
+	return &document.Previous{Name: a.Name, Digest: a.Digest, AppliedAt: m.AppliedAt, Counts: map[string]int{
+		"add": c.Add, "change": c.Change, "destroy": c.Destroy, "import": c.Import, "forget": c.Forget, "move": c.Move, "outputs": c.Outputs,
+	}}
+}
+
+// source says where the module comes from, and which versions the object of the source
+// follows. A source that is not there any more has only a revision.
+func (p *Programs) source(ctx context.Context, out *document.Source, d dialect.Dialect, of client.Object, ref stack.Ref, q policies.Question) error {
+	kind := cmp.Or(ref.Kind, sourcev1.GitRepositoryKind)
+	out.Kind = kind
+	obj, err := sourceOf(kind)
+	if err != nil {
+		return err
+	}
+	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, of.GetNamespace()), Name: ref.Name}
+	if err := p.reader.Get(ctx, key, obj); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	var verified []metav1.Condition
+	switch o := obj.(type) {
+	case *sourcev1.GitRepository:
+		out.URL, verified = o.Spec.URL, o.Status.Conditions
+		if r := o.Spec.Reference; r != nil {
+			out.Branch, out.Tag, out.Range, out.Pinned = r.Branch, r.Tag, r.SemVer, r.Commit != ""
+		}
+		if out.Branch == "" && out.Tag == "" && out.Range == "" && !out.Pinned {
+			out.Branch = "master" // what the source then follows
+		}
+	case *sourcev1.OCIRepository:
+		out.URL, verified = o.Spec.URL, o.Status.Conditions
+		if r := o.Spec.Reference; r != nil {
+			out.Tag, out.Range, out.Pinned = r.Tag, r.SemVer, r.Digest != ""
+		}
+		if out.Tag == "" && out.Range == "" && !out.Pinned {
+			out.Tag = "latest"
+		}
+	case *sourcev1.Bucket:
+		out.URL, verified = strings.TrimSuffix(o.Spec.Endpoint, "/")+"/"+o.Spec.BucketName, o.Status.Conditions
+	}
+	out.URL, _ = plan.MaskURLs(out.URL)
+	out.Signed = meta.IsStatusConditionTrue(verified, sourcev1.SourceVerifiedCondition)
+	a := obj.GetArtifact()
+	// What the source has now may be newer than what was planned.
+	out.Signed = out.Signed && a != nil && a.Revision == out.Revision
+	if a != nil && a.Revision == out.Revision && !a.LastUpdateTime.IsZero() {
+		out.Age = max(0, int64(q.Now.Sub(a.LastUpdateTime.Time).Seconds()))
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package interpreter
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/review"
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// stored are artifacts on disk, by digest.
+type stored struct {
+	dir   string
+	calls int
+}
+
+func (s *stored) Get(_ context.Context, a source.Artifact) (string, error) {
+	s.calls++
+	return filepath.Join(s.dir, strings.TrimPrefix(a.Digest, "sha256:")), nil
+}
+
+// put makes an artifact of files.
+func (s *stored) put(t *testing.T, files map[string]string) *fluxmeta.Artifact {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for name, text := range files {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range []error{w.Close(), z.Close()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum := sha256.Sum256(b.Bytes())
+	digest := hex.EncodeToString(sum[:])
+	if err := os.WriteFile(filepath.Join(s.dir, digest), b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &fluxmeta.Artifact{URL: "http://source/a.tar.gz", Revision: "main@sha1:" + digest[:40], Digest: "sha256:" + digest, LastUpdateTime: metav1.Unix(1e9, 0)}
+}
+
+type stage struct {
+	*Programs
+	client client.Client
+	stored *stored
+	repo   *sourcev1.GitRepository
+}
+
+// newStage has a GitRepository policy-system/policies with these files.
+func newStage(t *testing.T, files map[string]string) *stage {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := sourcev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{stored: &stored{dir: t.TempDir()}}
+	s.repo = &sourcev1.GitRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "policy-system", Name: "policies"},
+		Spec:       sourcev1.GitRepositorySpec{URL: "https://user:canary@git.example.com/policies.git", Reference: &sourcev1.GitRepositoryRef{Branch: "main"}},
+	}
+	s.repo.Status.Artifact = s.stored.put(t, files)
+	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(s.repo).WithStatusSubresource(s.repo).Build()
+	s.Programs = New(s.client, kinds.All(), s.stored, t.TempDir())
+	return s
+}
+
+func cluster() client.Object { return &v1alpha1.ClusterPolicy{} }
+
+func fromSource(path string) v1alpha1.Rego {
+	return v1alpha1.Rego{SourceRef: &v1alpha1.SourceRef{Kind: "GitRepository", Namespace: "policy-system", Name: "policies"}, Path: path}
+}
+
+const denies = "package terrier\ndeny contains sprintf(\"%s of %s %s\", [input.stack.name, input.source.branch, input.parameters.word])\n"
+
+func TestProgramsOfSources(t *testing.T) {
+	s := newStage(t, map[string]string{"a/policy.rego": denies, "b/main.rego": "package main\ndeny[msg] { msg := input.resource_changes[0].address }"})
+	first, digest, err := s.Compile(t.Context(), cluster(), fromSource("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, again, err := s.Compile(t.Context(), cluster(), fromSource("./a")); err != nil || again != digest || s.stored.calls != 1 {
+		t.Errorf("the same again: %s, %v, fetched %d times; want %s and one", again, err, s.stored.calls, digest)
+	}
+	withParameters := fromSource("a")
+	withParameters.Parameters = &apiextensionsv1.JSON{Raw: []byte(`{"word": "now"}`)}
+	if _, other, err := s.Compile(t.Context(), cluster(), withParameters); err != nil || other == digest {
+		t.Errorf("with parameters: %s, %v; want another digest", other, err)
+	}
+	pinned := fromSource("a")
+	pinned.Digest = s.repo.Status.Artifact.Digest
+	if _, _, err := s.Compile(t.Context(), cluster(), pinned); err != nil {
+		t.Errorf("pinned: %v", err)
+	}
+
+	was := s.repo.Status.Artifact.Digest
+	s.repo.Status.Artifact = s.stored.put(t, map[string]string{"a/policy.rego": strings.Replace(denies, "deny", "hold", 1)})
+	if err := s.client.Status().Update(t.Context(), s.repo); err != nil {
+		t.Fatal(err)
+	}
+	next, other, err := s.Compile(t.Context(), cluster(), fromSource("a"))
+	if err != nil || other == digest || next == first {
+		t.Errorf("another artifact: %s, %v; want another digest", other, err)
+	}
+	if _, _, err := s.Compile(t.Context(), cluster(), pinned); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "only "+was+" may be used") {
+		t.Errorf("pinned to the former artifact: %v, want an error that names it", err)
+	}
+}
+
+func TestProgramsThatCannotBeRead(t *testing.T) {
+	s := newStage(t, map[string]string{"a/policy.rego": "package terrier\ndeny contains"})
+	elsewhere := fromSource("a")
+	elsewhere.SourceRef.Name = "others"
+	nowhere := fromSource("a")
+	nowhere.SourceRef.Namespace = ""
+	out := fromSource("../../etc")
+	inline := v1alpha1.Rego{Modules: map[string]string{"a": denies}, Digest: "sha256:0"}
+	for name, tt := range map[string]struct {
+		of   client.Object
+		rego v1alpha1.Rego
+		want string
+	}{
+		"a text that is wrong":      {cluster(), fromSource("a"), "policy.rego:2"},
+		"no directory":              {cluster(), fromSource("b"), "has no directory b"},
+		"a way out":                 {cluster(), out, "has no directory etc"},
+		"no source":                 {cluster(), elsewhere, "GitRepository policy-system/others does not exist"},
+		"no namespace":              {cluster(), nowhere, "a ClusterPolicy has no namespace"},
+		"another namespace":         {&v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: "team"}}, fromSource("a"), "in its own namespace, team"},
+		"a digest without a source": {cluster(), inline, "there is no sourceRef"},
+	} {
+		if _, _, err := s.Compile(t.Context(), tt.of, tt.rego); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: Compile() = %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+const object = `{
+	"apiVersion": "infra.contrib.fluxcd.io/v1alpha2", "kind": "Terraform",
+	"metadata": {"name": "network", "namespace": "apps", "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "canary"}},
+	"spec": {"interval": "1h", "sourceRef": {"kind": "GitRepository", "name": "policies", "namespace": "policy-system"}, "vars": [{"name": "a", "value": "canary"}], "values": {"b": "canary"}}
+}`
+
+const aPlan = `{"format_version": "1.2", "resource_changes": [{"address": "terraform_data.a", "mode": "managed", "type": "terraform_data", "name": "a", "change": {"actions": ["create"], "before": null, "after": {"input": "x"}, "after_unknown": {}, "before_sensitive": false, "after_sensitive": {}}}]}`
+
+func question(t *testing.T, members ...policies.Member) policies.Question {
+	t.Helper()
+	q := policies.Question{
+		Plan: &review.Plan{Digest: "sha256:0"}, Document: []byte(aPlan), Members: members, Now: time.Unix(1e9+60, 0),
+		Stack: policies.Subject{Group: "infra.contrib.fluxcd.io", Namespace: "apps", Name: "network", Tenant: "acme", Environment: "prod", Labels: map[string]string{"team": "a"}},
+	}
+	if err := json.Unmarshal([]byte(object), &q.Plan.Object); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// everything gives the whole input as a text.
+const everything = "package terrier\nwarn contains json.marshal(object.remove(input, [\"plan\", \"changes\", \"counts\"]))\nwarn contains json.marshal(input.changes)\n"
+
+func TestJudge(t *testing.T) {
+	s := newStage(t, map[string]string{"a/policy.rego": denies, "all/policy.rego": everything, "c/main.rego": "package main\nwarn[msg] { msg := input.resource_changes[0].address }"})
+	parameters := fromSource("a")
+	parameters.Parameters = &apiextensionsv1.JSON{Raw: []byte(`{"word": "now"}`)}
+	conftest := fromSource("c")
+	conftest.Format = "conftest"
+	var members []policies.Member
+	for name, r := range map[string]v1alpha1.Rego{"ClusterPolicy/a": parameters, "ClusterPolicy/all": fromSource("all"), "ClusterPolicy/c": conftest} {
+		p, _, err := s.Compile(t.Context(), cluster(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, policies.Member{Policy: name, Program: p, DryRun: name == "ClusterPolicy/c"})
+	}
+	q := question(t, members...)
+	found, digest := s.Judge(t.Context(), q)
+	text := ""
+	for _, f := range found {
+		text += f.Policy + " " + f.Message + "\n"
+		if f.Error || f.DryRun != (f.Policy == "ClusterPolicy/c") {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, want := range []string{
+		"ClusterPolicy/a network of main now", "ClusterPolicy/c terraform_data.a", `"environment":"prod"`, `"tenant":"acme"`, `"team":"a"`, `"kind":"GitRepository"`, `"address":"terraform_data.a"`, `"now":"2001-09-09T01:47:40Z"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("findings %s, want %s", text, want)
+		}
+	}
+	if strings.Contains(text, "canary") {
+		t.Errorf("a policy sees a secret: %s", text)
+	}
+	q.Now = q.Now.Add(time.Hour)
+	if _, later := s.Judge(t.Context(), q); later != digest {
+		t.Errorf("the digest of the input changes with time: %s, %s", digest, later)
+	}
+	q.Document = []byte(strings.ReplaceAll(aPlan, `"x"`, `"y"`))
+	if _, other := s.Judge(t.Context(), q); other == digest {
+		t.Error("another plan has the same digest of its input")
+	}
+	q.Document = []byte("{")
+	if found, _ := s.Judge(t.Context(), q); len(found) != len(members) || policy.Combine(found) != policy.Hold {
+		t.Errorf("a plan that cannot be read: %+v, want that each policy holds it", found)
+	}
+}
+
+// A Policy object of the Weave policy agent sees the object without what may be secret.
+func TestWeavePoliciesOfSources(t *testing.T) {
+	s := newStage(t, map[string]string{"w/policy.yaml": `apiVersion: pac.weave.works/v2beta3
+kind: Policy
+metadata: {name: all}
+spec:
+  id: all
+  name: All
+  severity: low
+  provider: terraform
+  enforce: false
+  targets: {kinds: [Terraform], namespaces: [apps]}
+  code: |
+    package weave.advisor.all
+    violation[r] { r := {"msg": json.marshal(object.remove(input.review.object, ["status"]))} }
+    violation[r] { r := {"msg": input.review.object.status.tfplan.resource_changes[0].address} }
+`})
+	r := fromSource("w")
+	r.Format = "weave"
+	p, _, err := s.Compile(t.Context(), cluster(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := question(t, policies.Member{Policy: "ClusterPolicy/w", Program: p})
+	found, _ := s.Judge(t.Context(), q)
+	if len(found) != 2 || policy.Combine(found) != policy.Warn || found[1].Message != "terraform_data.a" || !strings.Contains(found[0].Message, `"name":"network"`) || strings.Contains(found[0].Message, "canary") {
+		t.Errorf("findings %+v", found)
+	}
+	q.Stack.Namespace = "others"
+	if found, _ := s.Judge(t.Context(), q); len(found) != 0 {
+		t.Errorf("a stack that is no target: %+v", found)
+	}
+}
