@@ -188,35 +188,47 @@ func (p stateCommands) argument(key query.Key) string {
 }
 
 func (p stateCommands) stateAccept() *cobra.Command {
-	var yes bool
+	var (
+		yes    bool
+		reason string
+	)
 	c := &cobra.Command{
 		Use:   "accept STACK",
 		Short: "Accept an unexpected state",
 		Long: `Accepts the stored state of a stack, although Terrier expected another version. A
 stack with the reason StateTampered or StateRegressed then continues with the stored
 state. The expected version stays among the versions. If the stored state changes
-before the controller accepts it, nothing is accepted.`,
+before the controller accepts it, nothing is accepted.
+
+A stack with the reason StateMissing did not find its last known state: its place was
+changed, or emptied. Accepting lets it begin with what is in the new place. Resources
+that are not in that state are created a second time. The command then needs a reason,
+which the audit log keeps, and counts for that place alone.`,
 		Example: `  terrier state accept network
-  terrier state accept network --yes`,
+  terrier state accept network --yes
+  terrier state accept network --reason "the old account was closed"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
 			if agreed, err := p.agreed(yes, "Accept the stored state of %s, in place of the version that Terrier expects?", key); !agreed {
 				return err
 			}
-			known, err := s.AcceptState(ctx, key)
+			known, err := s.AcceptState(ctx, key, reason)
 			if err != nil {
 				return err
 			}
 			what := "that there is no state"
-			if known.Lineage != "" {
+			if known.Digest != "" {
 				what = known.String()
+			} else if known.Lineage != "" {
+				what = fmt.Sprintf("serial %d of the lineage %s", known.Serial, known.Lineage)
 			}
 			p.say("Accepted for %s: %s.\n", key, what)
 			return nil
 		}),
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "accept the state without asking")
+	c.Flags().StringVar(&reason, "reason", "", "the reason, a `text` that the audit log keeps")
 	return c
 }
 

@@ -79,8 +79,8 @@ func (s *states) UnlockState(ctx context.Context, key query.Key, id string) (que
 	return doOf[query.StateLock](ctx, s.stackConn, key, command.NamedLock{ID: id}, "state", "unlock")
 }
 
-func (s *states) AcceptState(ctx context.Context, key query.Key) (stack.StateID, error) {
-	return doOf[stack.StateID](ctx, s.stackConn, key, struct{}{}, "state", "accept")
+func (s *states) AcceptState(ctx context.Context, key query.Key, reason string) (stack.StateID, error) {
+	return doOf[stack.StateID](ctx, s.stackConn, key, command.AcceptReason{Reason: reason}, "state", "accept")
 }
 
 func (s *states) StateInfos(ctx context.Context, f query.Filter) ([]query.StateInfo, error) {

@@ -44,7 +44,7 @@ type StateCommands interface {
 	WriteState(context.Context, StateChange) error
 	LockState(ctx context.Context, key query.Key, reason string) (query.StateLock, error)
 	UnlockState(ctx context.Context, key query.Key, id string) (query.StateLock, error)
-	AcceptState(context.Context, query.Key) (stack.StateID, error)
+	AcceptState(ctx context.Context, key query.Key, reason string) (stack.StateID, error)
 }
 
 // SessionCommands are what a user does in a break-glass session.

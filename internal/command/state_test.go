@@ -270,7 +270,7 @@ func TestLocksOfPeople(t *testing.T) {
 func TestAcceptNamesWhatIsThere(t *testing.T) {
 	now := stateOf("m", 1, "a")
 	v := newVault(t, now)
-	known, err := v.AcceptState(t.Context(), v.key())
+	known, err := v.AcceptState(t.Context(), v.key(), "")
 	if err != nil || known.Lineage != "m" {
 		t.Fatalf("AcceptState() = %+v, %v", known, err)
 	}

@@ -34,6 +34,10 @@ type (
 	LockReason struct {
 		Reason string `json:"reason,omitempty"`
 	}
+	// AcceptReason says why a user accepts an unexpected state.
+	AcceptReason struct {
+		Reason string `json:"reason,omitempty"`
+	}
 	// RollbackOrder rolls a state back to a version. With Preview the answer only says
 	// what that would do; without, Over and To are what the preview said.
 	RollbackOrder struct {

@@ -88,6 +88,8 @@ func (ac *actor) carryOut(ctx context.Context, p *pass) (outcome, error) {
 		return p.started(ac.destroy(ctx, p, a.Unlock))
 	case stack.Publish:
 		return news, ac.publish(ctx, p)
+	case stack.Renew:
+		return news, ac.renew(ctx, p)
 	case stack.Review:
 		return news, ac.review(ctx, p, a.Plan)
 	case stack.Finish:
@@ -142,7 +144,7 @@ func obstacle(err error) *stack.Blocked {
 func known(r stack.Reason) bool {
 	switch r {
 	case stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.LockedByOther, stack.StartFailed,
-		stack.SourceFailed, stack.InputsFailed, stack.StateTampered, stack.StateRegressed, stack.StateShared, stack.StateNotAdopted:
+		stack.SourceFailed, stack.InputsFailed, stack.StateTampered, stack.StateRegressed, stack.StateMissing, stack.StateShared, stack.StateNotAdopted:
 		return true
 	default:
 		return false
@@ -224,6 +226,17 @@ func (ac *actor) script(ctx context.Context, p *pass, a stack.RunScript) error {
 		}
 	}
 	return ac.launcher.launch(ctx, p, stack.ScriptRun, cause, a.Unlock)
+}
+
+// renew keeps a record for a destroy that has the destroy script of now.
+func (ac *actor) renew(ctx context.Context, p *pass) error {
+	var cause stack.Cause
+	if err := ac.snapshots.keepFor(ctx, p, &cause); err != nil {
+		return err
+	}
+	p.o.Status = stack.Renewed(p.o.Status, p.o.PlanInputs, cause.Snapshot, cause.DestroyScript)
+	p.o.OtherDestroy = false
+	return nil
 }
 
 // destroy begins the destroy of the resources, from the record of the last apply.

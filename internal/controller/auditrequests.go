@@ -96,7 +96,7 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 		r := p.o.Spec.Repair
 		return audit.Entry{What: audit.RepairAsked, Run: r.Run, Plan: r.Plan, Details: map[string]string{"imports": strconv.Itoa(len(r.IDs)), "absent": strconv.Itoa(len(r.Absent))}}, is.Repair
 	case stack.AskedToAcceptState:
-		return audit.Entry{What: audit.StateAccepted, Details: map[string]string{"state": stack.AcceptedState(is.Accepted)}}, is.Accepted
+		return audit.Entry{What: audit.StateAccepted, Why: stack.AcceptedWhy(is.Accepted), Details: map[string]string{"state": stack.AcceptedState(is.Accepted)}}, is.Accepted
 	case stack.AskedToAdoptState:
 		return audit.Entry{What: audit.StateAccepted, Details: map[string]string{"state": "that of a former stack of this name"}}, "adopted/" + generation
 	case stack.AskedToDelete:

@@ -63,7 +63,7 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 	if err := jb.unshadowed(p, guard); err != nil {
 		return blockedBy(err, stack.InputsFailed)
 	}
-	p.note = note{State: ref, Backend: backendDigest(c, p.in.Files.Settings)}
+	p.note = note{State: ref, Backend: backendDigest(c, p.in.Files.Settings), In: states.Named(c, p.obj.GetNamespace())}
 	p.job = &runner.Job{
 		Stack: p.id, Name: p.obj.GetNamespace() + "/" + p.obj.GetName(), Created: p.o.Now,
 		Engine: engineOf(c, e),

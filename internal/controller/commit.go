@@ -142,6 +142,7 @@ func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Summary {
 		Next: p.o.Retry(p.decision), Every: p.o.Recheck(p.decision), Now: p.o.Now,
 		Isolation: p.isolation, Ignored: cm.ignored(p), BreakGlassDenied: p.breakGlassDenied,
 		Inventory: cm.inventory(ctx, p), PostDeploy: p.postDeploy,
+		SpecInvalid: p.o.Blocked != nil && p.o.Blocked.Reason == stack.SpecInvalid,
 	}
 	if p.job != nil {
 		r.Environment = slices.AppendSeq([]string{}, maps.Keys(p.in.Resolved.Environment))

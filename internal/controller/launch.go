@@ -42,7 +42,7 @@ type launcher struct {
 
 // launch starts a run: admission, lock, state, supervisor.
 func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
-	cause.Unlock, cause.Replan, cause.Pod = unlock, p.decision.Answers, p.o.Pod
+	cause.Unlock, cause.Replan, cause.Pod, cause.Place = unlock, p.decision.Answers, p.o.Pod, p.note.place()
 	if left := p.entry.room.left(p.o.Now, roomFor{p.obj.GetGeneration(), cause.Replan}); left > 0 {
 		la.queue.Leave(p.id)
 		p.o.Queued = p.entry.room.why
@@ -222,6 +222,9 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 	}
 	cause.Whole = len(job.Options.Targets) == 0
 	p.note.Cause, p.note.After = cause, new(p.o.Status.LastRun)
+	if err := la.expect(ctx, p, kind); err != nil {
+		return nil, err
+	}
 	var state []byte
 	var err error
 	// A state that is another stack's, or not what it should be, is found out
@@ -257,6 +260,24 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 		return job, err
 	}
 	return fromImage(job, p.image, p.st.Configuration.Image.Login)
+}
+
+// expect names in the job the state that the run has to find in a backend of the stack's own
+// before it may write. Commands of a break-glass session may find anything: a user runs them.
+func (la *launcher) expect(ctx context.Context, p *pass, kind stack.RunKind) error {
+	p.job.Expected = nil
+	if p.note.State != nil || kind == stack.HealthRun || kind == stack.BreakGlassRun {
+		return nil
+	}
+	last, err := la.states.Inspector.Last(ctx, p.subject(), p.note.place())
+	if err != nil || !last.Holds() {
+		return err
+	}
+	expected := stack.ExpectedState{Last: last, Place: p.note.place(), In: p.note.In}
+	if !p.o.Spec.Accepts(expected.Token()) {
+		p.job.Expected = &expected
+	}
+	return nil
 }
 
 // rememberSecrets keeps prints of the secret values of a run, unless they are those

@@ -73,12 +73,29 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		}
 	}
 	if p.o.Blocked == nil {
+		p.o.OtherDestroy = ob.otherDestroy(ctx, p)
 		p.o.Unwritten, err = ob.unwritten(ctx, p)
 	}
 	if err == nil {
 		err = ob.observeSpent(ctx, p)
 	}
 	return err
+}
+
+// otherDestroy reports whether the inputs differ from those of the last apply in nothing but
+// the script that destroys, which the record of that apply has. Without the record the script
+// that applies runs again.
+func (ob *observer) otherDestroy(ctx context.Context, p *pass) bool {
+	m := p.o.Status
+	if p.st.Configuration.Script == nil || m.Snapshot == "" || m.Planned.Inputs == p.o.PlanInputs.Inputs {
+		return false
+	}
+	before, err := record.At[snapshot](m.Snapshot).Read(ctx, ob.blobs)
+	if err != nil || before.Job.Script == nil {
+		return false
+	}
+	s := before.Job.Script
+	return stack.OtherDestroy(m, p.o.PlanInputs, p.in.DigestWith(stack.ScriptText{Text: string(s.Destroy), Path: s.DestroyPath, Args: s.DestroyArgs}))
 }
 
 // observeCorrection finds what a deleted stack is destroyed from, once a destroy has

@@ -29,9 +29,18 @@ type note struct {
 	After   *string        `json:"after,omitempty"` // the run whose end was recorded last when this one was started; nil in what earlier releases noted
 	State   *kube.StateRef `json:"state,omitempty"` // nil if the engine keeps the state elsewhere
 	Backend string         `json:"backend,omitempty"`
+	In      string         `json:"in,omitempty"`     // where the state is, for people
 	Waited  time.Duration  `json:"waited,omitempty"` // for its turn; only told
 	Class   string         `json:"class,omitempty"`  // under which the schedule admitted it
 	Tenant  string         `json:"tenant,omitempty"` // of the stack when it was admitted
+}
+
+// place identifies where the state of the run is.
+func (n note) place() string {
+	if n.State != nil {
+		return states.ManagedPlace(*n.State)
+	}
+	return n.Backend
 }
 
 // class is under which the schedule counts the run. Earlier releases did not note it.
@@ -247,6 +256,12 @@ func runOf(r *runner.Report, n note) stack.Run {
 	}
 	if run.Kind == stack.DestroyRun || run.Kind == stack.ScriptRun {
 		run.Changes = r.Changes
+	}
+	if n.State == nil && r.Foreign != nil {
+		run.LastState = stack.LastStateIn(n.place(), n.In, false, *r.Foreign)
+	}
+	if run.Missing = r.Missing; run.Missing != nil {
+		run.Why = string(stack.StateMissing)
 	}
 	if !run.Done {
 		run.Step, run.Until, run.Awaits = string(r.Phase), r.Until, r.Message

@@ -139,7 +139,7 @@ func waitingFor(p *pass, d stack.Decision) string {
 		return "the end of the break-glass session"
 	case stack.RetryLater, stack.DestroyFailed:
 		return "the next attempt"
-	case stack.NoDestroyScript, stack.SpecInvalid, stack.ModuleInvalid, stack.SourceDenied, stack.RetryLimitReached, stack.StateIncomplete, stack.NotConverging, stack.ReviewRefused:
+	case stack.NoDestroyScript, stack.SpecInvalid, stack.ModuleInvalid, stack.SourceDenied, stack.RetryLimitReached, stack.StateIncomplete, stack.StateMissing, stack.NotConverging, stack.ReviewRefused:
 		return "a change of the stack"
 	default:
 		return ""

@@ -81,6 +81,7 @@ var readiness = map[stack.Reason]ready{
 	stack.NotConverging:      {metav1.ConditionFalse, "NotConverging"},
 	stack.StateTampered:      {metav1.ConditionFalse, "StateTampered"},
 	stack.StateRegressed:     {metav1.ConditionFalse, "StateRegressed"},
+	stack.StateMissing:       {metav1.ConditionFalse, "StateMissing"},
 	stack.StateShared:        {metav1.ConditionFalse, "StateShared"},
 	stack.StateNotAdopted:    {metav1.ConditionFalse, "StateNotAdopted"},
 	stack.Reviewing:          {metav1.ConditionUnknown, ReasonProgressing},
@@ -163,14 +164,21 @@ func SetConditions(c Conditions, s Summary) {
 	}
 }
 
+// Corrected reports whether the conditions of an object say that its spec is not valid,
+// although it is.
+func Corrected(c Conditions, s Summary) bool {
+	was := meta.FindStatusCondition(*c.All, ConditionReady)
+	return was != nil && was.Reason == readiness[stack.SpecInvalid].reason && !s.SpecInvalid
+}
+
 // whileSuspended leaves the Ready condition of a suspended stack as it is, as upstream
-// does, unless the end of the run that went on belies it: then the condition says how
-// that run ended.
+// does, unless the end of the run that went on belies it, or a user corrected what it names:
+// then the condition says how the last run ended.
 func whileSuspended(c Conditions, s Summary) {
 	was := meta.FindStatusCondition(*c.All, ConditionReady)
 	m := s.Status
 	switch {
-	case was != nil && was.Reason != ReasonProgressing && !(was.Status == metav1.ConditionTrue && (m.Failures > 0 || m.Pending != nil)):
+	case was != nil && !Corrected(c, s) && was.Reason != ReasonProgressing && !(was.Status == metav1.ConditionTrue && (m.Failures > 0 || m.Pending != nil)):
 	case m.Failures > 0:
 		c.Set(ConditionReady, metav1.ConditionFalse, FailedReason(m), m.FailedWith)
 	case m.Pending != nil:

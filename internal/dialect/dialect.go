@@ -87,6 +87,7 @@ type Summary struct {
 	BreakGlassDenied bool        // a break-glass session is asked for, and the platform allows none
 	Inventory        *Inventory  // nil leaves what the object lists
 	PostDeploy       *PostDeploy // nil leaves what the object has
+	SpecInvalid      bool        // the spec or an annotation is not valid
 	Unreadable       error       // why the status in the object cannot be read: say so, and leave everything else
 }
 

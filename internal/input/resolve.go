@@ -56,7 +56,13 @@ type Inputs struct {
 	Digest      string    // of all that a plan depends on
 	Credentials string    // of credentials that a plan does not depend on and a destroy will need
 	Until       time.Time // when the first of them stops being valid; zero if none does
+
+	digest func(destroy stack.ScriptText) string
 }
+
+// DigestWith is what Digest would be with another script that destroys: its text, or the path
+// of its file with the arguments.
+func (in Inputs) DigestWith(destroy stack.ScriptText) string { return in.digest(destroy) }
 
 // Resolve resolves everything that runs are given. What must not be shown (Mask)
 // is valid with an error, too: the error may quote a value.
@@ -110,16 +116,15 @@ func (s *resolution) resolve(ctx context.Context, m Module, out *Inputs) error {
 	if len(s.versions) > 0 {
 		parts = append(parts, s.versions)
 	}
-	if of := s.Configuration.Script; of != nil {
-		parts = append(parts, out.Scripts, of.Apply.Path, of.Destroy.Path)
-		if len(of.Apply.Args)+len(of.Destroy.Args) > 0 {
-			parts = append(parts, of.Apply.Args, of.Destroy.Args)
-		}
-		if of.PostDeploy != nil {
-			parts = append(parts, *of.PostDeploy)
-		}
+	out.digest = func(destroy stack.ScriptText) string {
+		return Digest(s.Key, s.withScripts(parts, out.Scripts.Apply, destroy))
 	}
-	out.Digest, out.Until = Digest(s.Key, parts), s.until
+	out.Until = s.until
+	var own stack.ScriptText
+	if of := s.Configuration.Script; of != nil {
+		own = stack.ScriptText{Text: string(out.Scripts.Destroy), Path: of.Destroy.Path, Args: of.Destroy.Args}
+	}
+	out.Digest = out.digest(own)
 	out.Credentials = Digest(s.Key, []any{environment, out.Files.CLI, out.Files.Settings})
 	return nil
 }

@@ -3,6 +3,7 @@ package input
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -14,6 +15,23 @@ type Scripts struct{ Apply, Destroy []byte }
 
 // scriptBytes bounds one script.
 const scriptBytes = 1 << 20
+
+// withScripts adds to the parts of a digest what the scripts of the stack are. A script that
+// destroys is given, since one that changes alone changes nothing about an apply.
+func (s *resolution) withScripts(parts []any, apply []byte, destroy stack.ScriptText) []any {
+	of := s.Configuration.Script
+	if of == nil {
+		return parts
+	}
+	parts = append(slices.Clone(parts), Scripts{Apply: apply, Destroy: []byte(destroy.Text)}, of.Apply.Path, destroy.Path)
+	if len(of.Apply.Args)+len(destroy.Args) > 0 {
+		parts = append(parts, of.Apply.Args, destroy.Args)
+	}
+	if of.PostDeploy != nil {
+		parts = append(parts, *of.PostDeploy)
+	}
+	return parts
+}
 
 // DestroyScript reads the script that destroys a stack, and nothing else.
 func (r Resolver) DestroyScript(ctx context.Context) ([]byte, error) {

@@ -47,6 +47,7 @@ var statuses = map[stack.Reason]Status{
 	stack.NotConverging:     StatusFailed,
 	stack.StateTampered:     StatusFailed,
 	stack.StateRegressed:    StatusFailed,
+	stack.StateMissing:      StatusFailed,
 	stack.StateShared:       StatusFailed,
 	stack.StateNotAdopted:   StatusFailed,
 	stack.ReviewRefused:     StatusFailed,

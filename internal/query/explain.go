@@ -65,6 +65,10 @@ var situations = map[stack.Reason]Situation{
 		"The stored state is older than a version that Terrier has seen, or has another lineage: a backup was restored over it, or a backend returns old data.",
 		"Roll back to the newest version with terrier state rollback, or accept the stored state with terrier state accept.",
 	},
+	stack.StateMissing: {
+		"The place of the state does not have the last known state of the stack: its place was changed, or the place was emptied. A run would create every resource again, so Terrier starts no run that writes.",
+		"Move or restore the state with the commands of the message, then run terrier replan. To continue with what is there on purpose, run terrier state accept with a reason.",
+	},
 	stack.StateShared: {
 		"Another stack stores its state in the same place. Two stacks with one state destroy each other's resources.",
 		"Give one of the two another {statePlace}.",

@@ -74,6 +74,10 @@ var rules = []RuleText{
 		"A user allowed it for this lock, as with terrier force-unlock, or for any lock.",
 	},
 	{
+		"a destroy that does not find the last known state is held", "wait", []stack.Reason{stack.StateMissing},
+		"The destroy would find nothing and succeed, and the resources would stay without an owner. A request, such as terrier replan, looks for the state again.",
+	},
+	{
 		"a failed destroy is retried after a pause", "wait", []stack.Reason{stack.DestroyFailed, stack.LockedByOther},
 		"The finalizer stays until all resources are destroyed. Each request of a user, such as terrier replan, is one attempt before the pause is over.",
 	},
@@ -138,6 +142,10 @@ var rules = []RuleText{
 		"An apply was interrupted. Another apply would create resources that exist already.",
 	},
 	{
+		"a change of the destroy script alone renews the record of the last apply", "renew the record for a destroy", settled,
+		"A deletion runs the script of that record. The script that applies does not run: nothing about it changed.",
+	},
+	{
 		"a preview of a destroy is made on request", "preview", []stack.Reason{stack.Previewing},
 		"A user requested it with terrier plan --destroy. It changes nothing else.",
 	},
@@ -148,6 +156,10 @@ var rules = []RuleText{
 	{
 		"a state lock that may be broken is broken", "plan, or run the script", []stack.Reason{stack.Unlocking},
 		"A user allowed it for this lock, as with terrier force-unlock, or for any lock. No lock is broken twice; one that the engine could not break is tried again after the pause.",
+	},
+	{
+		"a stack whose place has not the last known state is held", "wait", []stack.Reason{stack.StateMissing},
+		"The run would create every resource a second time. A request, such as terrier replan, looks for the state again; terrier state accept continues with what is there.",
 	},
 	{
 		"a stack stops after too many failures", "wait", []stack.Reason{stack.RetryLimitReached},
@@ -286,7 +298,7 @@ var (
 	blockedBy = []stack.Reason{
 		stack.SpecInvalid, stack.SourceNotReady, stack.SourceDenied, stack.SourceFailed, stack.InputsFailed,
 		stack.ModuleInvalid, stack.EngineMissing, stack.StateFailed, stack.OutputsFailed, stack.StartFailed,
-		stack.StateTampered, stack.StateRegressed, stack.StateShared, stack.StateNotAdopted, stack.LockedByOther,
+		stack.StateTampered, stack.StateRegressed, stack.StateMissing, stack.StateShared, stack.StateNotAdopted, stack.LockedByOther,
 	}
 )
 
@@ -313,6 +325,8 @@ func actionText(a stack.Action) string {
 		return "destroy"
 	case stack.Cancel:
 		return "stop the run"
+	case stack.Renew:
+		return "renew the record for a destroy"
 	case stack.Publish:
 		return "write outputs"
 	case stack.Review:

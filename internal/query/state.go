@@ -19,6 +19,7 @@ import (
 
 // The reasons of faults about states.
 const (
+	ReasonNoReason     = "NoReason"      // the reason is missing that a user has to give
 	ReasonNoState      = "NoState"       // there is none, or what was given is none
 	ReasonStateForeign = "StateForeign"  // Terrier does not keep it
 	ReasonNoVersion    = "NoVersion"     // of that serial
@@ -192,6 +193,14 @@ func (s *States) id(ctx context.Context, key Key) (StackID, error) {
 // several.
 func (s *States) PullState(ctx context.Context, key Key, version string) ([]byte, error) {
 	h, err := s.StoredState(ctx, key)
+	if version != "" && fault.Reason(err, "") == ReasonStateForeign {
+		// Versions outlive a change of the place, and are what a user moves to the next one.
+		o, err := s.Read(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return s.pull(ctx, &StoredState{Object: o, ID: o.ID()}, version)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -153,6 +153,9 @@ func next(o *stack.Observation, d stack.Decision, n int) string {
 		run.Kind = stack.DestroyRun
 		o.Status = o.Status.Record(run)
 		return "all resources are destroyed"
+	case stack.Renew:
+		o.OtherDestroy = false
+		return "the record has the script"
 	case stack.Publish:
 		o.Status.Published = stack.Publication(o.Spec.Outputs, a.State)
 		return "the outputs are written"

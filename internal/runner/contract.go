@@ -153,6 +153,8 @@ type Job struct {
 
 	Backend *Backend `json:",omitempty"` // where a plug-in makes the place of the state; one of Files is backend.Placeholder
 
+	Expected *stack.ExpectedState `json:",omitempty"` // of a state in a backend of the stack's own: what the run has to find there before it may write; nil if it may find anything
+
 	Registry *Registry `json:",omitempty"` // of the platform, which the supervisor serves to the engine; nil if runs have none
 
 	Script *Script `json:",omitempty"` // script, and destroy of a stack that has one: what is run in place of the engine's apply
@@ -357,26 +359,28 @@ type Report struct {
 	PID      int       `json:"pid"`
 	Level    int       `json:"level"` // of isolation, see sandbox.Level
 
-	Outcome     stack.Outcome     `json:"outcome,omitempty"`
-	Fault       fault.Kind        `json:"fault,omitempty"`  // of a run that we, not the engine, ended
-	Reason      string            `json:"reason,omitempty"` // of that fault
-	Step        string            `json:"step,omitempty"`   // the engine command that decided the outcome: init, workspace, plan, show, apply, output, health
-	Exit        int               `json:"exit,omitempty"`
-	Permanent   bool              `json:"permanent,omitempty"` // the engine failed because of the configuration and its variables alone: another run of the same would fail as well
-	Message     string            `json:"message,omitempty"`   // one redacted sentence or diagnostic, cut to 2 KiB
-	Diagnostics []plan.Diagnostic `json:"diagnostics,omitempty"`
-	Changes     stack.Changes     `json:"changes,omitzero"`
-	ChangesHash string            `json:"changesHash,omitempty"` // sha256 of the changes of the plan
-	Addresses   string            `json:"addresses,omitempty"`   // sha256 of the resources that the plan would change and how, without the values
-	Example     string            `json:"example,omitempty"`     // one of these places and its attribute
-	LockHash    string            `json:"lockHash,omitempty"`    // sha256 of .terraform.lock.hcl
-	Lock        *Lock             `json:"lock,omitempty"`        // the foreign lock that stopped it
-	State       StateID           `json:"state,omitzero"`        // the newest state acknowledged, or the one planned against
-	Resources   int               `json:"resources,omitempty"`   // managed resource instances in that state
-	Untouched   bool              `json:"untouched,omitempty"`   // of a kind that writes: it has changed nothing so far, and see Changing; earlier releases never say so
-	Lost        bool              `json:"lost,omitempty"`        // it ended with its machine: what it did last may not be in its files
-	Rescued     *StateID          `json:"rescued,omitempty"`     // a state that could not be stored and is kept as FileRescue
-	Health      []Health          `json:"health,omitempty"`      // how each check of the job went
+	Outcome     stack.Outcome       `json:"outcome,omitempty"`
+	Fault       fault.Kind          `json:"fault,omitempty"`  // of a run that we, not the engine, ended
+	Reason      string              `json:"reason,omitempty"` // of that fault
+	Step        string              `json:"step,omitempty"`   // the engine command that decided the outcome: init, workspace, plan, show, apply, output, health
+	Exit        int                 `json:"exit,omitempty"`
+	Permanent   bool                `json:"permanent,omitempty"` // the engine failed because of the configuration and its variables alone: another run of the same would fail as well
+	Message     string              `json:"message,omitempty"`   // one redacted sentence or diagnostic, cut to 2 KiB
+	Diagnostics []plan.Diagnostic   `json:"diagnostics,omitempty"`
+	Changes     stack.Changes       `json:"changes,omitzero"`
+	ChangesHash string              `json:"changesHash,omitempty"` // sha256 of the changes of the plan
+	Addresses   string              `json:"addresses,omitempty"`   // sha256 of the resources that the plan would change and how, without the values
+	Example     string              `json:"example,omitempty"`     // one of these places and its attribute
+	LockHash    string              `json:"lockHash,omitempty"`    // sha256 of .terraform.lock.hcl
+	Lock        *Lock               `json:"lock,omitempty"`        // the foreign lock that stopped it
+	State       StateID             `json:"state,omitzero"`        // the newest state acknowledged, or the one planned against
+	Resources   int                 `json:"resources,omitempty"`   // managed resource instances in that state
+	Foreign     *stack.StateFacts   `json:"foreign,omitempty"`     // what was read last of a state in a backend of the stack's own; nil if nothing was
+	Missing     *stack.MissingState `json:"missing,omitempty"`     // that is not the state which the job expects, so that the run ended before it wrote
+	Untouched   bool                `json:"untouched,omitempty"`   // of a kind that writes: it has changed nothing so far, and see Changing; earlier releases never say so
+	Lost        bool                `json:"lost,omitempty"`        // it ended with its machine: what it did last may not be in its files
+	Rescued     *StateID            `json:"rescued,omitempty"`     // a state that could not be stored and is kept as FileRescue
+	Health      []Health            `json:"health,omitempty"`      // how each check of the job went
 
 	CheckBlocks *stack.CheckBlocks `json:"checkBlocks,omitempty"` // results of the check blocks of the module; nil if unknown
 

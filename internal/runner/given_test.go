@@ -52,7 +52,7 @@ resource "terraform_data" "who" {
 		t.Errorf("the log of the apply does not say that the file was there, or says what is in it:\n%s", log)
 	}
 	apply := s.Finish(id)
-	if apply.Outcome != stack.Succeeded || taken(apply.Report) != "init apply" {
+	if apply.Outcome != stack.Succeeded || taken(apply.Report) != "init apply state" {
 		t.Fatalf("the apply ended %s after %q, want init again and no new directory: %s", apply.Outcome, taken(apply.Report), apply.Message)
 	}
 	if got := <-shown; got != "me:"+setting {

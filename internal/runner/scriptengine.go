@@ -70,6 +70,11 @@ func (r *scriptCalls) answer(ctx context.Context, c *script.Call) script.Result 
 			return refused(c, "%v. Terrier keeps the state of the stack where its object says: remove the backend from the configuration.", err)
 		}
 	}
+	if i.Name == "apply" || i.Name == "destroy" {
+		if why := r.run.foreign.refuses(ctx, r, c); why != "" {
+			return refused(c, "%s", why)
+		}
+	}
 	switch {
 	case i.ChangesResources() && r.unsaved():
 		return refused(c, "An earlier command of this run could not store its state, which is in errored.tfstate. Let the script end: the state is kept.")

@@ -118,6 +118,15 @@ func (r *scriptSteps) whenConfigured(step func(context.Context) error) func(cont
 	}
 }
 
+// remembering carries out the script, and reads the state after it where there can be one.
+func (r *scriptSteps) remembering(ctx context.Context) error {
+	change := r.carryOut
+	if ok, err := r.configured(); err == nil && ok {
+		change = r.foreign.remembering(change)
+	}
+	return change(ctx)
+}
+
 func (r *scriptSteps) configured() (bool, error) {
 	tree, err := r.work.open(dirTree)
 	if err != nil {
@@ -460,13 +469,16 @@ func (r *scriptSteps) judge(p scriptProgram, s stop, exit sandbox.Exit) error {
 	h, err := r.recorder.end()
 	r.hide = r.recorder.hide // with what the run has learned
 	r.mu.Lock()
-	said, cut, stale, changing := strings.TrimSpace(string(r.stderr.bytes())), r.cut, r.stale, r.changing
+	said, cut, stale, changing, missing := strings.TrimSpace(string(r.stderr.bytes())), r.cut, r.stale, r.changing, r.foreign.missing
 	r.mu.Unlock()
 	r.reportFile.set(func(rep *Report) {
 		rep.Changes = rep.Changes.Plus(h.total)
 		rep.Diagnostics = append(rep.Diagnostics, h.diagnostics...)
 	})
 	e := ending{step: p.step, exit: exit.Code, message: p.failure(exit, said)}
+	if missing != nil {
+		return errors.Join(absent(missing), err) // also if the script passed over it
+	}
 	switch {
 	case exit.OK() && cut == "":
 		// Whatever we asked for meanwhile, it has done its work.

@@ -27,7 +27,10 @@ const (
 )
 
 // planSteps are the steps of a run that plans, applies or destroys.
-type planSteps struct{ *run }
+type planSteps struct {
+	*run
+	pulled []byte // the state in a backend of the stack's own, as it was read after the change; nil if it was not
+}
 
 // checkStale refuses a saved plan whose state is no longer the one it was made
 // against. The engine would find out too, but only after it was started.
@@ -277,14 +280,13 @@ func (r *planSteps) writeInventory(ctx context.Context) error {
 	if !r.job.Options.Inventory {
 		return nil
 	}
-	out := &capped{most: managed.MaxBytes}
-	_, err := r.engine.execute(ctx, command{step: "inventory", args: engine.StatePull(), out: out})
-	if err == nil && out.over {
-		err = fmt.Errorf("the state is larger than %d bytes", out.most)
+	state, err := r.pulled, error(nil)
+	if state == nil {
+		state, _, err = r.foreign.pull(ctx)
 	}
 	var inv plan.Inventory
 	if err == nil {
-		inv, err = plan.InventoryOf(out.Bytes(), r.job.Mask)
+		inv, err = plan.InventoryOf(state, r.job.Mask)
 	}
 	if err != nil {
 		r.recorder.logf("There is no inventory of this run: %v.", err)

@@ -59,6 +59,7 @@ type run struct {
 
 	sandbox    *isolation
 	state      *managedState
+	foreign    *foreignState
 	registry   *registryRelay
 	directory  *preparation
 	backend    *pluggedBackend
@@ -77,7 +78,7 @@ type run struct {
 // values that belong to it; all of them are parts of the same run.
 func (r *run) divide() {
 	r.sandbox, r.state, r.directory = &isolation{run: r}, &managedState{run: r}, &preparation{run: r}
-	r.registry, r.backend = &registryRelay{run: r}, &pluggedBackend{run: r}
+	r.registry, r.backend, r.foreign = &registryRelay{run: r}, &pluggedBackend{run: r}, &foreignState{run: r}
 	r.handover, r.cache = &handover{run: r}, &providerCache{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
 	r.plans, r.blocks, r.checks, r.breakGlass = &planSteps{run: r}, &checkBlocks{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
@@ -138,6 +139,9 @@ func (r *run) release() {
 // report.
 func (r *run) runToEnd(ctx context.Context) (Report, error) {
 	end := endingOf(r.steps(ctx))
+	if end.fault != "" && r.recorder != nil {
+		r.recorder.logf("The run failed: %s", strings.TrimSuffix(fault.Shorten(r.hide.String(end.message), maxText), ".")+".") // no engine has said it
+	}
 	var forgotten error
 	if end.outcome == stack.Failed {
 		forgotten = r.backend.forget()
@@ -181,17 +185,18 @@ func (r *run) sequence() []func(context.Context) error {
 		for _, step := range prepare[1:] {
 			steps = append(steps, r.script.whenConfigured(step))
 		}
-		return append(steps, withOutputs(r.script.carryOut, r.script.whenConfigured(r.plans.outputs)))
+		steps = append(steps, r.script.whenConfigured(r.foreign.beforeScript))
+		return append(steps, withOutputs(r.script.remembering, r.script.whenConfigured(r.plans.outputs)))
 	}
 	switch r.job.Kind {
 	case stack.PlanRun, stack.CheckRun, stack.PreviewRun:
-		return append(prepare, r.providers.start, r.plans.plan, r.plans.show, r.plans.text, r.plans.outputs)
+		return append(prepare, r.providers.start, r.foreign.planChecked, r.plans.show, r.plans.text, r.plans.outputs)
 	case stack.ApplyRun:
-		return append(append([]func(context.Context) error{r.plans.checkStale}, prepare...), r.plans.placePlan, r.providers.start, withOutputs(r.plans.apply, r.plans.outputs))
+		return append(append([]func(context.Context) error{r.plans.checkStale}, prepare...), r.foreign.check, r.plans.placePlan, r.providers.start, withOutputs(r.foreign.remembering(r.plans.apply), r.plans.outputs))
 	case stack.DestroyRun:
-		return append(prepare, r.providers.start, r.plans.plan, r.plans.showForgotten, r.plans.apply)
+		return append(prepare, r.providers.start, r.foreign.planChecked, r.plans.showForgotten, r.foreign.remembering(r.plans.apply))
 	case stack.BreakGlassRun:
-		return []func(context.Context) error{r.breakGlass.prepareIfPossible, withOutputs(r.breakGlass.runCommand, r.plans.outputs)}
+		return []func(context.Context) error{r.breakGlass.prepareIfPossible, withOutputs(r.foreign.remembering(r.breakGlass.runCommand), r.plans.outputs)}
 	case stack.HealthRun:
 		return []func(context.Context) error{r.checks.health}
 	default:
@@ -338,7 +343,7 @@ func (r *run) limit(step string) (limit, grace time.Duration) {
 	l := r.job.Limits
 	limit = orDefault(l.Plan, defaultPlan)
 	switch step {
-	case "init", "workspace", "unlock":
+	case "init", "workspace", "unlock", stepState:
 		limit = orDefault(l.Init, defaultInit)
 	case stepBackend:
 		limit = min(orDefault(l.Init, defaultInit), backendLimit)

@@ -14,11 +14,13 @@ type Checkpoint struct {
 	LastWrite string     `json:"wrote,omitempty"`
 
 	DestroyScript bool `json:"destroyScript,omitempty"`
+
+	LastState LastState `json:"lastState,omitzero"`
 }
 
 // Checkpoint returns what must survive the status.
 func (m Status) Checkpoint() Checkpoint {
-	return Checkpoint{Untracked: m.Untracked, Created: m.Created, Destroyed: m.Destroyed, Snapshot: m.Snapshot, LastWrite: m.LastWrite, DestroyScript: m.DestroyScript}
+	return Checkpoint{Untracked: m.Untracked, Created: m.Created, Destroyed: m.Destroyed, Snapshot: m.Snapshot, LastWrite: m.LastWrite, DestroyScript: m.DestroyScript, LastState: m.LastState}
 }
 
 // Same reports whether l says what other says. Untracked resources are others if
@@ -45,7 +47,7 @@ func (m Status) Blank() bool {
 // not released because l knows that everything was destroyed.
 func (m Status) Restored(l Checkpoint) Status {
 	m.Untracked, m.Snapshot, m.LastWrite = l.Untracked, l.Snapshot, l.LastWrite
-	m.DestroyScript = l.DestroyScript
+	m.DestroyScript, m.LastState = l.DestroyScript, l.LastState
 	m.Destroyed = l.Destroyed && !m.Created
 	m.Created = m.Created || l.Created
 	return m

@@ -96,6 +96,8 @@ func (w *world) act(t *rapid.T) Decision {
 		w.record(t)
 	case Publish:
 		w.o.Status.Published = Publication(w.o.Spec.Outputs, a.State)
+	case Renew:
+		w.o.OtherDestroy = false
 	case Finish:
 		w.gone = true
 	default:

@@ -33,6 +33,8 @@ type (
 	Cancel struct{ Run string }
 	// Publish writes the outputs of the newest state where they are wanted.
 	Publish struct{ State string }
+	// Renew renews the record that a destroy is made from, with the script of now.
+	Renew struct{}
 	// Review asks the reviewers of the stack what they think of this plan.
 	Review struct{ Plan Plan }
 	// Finish releases a deleted object. Retained says that its resources stay
@@ -47,6 +49,7 @@ func (RunScript) action() {}
 func (Destroy) action()   {}
 func (Cancel) action()    {}
 func (Publish) action()   {}
+func (Renew) action()     {}
 func (Review) action()    {}
 func (Finish) action()    {}
 
@@ -103,6 +106,7 @@ const (
 	NotConverging      Reason = "NotConverging"
 	StateTampered      Reason = "StateTampered"
 	StateRegressed     Reason = "StateRegressed"
+	StateMissing       Reason = "StateMissing"
 	StateShared        Reason = "StateShared"
 	StateNotAdopted    Reason = "StateNotAdopted"
 	Reviewing          Reason = "Reviewing"

@@ -11,22 +11,23 @@ import (
 
 // Observation is everything that Decide may look at.
 type Observation struct {
-	Now        time.Time
-	Spec       Spec
-	Status     Status
-	Deleting   bool
-	Dependents []string        // stacks that depend on this one and still exist
-	PlanInputs PlanInputs      // what a plan would be made from now; of a destroy of a deleted stack once one has failed, or is pending
-	Pod        string          // digest of what the pod of a run would be made of now; empty if runs have none, or it is not known
-	Corrected  bool            // a deleted stack is destroyed from PlanInputs as they are now, and not from the record of the last apply
-	Blocked    *Blocked        // why PlanInputs cannot be known; nil when it is
-	Waiting    *Blocked        // the first dependency that is not ready
-	Run        *Run            // the run that goes on
-	Replan     string          // the newest request of a person
-	CheckedAt  time.Time       // the last drift check
-	SourceAt   time.Time       // since when the source has what a plan would be made from; zero if that is not known
-	Spent      policy.Withheld // why the pending plan destroys more than policies allow in an hour; zero if it does not
-	Unwritten  bool            // the published outputs are missing or not what was written
+	Now          time.Time
+	Spec         Spec
+	Status       Status
+	Deleting     bool
+	Dependents   []string        // stacks that depend on this one and still exist
+	PlanInputs   PlanInputs      // what a plan would be made from now; of a destroy of a deleted stack once one has failed, or is pending
+	Pod          string          // digest of what the pod of a run would be made of now; empty if runs have none, or it is not known
+	Corrected    bool            // a deleted stack is destroyed from PlanInputs as they are now, and not from the record of the last apply
+	Blocked      *Blocked        // why PlanInputs cannot be known; nil when it is
+	Waiting      *Blocked        // the first dependency that is not ready
+	Run          *Run            // the run that goes on
+	Replan       string          // the newest request of a person
+	CheckedAt    time.Time       // the last drift check
+	SourceAt     time.Time       // since when the source has what a plan would be made from; zero if that is not known
+	Spent        policy.Withheld // why the pending plan destroys more than policies allow in an hour; zero if it does not
+	OtherDestroy bool            // PlanInputs differ from those of the last apply in the script that destroys, and in nothing else
+	Unwritten    bool            // the published outputs are missing or not what was written
 
 	// What a pass met on its way.
 	Unreadable string   // why the status in the object cannot be read; empty if it can
@@ -70,7 +71,7 @@ func answers(o Observation, a Action) string {
 		}
 	case Apply, RunScript, Destroy:
 		return o.Replan
-	case Wait, Cancel, Publish, Review, Finish:
+	case Wait, Cancel, Publish, Renew, Review, Finish:
 	}
 	return ""
 }

@@ -165,6 +165,15 @@ func inputRules() []rule {
 			},
 			incomplete,
 		},
+		{
+			"a change of the destroy script alone renews the record of the last apply",
+			func(o Observation) bool { return o.OtherDestroy },
+			func(o Observation) Decision {
+				d := settled(o)
+				d.Action = Renew{}
+				return d
+			},
+		},
 	}
 }
 

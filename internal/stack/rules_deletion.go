@@ -42,6 +42,11 @@ func deletionRules() []rule {
 			func(o Observation) Decision { return unlocking(o, Destroy{Unlock: o.Status.Lock.ID}) },
 		},
 		{
+			"a destroy that does not find the last known state is held",
+			func(o Observation) bool { return o.Deleting && missesState(o) },
+			missingState,
+		},
+		{
 			"a failed destroy is retried after a pause",
 			func(o Observation) bool { return o.Deleting && o.untilRetry() > 0 },
 			func(o Observation) Decision { return notDestroyed(o) },
@@ -146,11 +151,15 @@ func (m Status) WithDeletion() Status {
 	if c := m.CancelledBefore; c != nil && c.Kind != DestroyRun {
 		m.CancelledBefore = nil
 	}
+	m.Missing = nil // a destroy is made from the record of the last apply, which names the place of then
 	before := m.Planned
 	if before == (PlanInputs{}) && m.FailedKind != DestroyRun {
 		before = m.FailedFor // an apply that fails ends the plan; so does a destroy, of which an earlier release kept no more
 	}
 	m.BeforeDeletion = &before
+	if m.FailedKind != DestroyRun {
+		m = m.clear() // a destroy is another attempt, and begins at once
+	}
 	return m
 }
 

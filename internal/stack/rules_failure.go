@@ -31,6 +31,11 @@ func failureRules() []rule {
 			},
 		},
 		{
+			"a stack whose place has not the last known state is held",
+			missesState,
+			missingState,
+		},
+		{
 			"a stack stops after too many failures",
 			func(o Observation) bool { return o.exhausted() && !o.unhealthy() },
 			func(o Observation) Decision { return failed(o, Wait{}, Stalled, RetryLimitReached) },

@@ -37,6 +37,24 @@ func scriptWhy(o Observation) string {
 	}
 }
 
+// OtherDestroy reports whether nothing but the script that destroys would be another one than at
+// the last apply, if that script were the one of then: was are the inputs with it. A plan that
+// is pending, and an attempt that failed, are made again from the inputs of now.
+func OtherDestroy(m Status, now PlanInputs, was string) bool {
+	last := m.Planned
+	now.Inputs = was
+	return last.Inputs == was && m.Pending == nil && m.Failures == 0 && m.Applied != nil && last.same(now) && m.Applied.PlanInputs.same(now)
+}
+
+// Renewed is the status once the record of the last apply has another script that destroys:
+// the inputs of now are those that were applied.
+func Renewed(m Status, now PlanInputs, snapshot string, destroys bool) Status {
+	applied := *m.Applied
+	applied.PlanInputs.Inputs, m.Planned.Inputs = now.Inputs, now.Inputs
+	m.Applied, m.Snapshot, m.DestroyScript = &applied, snapshot, destroys
+	return m
+}
+
 // cannotDestroy reports whether there is no script that destroys the resources: the object has
 // none, and neither has the record of the last run. A destroy that was corrected is made from
 // the object alone.

@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 		"one that succeeded waits":                {func(*Observation) {}, "wait", Applied},
 		"another commit runs it again":            {func(o *Observation) { o.PlanInputs.Source = "t" }, "script source changed", Applying},
 		"other inputs run it again":               {func(o *Observation) { o.PlanInputs.Inputs = "j" }, "script inputs changed", Applying},
+		"another destroy script does not":         {func(o *Observation) { o.PlanInputs.Inputs, o.OtherDestroy = "j", true }, "renew", Unchanged},
 		"a request runs it again":                 {func(o *Observation) { o.Replan = "t1" }, "script requested", Applying},
 		"the interval runs it again":              {func(o *Observation) { o.Now = o.Now.Add(time.Hour) }, "script " + intervalPassed, Applying},
 		"drift is checked if it is only reported": {func(o *Observation) { o.Now, o.Spec.ReportDrift = o.Now.Add(time.Hour), true }, "check", Applied},
@@ -92,6 +93,8 @@ func TestScripts(t *testing.T) {
 				got = "destroy"
 			case Finish:
 				got = "finish"
+			case Renew:
+				got = "renew"
 			case Apply, Cancel, Publish, Review, Wait:
 			}
 			if got != tt.action || d.Reason != tt.reason {
@@ -129,5 +132,35 @@ func TestNoDestroyScript(t *testing.T) {
 	d := Decide(scripted(func(o *Observation) { o.Deleting, o.Spec.NoDestroyScript = true, true }))
 	if !strings.Contains(d.Message, "spec.scripts.destroy") || !strings.Contains(d.Message, "terrier.dev/deletion=retain") || d.Ready != Stalled {
 		t.Errorf("Decide() = %+v", d)
+	}
+}
+
+// Only a script that destroys, which changed alone, is no reason to run the one that applies.
+// Once the record has it, the inputs of now are those that were applied.
+func TestOnlyTheDestroyScriptChanged(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*Observation)
+		want   bool
+	}{
+		"nothing else":           {func(*Observation) {}, true},
+		"another commit as well": {func(o *Observation) { o.PlanInputs.Source = "t" }, false},
+		"other inputs as well":   {func(o *Observation) { o.Status.Planned.Inputs = "h" }, false},
+		"a plan is pending":      {func(o *Observation) { o.Status.Pending = &Plan{} }, false},
+		"the last run failed":    {func(o *Observation) { o.Status.Failures = 1 }, false},
+		"nothing was applied":    {func(o *Observation) { o.Status.Applied = nil }, false},
+	} {
+		o := scripted(tt.change)
+		o.PlanInputs.Inputs = "j"
+		if got := OtherDestroy(o.Status, o.PlanInputs, "i"); got != tt.want {
+			t.Errorf("%s: OtherDestroy() = %v, want %v", name, got, tt.want)
+		}
+		if !tt.want {
+			continue
+		}
+		before := *o.Status.Applied
+		o.Status = Renewed(o.Status, o.PlanInputs, "k2", true)
+		if d := Decide(o); !d.waits() || d.Reason != Applied || o.Status.Snapshot != "k2" || !o.Status.DestroyScript || before.PlanInputs.Inputs != "i" {
+			t.Errorf("once the record has it: %s by %q, record %q", d.Reason, d.Rule, o.Status.Snapshot)
+		}
 	}
 }

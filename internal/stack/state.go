@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,9 +22,11 @@ type StateID struct {
 // StateFacts are what can be said of a state without knowing its resources.
 type StateFacts struct {
 	StateID
-	Bytes     int
-	Resources int  // managed resource instances
-	Sealed    bool // the state is encrypted and shows nothing of them
+	Bytes     int  `json:"bytes,omitempty"`
+	Resources int  `json:"resources,omitempty"` // managed resource instances
+	Sealed    bool `json:"sealed,omitempty"`    // the state is encrypted and shows nothing of them
+
+	Content string `json:"content,omitempty"` // digest of which resources these are; a state that an engine copies elsewhere keeps it, and may get another lineage
 }
 
 // ReadState reads what a state says of itself.
@@ -33,7 +36,10 @@ func ReadState(state []byte) (StateFacts, error) {
 		Serial    uint64          `json:"serial"`
 		Encrypted json.RawMessage `json:"encrypted_data"`
 		Resources []struct {
+			Module    string            `json:"module"`
 			Mode      string            `json:"mode"`
+			Type      string            `json:"type"`
+			Name      string            `json:"name"`
 			Instances []json.RawMessage `json:"instances"`
 		} `json:"resources"`
 	}
@@ -44,12 +50,38 @@ func ReadState(state []byte) (StateFacts, error) {
 		return StateFacts{}, errors.New("it has no lineage")
 	}
 	f := StateFacts{StateID: StateID{Lineage: s.Lineage, Serial: s.Serial, Digest: Sum(state)}, Bytes: len(state), Sealed: s.Encrypted != nil}
+	var all []string
 	for _, r := range s.Resources {
-		if r.Mode == "managed" {
-			f.Resources += len(r.Instances)
+		if r.Mode != "managed" {
+			continue
+		}
+		f.Resources += len(r.Instances)
+		for _, i := range r.Instances {
+			all = append(all, strings.Join([]string{r.Module, r.Type, r.Name, identity(i)}, "\x00"))
 		}
 	}
+	if len(all) > 0 {
+		slices.Sort(all)
+		f.Content = Digest(all)
+	}
 	return f, nil
+}
+
+// identity tells the instance of a resource from others: by its index, and by the identifier
+// that its provider knows.
+func identity(instance json.RawMessage) string {
+	var i struct {
+		Index      json.RawMessage `json:"index_key"`
+		Deposed    string          `json:"deposed"`
+		Attributes json.RawMessage `json:"attributes"`
+	}
+	var attributes struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if json.Unmarshal(instance, &i) == nil {
+		_ = json.Unmarshal(i.Attributes, &attributes) // a resource need not have an identifier
+	}
+	return string(i.Index) + "\x00" + i.Deposed + "\x00" + string(attributes.ID)
 }
 
 // Sum names bytes by their digest.
@@ -183,4 +215,11 @@ const NoState = "none"
 func AcceptedState(said string) string {
 	digest, _, _ := strings.Cut(said, "@")
 	return digest
+}
+
+// AcceptedWhy is the reason that a person gave behind the time; empty if none.
+func AcceptedWhy(said string) string {
+	_, rest, _ := strings.Cut(said, "@")
+	_, why, _ := strings.Cut(rest, " ")
+	return why
 }

@@ -44,6 +44,8 @@ type Resources struct {
 	Unapplied bool      `json:"unapplied,omitempty"` // the script ran for that plan and succeeded, and nothing changed in the state
 	Snapshot  string    `json:"snapshot,omitempty"`  // key of the record that a destroy is made from
 
+	SnapshotPlace string `json:"snapshotPlace,omitempty"` // of the state, as that record names it: see LastState; earlier releases never say so
+
 	DestroyScript bool `json:"destroyScript,omitempty"` // that record has a script that destroys the resources; earlier releases never say so
 
 	BeforeDeletion *PlanInputs `json:"beforeDeletion,omitempty"` // what the last plan before the deletion was made from; nil of a stack that is not deleted
@@ -59,11 +61,14 @@ type Resources struct {
 
 // StoredState is the state of a stack, its outputs and its lock.
 type StoredState struct {
-	State         string   `json:"state,omitempty"`     // digest of the newest state known
-	KnownState    StateID  `json:"known,omitzero"`      // of a state that we keep: which version was seen last
-	AcceptedState string   `json:"accepted,omitempty"`  // what a person accepted last, of what should not have been there
-	Outputs       []string `json:"outputs,omitempty"`   // names, sorted
-	Published     string   `json:"published,omitempty"` // what was published: see Publication
+	State         string  `json:"state,omitempty"`    // digest of the newest state known
+	KnownState    StateID `json:"known,omitzero"`     // of a state that we keep: which version was seen last
+	AcceptedState string  `json:"accepted,omitempty"` // what a person accepted last, of what should not have been there
+
+	LastState LastState `json:"lastState,omitzero"` // where the state was last, and what it had
+
+	Outputs   []string `json:"outputs,omitempty"`   // names, sorted
+	Published string   `json:"published,omitempty"` // what was published: see Publication
 
 	Lock       *Lock  `json:"lock,omitempty"`     // a state lock of another holder
 	BrokenLock string `json:"unlocked,omitempty"` // the last lock that was broken
@@ -83,6 +88,8 @@ type Failure struct {
 	FailedWith string     `json:"failedWith,omitempty"`
 	FailedWhy  string     `json:"failedWhy,omitempty"` // a name for it, of what neither the engine nor a person did wrong
 	Permanent  bool       `json:"permanent,omitempty"` // no retry of the same would succeed
+
+	Missing *MissingState `json:"missing,omitempty"` // the place of the state does not have the last known one; nil if the last failure was another
 }
 
 // Answers are what came of the requests of users.
@@ -198,6 +205,8 @@ type Run struct {
 	Rescued    bool                // its state could not be stored, and is kept
 	State      string              // digest of the newest state that was acknowledged, or planned against
 	KnownState StateID             // the same of a state that we keep; zero if there is none
+	LastState  LastState           // what was read of the state during the run, wherever it is; zero if nothing was
+	Missing    *MissingState       // the place of the state did not have the last known one, so that the run wrote nothing
 	Exists     bool                // that state holds something
 	Moved      bool                // it changed that state, or may have
 	Untouched  bool                // it ended before it could change anything
@@ -225,6 +234,8 @@ type Cause struct {
 	Instead    string     `json:"instead,omitempty"` // why what was applied last stands in for what is asked for
 	Why        string     `json:"why,omitempty"`
 
+	Place string `json:"place,omitempty"` // of its state: see LastState; earlier releases never say so
+
 	DestroyScript bool `json:"destroyScript,omitempty"` // the record of Snapshot has a script that destroys the resources
 }
 
@@ -242,7 +253,7 @@ func (m Status) Record(r Run) Status {
 	if r.KnownState != (StateID{}) {
 		m.KnownState = r.KnownState
 	}
-	m.Answers = m.endOf(r)
+	m.Answers, m.LastState = m.endOf(r), m.lastStateOf(r)
 	switch r.Kind {
 	case PreviewRun:
 		return m.previewed(r)
@@ -322,8 +333,8 @@ func (m Status) planned(r Run) Status {
 	}
 	if r.Exists {
 		m.Created = true
-		if m.Snapshot == "" {
-			m.Snapshot, m.DestroyScript = r.Cause.Snapshot, r.Cause.DestroyScript
+		if m.Snapshot == "" || followsState(m, r) {
+			m = withRecord(m, r)
 		}
 	}
 	if r.Plan == nil {
@@ -384,7 +395,7 @@ func (m Status) applied(r Run) Status {
 	m.Review = nil
 	m.Created, m.Destroyed = true, false
 	m.Pending, m.PlanNote, m.Drift, m.DriftFree = nil, "", nil, false
-	m.Snapshot, m.DestroyScript = r.Cause.Snapshot, r.Cause.DestroyScript
+	m = withRecord(m, r)
 	if r.Cause.Destroy {
 		m.Created, m.Destroyed, m.Published, m.FailingCheckBlocks = false, true, "", nil
 	}
@@ -452,7 +463,7 @@ func (m Status) fail(r Run) Status {
 		}
 	}
 	m.FailedAt, m.FailedFor, m.FailedPod, m.FailedKind = r.At, r.Cause.PlanInputs, r.Cause.Pod, r.Kind
-	m.FailedStep, m.FailedWith, m.FailedWhy, m.Permanent = r.Step, r.Message, r.Why, r.Permanent
+	m.FailedStep, m.FailedWith, m.FailedWhy, m.Permanent, m.Missing = r.Step, r.Message, r.Why, r.Permanent, r.Missing
 	m.Lock = r.Lock
 	if len(r.Untracked) > 0 {
 		m.Untracked = &Untracked{Run: r.ID, At: r.At, Source: r.Cause.PlanInputs.Source, Objects: r.Untracked, Lost: r.Lost, Apart: r.Apart, Rescued: r.Rescued}
@@ -477,10 +488,13 @@ func (f Failure) otherPod(pod string) bool {
 	return f.FailedPod != "" && pod != "" && f.FailedPod != pod
 }
 
-// attempted counts the stack as created, unless r ended before it could change anything.
+// attempted counts the stack as created, unless r ended before it could change anything. A
+// run that did not find the state leaves the record of the one before, which is destroyed
+// where the state is.
 func attempted(m Status, r Run) Status {
-	if !r.Untouched {
-		m.Created, m.Snapshot, m.DestroyScript = true, r.Cause.Snapshot, r.Cause.DestroyScript
+	if !r.Untouched && r.Missing == nil {
+		m = withRecord(m, r)
+		m.Created = true
 	}
 	return m
 }

@@ -74,7 +74,7 @@ func (o Observation) untilDebounced() time.Duration {
 // untilRetry is how much of the wait after a failure is left.
 func (o Observation) untilRetry() time.Duration {
 	m := o.Status
-	if m.Failures == 0 || o.requested() {
+	if m.Failures == 0 || o.requested() || acceptedMissing(o) {
 		return 0
 	}
 	if (!o.Deleting || o.Corrected) && !m.FailedFor.same(o.PlanInputs) {
@@ -106,7 +106,7 @@ func (s Spec) retryAfter(n int) time.Duration {
 func (o Observation) exhausted() bool {
 	m := o.Status
 	return o.Spec.MaxRetries != nil && m.Failures > *o.Spec.MaxRetries &&
-		m.FailedFor.same(o.PlanInputs) && !m.otherPod(o.Pod) && !o.requested()
+		m.FailedFor.same(o.PlanInputs) && !m.otherPod(o.Pod) && !o.requested() && !acceptedMissing(o)
 }
 
 // beyondRetry reports whether the last failure would only come again: the

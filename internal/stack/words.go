@@ -20,6 +20,9 @@ type Words struct {
 	Variables   string // where a variable of the module gets its value
 	Environment string // where a variable of the environment gets its value
 	Credentials string // a sentence: how the environment of a run gets credentials
+	Account     string // how another ServiceAccount is named for the pods of runs
+	Priority    string // the same for a PriorityClass
+	PodTemplate string // a sentence: what of the object shapes the pods of runs
 	StateName   string // what names the Secret of the state
 	StatePlace  string // what says where a state is
 }
@@ -33,6 +36,7 @@ func (w Words) In(text string) string {
 	return strings.NewReplacer(
 		"{argument}", w.Argument, "{approved}", w.Approved, "{automatic}", w.Automatic, "{resume}", w.Resume, "{source}", w.Source,
 		"{retries}", w.Retries, "{pause}", w.Pause, "{interval}", w.Interval, "{outputs}", w.Outputs,
-		"{variables}", w.Variables, "{environment}", w.Environment, "{credentials}", w.Credentials, "{stateName}", w.StateName, "{statePlace}", w.StatePlace,
+		"{variables}", w.Variables, "{environment}", w.Environment, "{credentials}", w.Credentials, "{account}", w.Account, "{priority}", w.Priority, "{podTemplate}", w.PodTemplate,
+		"{stateName}", w.StateName, "{statePlace}", w.StatePlace,
 	).Replace(text)
 }

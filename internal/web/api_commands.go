@@ -118,8 +118,8 @@ func (a commandAPI) stateCommands(op func(string, string, ...fault.Kind) operati
 				return p.Stacks.UnlockState(c.ctx(), c.key(), b.ID)
 			}),
 		acts(a.gate, oneStack+"/state/accept", patch, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
-			func(c call, p command.Person, _ none) (stack.StateID, error) {
-				return p.Stacks.AcceptState(c.ctx(), c.key())
+			func(c call, p command.Person, b command.AcceptReason) (stack.StateID, error) {
+				return p.Stacks.AcceptState(c.ctx(), c.key(), b.Reason)
 			}),
 	}
 }

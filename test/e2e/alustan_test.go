@@ -402,3 +402,33 @@ spec:
 		t.Errorf("after the deletion the world holds %+v", all)
 	}
 }
+
+// A destroy script that changes alone runs nothing, and the deletion runs the new one.
+func TestADestroyScriptThatChangesAlone(t *testing.T) {
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Username = ""
+	hash := g.Commit(map[string]string{"main.tf": things(w, "x", "a")})
+	for _, o := range c.Apply(t, plugged{name: "scripts", backend: ""}.script(t, g.URL)) {
+		testkit.Others(c, string(o.GetUID()))
+	}
+	s := scripted{Cluster: c, name: "scripts"}
+	s.await(t, "Success", hash, hash)
+	s.patch(t, `{"spec":{"scripts":{"destroy":{"inline":"echo the second one; terraform destroy -auto-approve"}}}}`)
+	s.await(t, "Success", hash, hash)
+	if runs := c.Terrier(t, "runs", "terraform.alustan.io/scripts"); strings.Count(runs, "script-") != 1 {
+		t.Errorf("after the change the runs are %s", runs)
+	}
+	s.delete(t)
+	testkit.Eventually(t, testkit.Patience, "the stack is gone", func(ctx context.Context) error {
+		if left, err := s.object(ctx, "Terraform", "alustan.io/v1alpha1", s.name); !apierrors.IsNotFound(err) {
+			return errors.Join(err, fmt.Errorf("it is there: %v", left.Object["status"]))
+		}
+		return nil
+	})
+	if said := c.Terrier(t, "logs", "terraform.alustan.io/scripts"); !strings.Contains(said, "the second one") {
+		t.Errorf("the log of the destroy is %s", said)
+	}
+	made(t, w)
+}

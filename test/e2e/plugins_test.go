@@ -304,6 +304,9 @@ func TestBucketThatIsGone(t *testing.T) {
 		}
 		return nil
 	})
+	if said := strings.TrimSpace(c.Terrier(t, "logs", "stack")); !strings.Contains(said[strings.LastIndex(said, "\n")+1:], "The run failed: backend aws: the bucket store is gone") {
+		t.Errorf("the log ends with %q", said[max(0, len(said)-300):])
+	}
 	if made := s.made(); len(made) > 0 || began(w, "create", "a") != 1 {
 		t.Errorf("without the bucket the runs made %q, and %d resources", made, began(w, "create", "a"))
 	}

@@ -40,7 +40,7 @@ func eachOfStack(t *testing.T, s Subject, key query.Key) map[string]error {
 	_, out["PlanPush()"] = s.Stacks.PlanPush(ctx, key, []byte(stateOf(9, "a")), false)
 	_, out["LockState()"] = s.Stacks.LockState(ctx, key, "")
 	_, out["UnlockState()"] = s.Stacks.UnlockState(ctx, key, "")
-	_, out["AcceptState()"] = s.Stacks.AcceptState(ctx, key)
+	_, out["AcceptState()"] = s.Stacks.AcceptState(ctx, key, "")
 	return out
 }
 

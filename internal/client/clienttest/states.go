@@ -89,7 +89,7 @@ func locks(t *testing.T, w *World, s Subject) {
 
 func accepts(t *testing.T, w *World, s Subject) {
 	w.stored(t, stateOf(3, "a"))
-	known := must(s.Stacks.AcceptState(t.Context(), w.key("net")))(t)
+	known := must(s.Stacks.AcceptState(t.Context(), w.key("net"), "restored by hand"))(t)
 	if known.Serial != 3 || known.Digest == "" || w.object(t, "net").Annotations[dialect.AcceptState] == "" {
 		t.Errorf("AcceptState() = %+v, want what is stored to be accepted", known)
 	}

@@ -35,11 +35,13 @@ type Inspector struct {
 type found struct {
 	kube.Stored
 	facts     stack.StateFacts
-	ours      []byte        // the copy in the records, where the Secret went with its namespace
-	known     stack.StateID // what was expected
-	head      stack.StateID // what the records have as stored last
-	reason    stack.Reason  // why it cannot be used as it is; empty if it can
-	continued bool          // something else than a run wrote it after what was expected
+	ours      []byte              // the copy in the records, where the Secret went with its namespace
+	known     stack.StateID       // what was expected
+	head      stack.StateID       // what the records have as stored last
+	reason    stack.Reason        // why it cannot be used as it is; empty if it can
+	came      bool                // the last known state was in a backend of the stack's own
+	missing   *stack.MissingState // that this does not continue; nil if it does
+	continued bool                // something else than a run wrote it after what was expected
 }
 
 // inspect reads the state of a stack and compares it with what is known of it.
@@ -78,6 +80,16 @@ func (in *Inspector) inspect(ctx context.Context, of Subject, ref kube.StateRef)
 		return s, err
 	}
 	s.head, s.known = list.Head, of.expected(list.Head)
+	if s.came, s.missing, err = in.moved(ctx, of, ref, s.facts); err != nil {
+		return s, err
+	}
+	if s.came {
+		s.continued = s.missing == nil
+		if s.missing != nil {
+			s.reason = stack.StateMissing
+		}
+		return s, nil
+	}
 	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
 		return s, nil // as expected, which is the rule and costs one read
 	}
@@ -86,6 +98,56 @@ func (in *Inspector) inspect(ctx context.Context, of Subject, ref kube.StateRef)
 		s.reason, s.continued = "", true // a person took the place of a run that could not store
 	}
 	return s, nil
+}
+
+// moved compares a state with the last known one of the stack, if that was in a backend of the
+// stack's own: then it tells more than the versions. It reports whether that was so.
+func (in *Inspector) moved(ctx context.Context, of Subject, ref kube.StateRef, facts stack.StateFacts) (came bool, missing *stack.MissingState, err error) {
+	place := ManagedPlace(ref)
+	last, err := in.Last(ctx, of, place)
+	if err != nil || last.Managed || !last.Holds() {
+		return false, nil, err
+	}
+	expected := stack.ExpectedState{Last: last, Place: place, In: nameOf(ref), Managed: true}
+	return true, expected.Check(facts), nil
+}
+
+// Last is the last known state of a stack, which a run in a place has to continue. Earlier
+// releases wrote none down: then it is what the versions and the record of the last apply say.
+func (in *Inspector) Last(ctx context.Context, of Subject, place string) (stack.LastState, error) {
+	m := of.Observed.Status
+	if m.LastState != (stack.LastState{}) || !m.Created || m.Destroyed || m.Snapshot == "" {
+		return m.LastState, nil
+	}
+	before, err := record.At[applied](m.Snapshot).Read(ctx, in.Records.Blobs)
+	if fault.Of(err) == fault.Missing {
+		return stack.LastState{}, nil
+	}
+	if err != nil {
+		return stack.LastState{}, fmt.Errorf("reading where the state was: %w", err)
+	}
+	switch was := before.Note; {
+	case was.State != nil:
+		list, err := in.Versions.list(ctx, of.ID)
+		if err != nil {
+			return stack.LastState{}, err
+		}
+		for _, v := range list.Versions {
+			if v.Digest == m.KnownState.Digest {
+				return LastStateIn(*was.State, stack.StateFacts{StateID: stack.StateID{Lineage: v.Lineage, Serial: v.Serial}, Resources: v.Resources, Sealed: v.Sealed}), nil
+			}
+		}
+		return stack.LastState{}, nil
+	case m.Applied != nil && was.Backend != "" && was.Backend != place:
+		return stack.LastState{Place: was.Backend, Uncounted: true}, nil
+	default:
+		return stack.LastState{}, nil
+	}
+}
+
+// remember notes the state that a run begins with as the last known one.
+func (of Subject) remember(ref kube.StateRef, facts stack.StateFacts) {
+	of.Observed.Status.LastState = LastStateIn(ref, facts)
 }
 
 // adopts refuses a state that holds resources of a former stack of this name,
@@ -258,7 +320,8 @@ func (in *Inspector) Newest(ctx context.Context, id string) ([]byte, error) {
 // applied is the part of the record of the last apply that says where the state was.
 type applied struct {
 	Note struct {
-		State *kube.StateRef `json:"state"`
+		State   *kube.StateRef `json:"state"`
+		Backend string         `json:"backend"`
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -98,6 +100,67 @@ func Place(c stack.Configuration, namespace string) string {
 	default:
 		return ""
 	}
+}
+
+// ManagedPlace identifies the place of a state that Terrier keeps.
+func ManagedPlace(ref kube.StateRef) string { return "secret/" + ref.String() }
+
+// LastStateIn is what the facts of a state say that Terrier keeps.
+func LastStateIn(ref kube.StateRef, facts stack.StateFacts) stack.LastState {
+	return stack.LastStateIn(ManagedPlace(ref), nameOf(ref), true, facts)
+}
+
+func nameOf(ref kube.StateRef) string { return "the Secret " + ref.String() }
+
+// Named is where a stack keeps its state, for people. Only arguments are shown that are no
+// credentials.
+func Named(c stack.Configuration, namespace string) string {
+	_, ref, _ := Backend(c, namespace)
+	if ref != nil {
+		return nameOf(*ref)
+	}
+	b, workspace := c.Backend, Workspace(c)
+	name := "the backend of the module"
+	switch b.Kind {
+	case stack.Kubernetes:
+		name = fmt.Sprintf("the backend kubernetes (secret_suffix %q)", b.Suffix)
+	case stack.Custom:
+		name = "the backend of the customConfiguration"
+		if place := module.CustomPlace(b.Custom, workspace); place.Shown() != "" {
+			name = "the backend " + place.Shown()
+		}
+	case stack.Remote:
+		name = fmt.Sprintf("the cloud %s (organization %q, workspace %q)", b.Cloud.Hostname, b.Cloud.Organization, b.Cloud.Workspace)
+	case stack.Plugin:
+		name = "the backend " + b.Plugin + shownSettings(b, namespace, workspace)
+	case stack.Managed, stack.Declared:
+	}
+	if workspace != defaultWorkspace {
+		name += fmt.Sprintf(" in the workspace %q", workspace)
+	}
+	return name
+}
+
+// shownSettings are the arguments of a backend that Terrier knows by which users find a state.
+func shownSettings(b stack.Backend, namespace, workspace string) string {
+	known, ok := backend.Find(b.Plugin)
+	if !ok {
+		return ""
+	}
+	block, err := known.Render(backend.For(b, namespace, workspace))
+	if err != nil {
+		return ""
+	}
+	var shown []string
+	for _, name := range []string{"bucket", "storage_account_name", "container_name", "key", "prefix", "schema_name", "namespace", "secret_suffix", "path"} {
+		if text := block.Text(name); text != "" {
+			shown = append(shown, fmt.Sprintf("%s %q", name, text))
+		}
+	}
+	if len(shown) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(shown, ", ") + ")"
 }
 
 func secretPlace(namespace, workspace, suffix string) string {

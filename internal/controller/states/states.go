@@ -119,11 +119,18 @@ func (kp *Keeper) load(ctx context.Context, of Subject, ref kube.StateRef) ([]by
 // take keeps what was found as a version if something else wrote it, and takes
 // it over if it may be, or if a person accepted it.
 func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s found) error {
-	if s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
+	if s.reason == "" && s.facts.Digest != "" && s.facts.Digest == s.known.Digest {
+		of.remember(ref, s.facts)
 		return nil
 	}
 	head := &s.facts.StateID
 	accepted := s.reason != "" && of.accepts(s.Digest)
+	if s.reason == "" && s.facts.Digest != "" || accepted {
+		of.remember(ref, s.facts)
+	}
+	if s.came && s.reason == "" {
+		of.Observed.Status.KnownState = s.facts.StateID // it may be of another lineage than what Terrier kept before
+	}
 	if s.reason != "" && !accepted {
 		head = nil
 	}
@@ -151,6 +158,8 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 		}
 		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateAccepted", fmt.Sprintf("The state %s was accepted, although %s was expected", stack.AcceptedState(of.Observed.Spec.AcceptState), s.known))
 		return nil
+	case s.reason == stack.StateMissing:
+		return fault.New(fault.Denied, string(s.reason), fmt.Errorf("%s. %s", s.missing, s.missing.WaysOut(of.Observed.Spec.Words, of.Observed.PlanInputs.Engine, of.Observed.Deleting)))
 	case s.reason != "":
 		if err := kp.elsewhere(ctx, of, ref, s); err != nil {
 			return err
@@ -185,7 +194,7 @@ func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref 
 			return err
 		}
 		if err == nil && len(state) > 0 {
-			run.KnownState, err = kp.keepRun(ctx, of, *ref, r.ID, state, unstored)
+			err = kp.keepRun(ctx, of, *ref, r.ID, run, state, unstored)
 		}
 		if err != nil {
 			return fmt.Errorf("keeping the state after %s: %w", r.ID, err)
@@ -217,17 +226,18 @@ func (kp *Keeper) superseded(ctx context.Context, of Subject, ref kube.StateRef,
 }
 
 // keepRun keeps the state of a run as the version that is expected from now on.
-func (kp *Keeper) keepRun(ctx context.Context, of Subject, ref kube.StateRef, id string, state []byte, unstored bool) (stack.StateID, error) {
+func (kp *Keeper) keepRun(ctx context.Context, of Subject, ref kube.StateRef, id string, run *stack.Run, state []byte, unstored bool) error {
 	facts, err := stack.ReadState(state)
 	if err != nil {
-		return stack.StateID{}, err
+		return err
 	}
 	facts.Unstored = unstored
+	run.KnownState, run.LastState = facts.StateID, LastStateIn(ref, facts)
 	v := stack.StateVersion{By: id, At: of.Observed.Now, Secret: ref.String()}
 	if unstored {
 		v.Before = id // it stays until a person dealt with it
 	}
-	return facts.StateID, kp.Versions.keep(ctx, of.ID, state, v, &facts.StateID)
+	return kp.Versions.keep(ctx, of.ID, state, v, &facts.StateID)
 }
 
 // Newest is the last state that was stored of a stack whose state we keep.
@@ -285,7 +295,7 @@ func (kp *Keeper) rescue(ctx context.Context, of Subject, r *runner.Report, ref 
 		}
 		if kp.Store.Save(ctx, *ref, kube.Owner{Name: of.Object.GetName(), UID: of.ID}, state) == nil {
 			kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateRescued", "The newest state could not be stored during the run, and was stored after it")
-			if run.KnownState, err = kp.keepRun(ctx, of, *ref, r.ID, state, false); err != nil {
+			if err = kp.keepRun(ctx, of, *ref, r.ID, run, state, false); err != nil {
 				return err
 			}
 			return kp.Records.Put(ctx, record.State(of.ID), state)

@@ -39,7 +39,11 @@ func (Dialect) Encode(o client.Object, s dialect.Summary) {
 		c.Unreadable(s.Unreadable)
 		return
 	}
-	st.State, st.Message = state(st.State, s), fault.OneLine(s.Decision.Message) // kubectl shows the first line of a column
+	was := st.State
+	if dialect.Corrected(c, s) {
+		was = "" // it is the state of the object as it was before
+	}
+	st.State, st.Message = state(was, s), fault.OneLine(s.Decision.Message) // kubectl shows the first line of a column
 	st.ObservedGeneration = obj.Generation
 	st.LastHandledReconcileAt = m.HandledReplan
 	st.Failures, st.AvailableOutputs = int64(m.Failures), m.Outputs
@@ -98,6 +102,8 @@ func state(was string, s dialect.Summary) string {
 		return was
 	case d.Ready == stack.Stalled, s.Status.Failures > 0, fails(d.Reason):
 		return Failed
+	case d.Reason == stack.Suspended && s.Status.Applied != nil && s.Status.Pending == nil:
+		return Success
 	default:
 		return Pending
 	}

@@ -32,6 +32,9 @@ func words(obj *v1alpha1.Terraform) stack.Words {
 		Outputs:   "Stacks of this kind publish none to a Secret. To have outputs in status.postDeployOutput, print them in the script of spec.postDeploy.",
 		Variables: "spec.variables", Environment: "spec.variables",
 		Credentials: "The operator gives runs credentials with --run-service-account or --run-env: see Credentials in docs/backends.md. spec.variables sets a variable there as well, but every reader of the object sees its value",
+		Account:     "have the operator name another one with --run-service-account",
+		Priority:    "have the operator name another one with --run-priority-class",
+		PodTemplate: "No field of this kind shapes it: ask the operator of the platform.",
 		StateName:   "name", StatePlace: "name or spec.backend",
 	}
 }

@@ -18,6 +18,9 @@ func words(obj *v1alpha2.Terraform) stack.Words {
 		Outputs:   "Set writeOutputsToSecret.name to publish them.",
 		Variables: "spec.vars, spec.varsFrom or spec.tfVarsFiles", Environment: "spec.runnerPodTemplate.spec.env",
 		Credentials: "spec.runnerPodTemplate.spec.env sets a variable there",
+		Account:     "name another one in spec.serviceAccountName or with --run-service-account",
+		Priority:    "name another one in spec.runnerPodTemplate.spec.priorityClassName or with --run-priority-class",
+		PodTemplate: "spec.runnerPodTemplate shapes it.",
 		StateName:   "workspace or backendConfig.secretSuffix", StatePlace: "backendConfig.secretSuffix, workspace or backend key",
 	}
 	if r := obj.Spec.SourceRef; r != nil && r.Kind != "" && r.Name != "" {

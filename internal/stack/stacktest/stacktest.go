@@ -59,6 +59,12 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Status.FailedAt, o.Status.FailedFor = ago("failedAt"), inputs("failedFor")
 		if rapid.Bool().Draw(t, "lock") {
 			o.Status.Lock = &stack.Lock{ID: "l"}
+		} else if rapid.Bool().Draw(t, "missing") {
+			expected := stack.ExpectedState{Last: stack.LastState{Place: "p", In: "one place", Lineage: "l", Resources: 2}, Place: "q", In: "another place"}
+			o.Status.Missing = expected.Check(stack.StateFacts{})
+			if rapid.Bool().Draw(t, "accepted") {
+				o.Spec.AcceptState = expected.Token() + "@t3"
+			}
 		}
 	}
 	if rarely("blocked") {
@@ -73,6 +79,7 @@ func Observation(t *rapid.T) stack.Observation {
 	if rarely("untracked") {
 		o.Status.Untracked = &stack.Untracked{Run: "g", Source: rapid.SampledFrom([]string{"s1", "s2"}).Draw(t, "untrackedSource"), Objects: []stack.UntrackedResource{{Address: "a"}}}
 	}
+	o.OtherDestroy = rarely("other destroy")
 	if rarely("dependents") {
 		o.Dependents = []string{"b"}
 	}

@@ -325,7 +325,7 @@ func TestStatesFromForms(t *testing.T) {
 		do   Action
 		want string
 	}{
-		{accept[0].To, url.Values{"name": {"cart"}}, AcceptState, "accept state apps/cart"},
+		{accept[0].To, url.Values{"name": {"cart"}, "reason": {" a restore "}}, AcceptState, "accept state apps/cart: a restore"},
 		{lock[0].To, url.Values{"reason": {" a move "}}, LockState, "lock state apps/cart: a move"},
 		{unlock[0].To, url.Values{}, UnlockState, `unlock state apps/cart ""`},
 		{unlock[0].To, url.Values{"lock": {"abc"}}, UnlockState, `unlock state apps/cart "abc"`},

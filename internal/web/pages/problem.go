@@ -186,6 +186,7 @@ var doHere = map[stack.Reason]string{
 	stack.NotConverging:      "Correct the module so that a plan after an apply is empty, or find the other writer. Then choose Plan now.",
 	stack.StateTampered:      "Compare the versions under States and roll back to the last good one. To accept the stored state, choose Accept the stored state.",
 	stack.StateRegressed:     "Roll back to the newest version under States. To accept the stored state, choose Accept the stored state.",
+	stack.StateMissing:       "Move or restore the state, then choose Plan now. To continue with what is there on purpose, choose Accept the stored state under States and give a reason.",
 	stack.BreakGlassSession:  "Run commands and end the session under Break-glass session. The session also ends at its timeout.",
 	stack.LockedByOther:      "If the holder of the lock still runs, wait: Terrier retries automatically. If it does not, choose Unlock.",
 	stack.RetryLater:         "Correct the cause; see the log of the run. Terrier retries automatically. To retry now, choose Plan now.",

@@ -23,7 +23,7 @@ func StackStates(v *Visit) (Page, error) {
 	}
 	view := stateList{Head: head, May: mayWriteState(v), Name: v.Key().Name, Here: stackPath(v.Key(), tabStates)}
 	switch stack.Reason(head.Stack.Phase) {
-	case stack.StateTampered, stack.StateRegressed:
+	case stack.StateTampered, stack.StateRegressed, stack.StateMissing:
 		view.Refused = head.Stack.Message
 	}
 	kept, err := v.Backend.Stacks.StateVersions(v.Context, v.Key())
@@ -177,7 +177,7 @@ func AcceptState(v *Visit) (Done, error) {
 	if err := confirmed(v); err != nil {
 		return Done{}, err
 	}
-	_, err := v.Person.Stacks.AcceptState(v.Context, v.Key())
+	_, err := v.Person.Stacks.AcceptState(v.Context, v.Key(), ui.Cut(200, strings.TrimSpace(v.Form.Get("reason"))))
 	return Done{To: stackPath(v.Key(), tabStates), Said: "state-accepted"}, err
 }
 

@@ -253,8 +253,8 @@ func (h *hands) WriteState(_ context.Context, c command.StateChange) error {
 	return h.do("write state %s", c.Key)
 }
 
-func (h *hands) AcceptState(_ context.Context, k query.Key) (stack.StateID, error) {
-	return stack.StateID{}, h.do("accept state %s", k)
+func (h *hands) AcceptState(_ context.Context, k query.Key, reason string) (stack.StateID, error) {
+	return stack.StateID{}, h.do("accept state %s: %s", k, reason)
 }
 
 func (h *hands) LockState(_ context.Context, k query.Key, reason string) (query.StateLock, error) {

@@ -32,6 +32,26 @@ type Place struct {
 	Secret []string
 }
 
+// Shown is the place for people: the type of the backend, and its arguments where none of
+// them can be a credential. It is empty if the place is not known.
+func (p Place) Shown() string {
+	if len(p.Parts) == 0 {
+		return ""
+	}
+	switch p.Parts[0] {
+	case "local", "s3", "gcs", "azurerm", "oss", "cos", "http", "kubernetes", "cloud":
+		var rest []string
+		for _, part := range p.Parts[1:] {
+			if part, _, _ := strings.Cut(part, "?"); part != "" { // a query may have a token
+				rest = append(rest, part)
+			}
+		}
+		return p.Parts[0] + " (" + strings.Join(rest, ", ") + ")"
+	default:
+		return p.Parts[0]
+	}
+}
+
 // CustomPlace finds out where the one backend block of a custom configuration keeps
 // the state of a workspace. Arguments that a place does not depend on, such as
 // credentials, may be anything.
