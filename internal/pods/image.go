@@ -39,7 +39,7 @@ func imageWait(pod *corev1.Pod, image, ours string, w *corev1.ContainerStateWait
 	events := fmt.Sprintf("kubectl -n %s get events --field-selector involvedObject.name=%s", pod.Namespace, pod.Name)
 	if image != ours && refusedImage(w) {
 		return remote.UsableImage, fmt.Sprintf("the pod %s does not get the image %s, which the stack chose (%s)", pod.Name, image, w.Reason) + said(w.Message) +
-			fmt.Sprintf(". The attempts are in %s. Correct the image in %s or spec.containerRegistry, push it, or let the imagePullSecrets of the ServiceAccount have credentials for its registry", events, templateField)
+			fmt.Sprintf(". The attempts are in %s. Correct the image in %s, or in spec.containerRegistry of a stack of alustan.io, push it, or let the imagePullSecrets of the ServiceAccount have credentials for its registry", events, templateField)
 	}
 	chosen := ""
 	if image == ours {

@@ -57,8 +57,8 @@ func TestImages(t *testing.T) {
 					t.Errorf("lifeOf() = %s, it lacks %q, %q: %q; want %q, and %q", l.State, l.Lacks, l.Reason, l.Message, want, says)
 				}
 				for sentence, want := range map[string]bool{
-					"The operator of the platform chose the image with --run-image":                      ours,
-					"Correct the image in spec.runnerPodTemplate or spec.containerRegistry, push it, or": !ours && tt.refused,
+					"The operator of the platform chose the image with --run-image":                                                   ours,
+					"Correct the image in spec.runnerPodTemplate, or in spec.containerRegistry of a stack of alustan.io, push it, or": !ours && tt.refused,
 				} {
 					if got := strings.Contains(l.Message, sentence); got != want {
 						t.Errorf("that it says %q is %v: %q", sentence, got, l.Message)

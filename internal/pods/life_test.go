@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 const whatMakesItCertain = ". Once the machine is certainly off, delete its Node, or taint that with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute. " +
@@ -175,7 +176,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"no ServiceAccount": {
 			forbidden(`error looking up service account team-a/net: serviceaccount "net" not found`), fault.Missing, "ServiceAccountMissing",
-			"the ServiceAccount net does not exist in the namespace team-a: create it",
+			"the ServiceAccount net does not exist in the namespace team-a: create it, or ask the operator of the kind",
 		},
 		"no PriorityClass":               {forbidden(`no PriorityClass with name terraform was found`), fault.Missing, "PriorityClassMissing", "the PriorityClass terraform does not exist"},
 		"Pod Security":                   {forbidden(`violates PodSecurity "restricted:latest": privileged (…)`), fault.Denied, "PodSecurityDenied", "the Pod Security of the namespace team-a forbids"},
@@ -184,14 +185,15 @@ func TestRefusals(t *testing.T) {
 		"a name that exists":             {apierrors.NewAlreadyExists(pods, "p"), fault.Conflict, "PodExists", "a pod team-a/p exists"},
 		"a busy server":                  {apierrors.NewTooManyRequests("later", 1), fault.Later, "APIServerBusy", "later"},
 		"a server that may have done it": {apierrors.NewTimeoutError("slow", 1), fault.Broken, "", "slow"},
-		"an invalid pod":                 {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p", nil), fault.Invalid, "PodInvalid", "spec.runnerPodTemplate"},
+		"an invalid pod":                 {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p", nil), fault.Invalid, "PodInvalid", "the words of the kind"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "p"},
 				Spec:       corev1.PodSpec{ServiceAccountName: "net", PriorityClassName: "terraform"},
 			}
-			err := refused(tt.err, pod)
+			w := stack.Words{PodTemplate: "the words of the kind", Account: "ask the operator of the kind", Priority: "ask the operator of the kind"}
+			err := refused(tt.err, pod, w)
 			if fault.Of(err) != tt.kind || fault.Reason(err, "") != tt.reason || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("refused() = %s, %s, %v; want %s, %s, and %q in it", fault.Of(err), fault.Reason(err, ""), err, tt.kind, tt.reason, tt.says)
 			}

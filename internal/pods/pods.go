@@ -11,6 +11,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -32,6 +33,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Config is what Pods needs.
@@ -122,7 +124,7 @@ func (p *Pods) Launch(ctx context.Context, l remote.Launch) (remote.Place, error
 		return remote.Place{}, err
 	}
 	if err := p.live.Create(ctx, pod, client.FieldOwner(kube.FieldManager)); err != nil {
-		return remote.Place{}, refused(err, pod)
+		return remote.Place{}, refused(err, pod, l.Job.Words)
 	}
 	return placeOf(pod), nil
 }
@@ -206,8 +208,8 @@ func sealedPlaceOf(pod client.Object) remote.Place {
 }
 
 // refused says why the API server created no pod. Admission knows no kinds of errors
-// but forbidden, so its words tell them apart.
-func refused(err error, pod *corev1.Pod) error {
+// but forbidden, so its words tell them apart. The words of w name fields of the stack.
+func refused(err error, pod *corev1.Pod, w stack.Words) error {
 	namespace, account := pod.Namespace, pod.Spec.ServiceAccountName
 	text := err.Error()
 	says := func(words ...string) bool {
@@ -221,6 +223,8 @@ func refused(err error, pod *corev1.Pod) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return fault.New(fault.Conflict, "PodExists", fmt.Errorf("a pod %s/%s exists: it is of an earlier attempt, or not of a run", namespace, pod.Name))
+	case invalid(err):
+		return fault.New(fault.Invalid, "PodInvalid", fmt.Errorf("the API server refuses the pod of the run: %w%s", err, behind(w.PodTemplate)))
 	case !apierrors.IsForbidden(err):
 		return failed(err, client.ObjectKeyFromObject(pod))
 	case says("exceeded quota"):
@@ -229,19 +233,32 @@ func refused(err error, pod *corev1.Pod) error {
 		return fault.New(fault.Later, runner.NoRoom, fmt.Errorf("the ResourceQuota of the namespace %s is not counted yet: %w", namespace, err))
 	case says(fmt.Sprintf("serviceaccount %q not found", account)):
 		return fault.New(fault.Missing, "ServiceAccountMissing", fmt.Errorf(
-			"the ServiceAccount %s does not exist in the namespace %s: create it, or name another one in spec.serviceAccountName or with --run-service-account", account, namespace))
+			"the ServiceAccount %s does not exist in the namespace %s: create it, or %s", account, namespace, cmp.Or(w.Account, "name another one with --run-service-account")))
 	case says("no PriorityClass with name"):
 		return fault.New(fault.Missing, "PriorityClassMissing", fmt.Errorf(
-			"the PriorityClass %s does not exist: create it, or name another one in spec.runnerPodTemplate.spec.priorityClassName or with --run-priority-class", pod.Spec.PriorityClassName))
+			"the PriorityClass %s does not exist: create it, or %s", pod.Spec.PriorityClassName, cmp.Or(w.Priority, "name another one with --run-priority-class")))
 	case says("violates PodSecurity"):
 		return fault.New(fault.Denied, "PodSecurityDenied", fmt.Errorf(
-			"the Pod Security of the namespace %s forbids the pod of the run, as spec.runnerPodTemplate changes it: %w", namespace, err))
+			"the Pod Security of the namespace %s forbids the pod of the run: %w%s", namespace, err, behind(w.PodTemplate)))
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return fault.New(fault.Denied, "NamespaceTerminating", fmt.Errorf(
 			"the namespace %s is being deleted, and the API server creates no pod in it: to let the stack go and retain its resources, annotate it with terrier.dev/deletion=retain", namespace))
 	default:
 		return fault.New(fault.Denied, "PodDenied", fmt.Errorf("the API server forbids the pod of the run: %w", err))
 	}
+}
+
+// invalid reports whether the API server refuses what a pod is made of.
+func invalid(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// behind is a sentence for the end of a message.
+func behind(sentence string) string {
+	if sentence == "" {
+		return ""
+	}
+	return ". " + sentence
 }
 
 // after is the text from a word on, behind a colon.
@@ -263,8 +280,8 @@ func failed(err error, key types.NamespacedName) error {
 		return fault.New(fault.Missing, "NamespaceMissing", wrapped)
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return fault.New(fault.Denied, "PodDenied", wrapped)
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
-		return fault.New(fault.Invalid, "PodInvalid", fmt.Errorf("the API server refuses the pod of the run, as spec.runnerPodTemplate changes it: %w", err))
+	case invalid(err):
+		return fault.New(fault.Invalid, "PodInvalid", wrapped)
 	case apierrors.IsTooManyRequests(err):
 		return fault.New(fault.Later, "APIServerBusy", wrapped)
 	default:
