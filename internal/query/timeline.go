@@ -85,16 +85,16 @@ func (d *Details) Timeline(ctx context.Context, key Key) ([]Moment, error) {
 			return nil, err
 		}
 	}
-	return timeline(o.Dialect, st.Created, runs, happened, decided), nil
+	return timeline(o.Dialect, o.explained, st.Created, runs, happened, decided), nil
 }
 
 // timeline puts everything in one order, newest first. Of what is of the same
 // moment, the end of a run caused the decision, and that the event.
-func timeline(of dialect.Dialect, created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
+func timeline(of dialect.Dialect, explained func(stack.Reason) Situation, created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
 	out := []Moment{{At: created, Kind: MomentCreated, Title: "Created"}}
 	decided, began := withoutRuns(decided, runs)
 	for _, d := range decided[:min(len(decided), momentsShown)] {
-		out = append(out, momentOfDecision(d))
+		out = append(out, momentOfDecision(d, explained))
 	}
 	told := map[int]string{} // by run, in the words of its event
 	var others []Event
@@ -139,9 +139,9 @@ func (m Moment) late() time.Time {
 	return m.At
 }
 
-func momentOfDecision(d Decided) Moment {
+func momentOfDecision(d Decided, explained func(stack.Reason) Situation) Moment {
 	return Moment{
-		At: d.At, Kind: MomentDecision, Title: words(d.Phase), Text: cmp.Or(d.Message, d.WaitingFor, Explained(stack.Reason(d.Phase), stack.Words{}).Means),
+		At: d.At, Kind: MomentDecision, Title: words(d.Phase), Text: cmp.Or(d.Message, d.WaitingFor, explained(stack.Reason(d.Phase)).Means),
 		Rule: d.Rule, Bad: statuses[stack.Reason(d.Phase)] == StatusFailed,
 	}
 }

@@ -44,7 +44,7 @@ func TestTimeline(t *testing.T) {
 		{At: minute(1), Phase: "Planning", Rule: "a change of source, inputs, spec or engine makes a new plan"},
 	}
 	var got []string
-	for _, m := range timeline(infra.Dialect{}, minute(0), runs, events, decided) {
+	for _, m := range timeline(infra.Dialect{}, anyKind, minute(0), runs, events, decided) {
 		line := fmt.Sprintf("%gm %s: %s", m.At.Sub(day).Minutes(), m.Kind, m.Title)
 		for _, part := range []string{m.Text, m.Run, m.Rule} {
 			if part != "" {
@@ -83,7 +83,7 @@ func TestTimelineKeepsCauseBeforeEffect(t *testing.T) {
 	apply := ended("apply-1", stack.ApplyRun, 1, 2, stack.Succeeded)
 	apply.Finished = second.Add(100 * time.Millisecond)
 	var got []MomentKind
-	for _, m := range timeline(infra.Dialect{}, day, []Report{apply}, []Event{{At: second, Reason: "TerraformOutputsWritten"}},
+	for _, m := range timeline(infra.Dialect{}, anyKind, day, []Report{apply}, []Event{{At: second, Reason: "TerraformOutputsWritten"}},
 		[]Decided{{At: second.Add(200 * time.Millisecond), Phase: "Publishing"}, {At: second.Add(50 * time.Millisecond), Phase: "AwaitingApproval"}}) {
 		got = append(got, m.Kind)
 	}
@@ -108,7 +108,7 @@ func TestTimelineFoldsWhatFailsAlike(t *testing.T) {
 			Decided{At: minute(m - 9 + 0.001), Phase: "RetryLater", Message: "Failed"})
 	}
 	events := []Event{{At: minute(41), Type: "Warning", Reason: "TFExecInitFailed", Message: "Failed (attempt 3): no such provider", Count: 1}}
-	got := timeline(infra.Dialect{}, minute(0), runs, events, decided)
+	got := timeline(infra.Dialect{}, anyKind, minute(0), runs, events, decided)
 	want := []Moment{
 		{At: minute(41), Kind: MomentDecision, Title: "Retry limit reached", Text: "Gave up", Bad: true},
 		{At: minute(41), Kind: MomentRun, Title: "Plan failed in the step init", Text: "Failed (attempt 3): no such provider", Rule: "a failed attempt is retried", Run: "plan-5", Outcome: stack.Failed, Took: time.Minute, Count: 3, First: minute(21), Bad: true},
@@ -127,7 +127,7 @@ func TestTimelineKeepsDecisionsWithoutARun(t *testing.T) {
 	other := ended("apply-1", stack.ApplyRun, 3, 4, stack.Succeeded)
 	decided := []Decided{{At: minute(9), Phase: "Planning"}, {At: minute(3.5), Phase: "Applying"}, {At: minute(3), Phase: "Destroying"}, {At: minute(2), Phase: "Planning"}, {At: minute(1), Phase: "Applying"}}
 	var got []string
-	for _, m := range timeline(infra.Dialect{}, minute(0), []Report{other}, nil, decided) {
+	for _, m := range timeline(infra.Dialect{}, anyKind, minute(0), []Report{other}, nil, decided) {
 		got = append(got, m.Title)
 	}
 	if diff := cmp.Diff([]string{"Planning", "Apply: done", "Planning", "Applying", "Created"}, got); diff != "" {
@@ -208,7 +208,7 @@ func TestTimelineFoldsEqualDriftChecks(t *testing.T) {
 	runs := []Report{check("check-5", 50, 2), check("check-4", 40, 1), check("check-3", 30, 1), check("check-2", 20, 1), check("check-1", 10, 0)}
 	decided := []Decided{{At: minute(39), Phase: "Queued"}, {At: minute(31), Phase: "DriftFound"}, {At: minute(11), Phase: "NoDrift"}}
 	var got []string
-	for _, m := range timeline(infra.Dialect{}, minute(0), runs, nil, decided) {
+	for _, m := range timeline(infra.Dialect{}, anyKind, minute(0), runs, nil, decided) {
 		line := m.Title
 		if m.Count > 1 {
 			line += fmt.Sprintf(" | %d times from %gm to %gm", m.Count, m.First.Sub(day).Minutes(), m.At.Sub(day).Minutes())
@@ -230,7 +230,7 @@ func TestTimelineIsBounded(t *testing.T) {
 	for i := range 3 * momentsShown {
 		decided = append(decided, Decided{At: day.Add(-time.Duration(i) * time.Second), Phase: "Planning"})
 	}
-	got := timeline(infra.Dialect{}, day.Add(-time.Hour), nil, nil, decided)
+	got := timeline(infra.Dialect{}, anyKind, day.Add(-time.Hour), nil, nil, decided)
 	if len(got) != momentsShown || !got[0].At.Equal(day) {
 		t.Errorf("timeline() = %d moments from %s on, want the newest %d", len(got), got[0].At, momentsShown)
 	}
@@ -274,3 +274,6 @@ func TestWords(t *testing.T) {
 		}
 	}
 }
+
+// anyKind explains a reason as to a stack of no kind.
+func anyKind(r stack.Reason) Situation { return Explained(r, stack.Words{}) }

@@ -139,7 +139,7 @@ var _ = says(map[Said]string{
 	"state-accepted": "Accepted. The stack continues with the stored state.",
 	"state-locked":   "Locked. The state cannot be written until you unlock it.",
 	"state-unlocked": "Unlocked.",
-	"rolled-back":    "Rolled back. The next plan uses this version of the state.",
+	"rolled-back":    "Rolled back. The next run uses this version of the state.",
 })
 
 // backTo is the page after a form: the page that the form came from,

@@ -139,5 +139,5 @@ func StoreState(v *Visit) (Done, error) {
 }
 
 var _ = says(map[Said]string{
-	"state-pushed": "The uploaded state was stored. The next plan uses it.",
+	"state-pushed": "The uploaded state was stored. The next run uses it.",
 })
