@@ -258,7 +258,7 @@ spec:
 	}
 	q := question(t, policies.Member{Policy: "ClusterPolicy/w", Program: p})
 	found, _ := s.Judge(t.Context(), q)
-	if len(found) != 2 || policy.Combine(found) != policy.Warn || found[1].Message != "terraform_data.a" || !strings.Contains(found[0].Message, `"name":"network"`) || strings.Contains(found[0].Message, "canary") {
+	if len(found) != 2 || policy.Combine(found) != policy.Warn || found[0].Message != "terraform_data.a" || !strings.Contains(found[1].Message, `"name":"network"`) || strings.Contains(found[1].Message, "canary") {
 		t.Errorf("findings %+v", found)
 	}
 	q.Stack.Namespace = "others"
