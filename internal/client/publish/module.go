@@ -12,21 +12,17 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
-
 	"github.com/terrier-iac/terrier/internal/address"
-	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
 // The reasons of this package's faults.
 const (
-	ReasonModule   = "ModuleInvalid"
+	ReasonModule   = source.ReasonModule
 	ReasonNoModule = "ModuleMissing"
 	ReasonVersion  = "VersionUnclear"
 	ReasonProvider = "ProviderInvalid"
@@ -60,7 +56,7 @@ type Module struct {
 	Version address.Version
 	Skipped string // why it is not to be published; empty if it is
 
-	skip archive.Skip
+	tree source.ModuleTree
 }
 
 // Modules finds the modules of a directory. Those that the options leave out are among
@@ -156,12 +152,7 @@ func (o ModuleOptions) module(dir string) (Module, error) {
 	if m.Address, err = address.NewModule(says.Namespace, says.Name, says.System); err != nil {
 		return Module{}, err
 	}
-	skip, err := excluding(o.Exclude)
-	if err != nil {
-		return Module{}, err
-	}
-	m.skip = skip
-	if err := m.checkFiles(); err != nil {
+	if m.tree, err = source.OpenModule(dir, o.Exclude); err != nil {
 		return Module{}, err
 	}
 	if !o.Secrets {
@@ -183,83 +174,12 @@ func (o ModuleOptions) module(dir string) (Module, error) {
 	return m, err
 }
 
-// never is left out of every archive, whatever the user takes back in; usually is left out
-// unless the user takes it back in.
-var (
-	never   = []string{".git/", ".git", ".terraform/", "/" + ownMetadata, "/" + boringMetadata}
-	usually = []string{"*.tfstate", "*.tfstate.*", "crash.log", "crash.*.log"}
-)
-
-// excluding returns what to leave out, by patterns of which the last that matches decides.
-func excluding(patterns []string) (archive.Skip, error) {
-	var all []gitignore.Pattern
-	for _, p := range usually {
-		all = append(all, gitignore.ParsePattern(p, nil))
-	}
-	for _, p := range patterns {
-		if strings.TrimSpace(strings.TrimPrefix(p, "!")) == "" {
-			return nil, invalid(ReasonModule, "--exclude %q is no pattern: write it as in a .gitignore file", p)
-		}
-		all = append(all, gitignore.ParsePattern(p, nil))
-	}
-	for _, p := range never {
-		all = append(all, gitignore.ParsePattern(p, nil))
-	}
-	matcher := gitignore.NewMatcher(all)
-	return func(name string, dir bool) bool {
-		return name != "." && matcher.Match(strings.Split(name, "/"), dir)
-	}, nil
-}
-
-// each calls visit for the files that Pack packs, symbolic links among them.
-func (m Module) each(visit func(name string, d fs.DirEntry) error) error {
-	return fs.WalkDir(os.DirFS(m.Dir), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir():
-			if base := path.Base(name); base == ".git" || base == ".terraform" {
-				return fs.SkipDir // large, and never packed
-			}
-			return nil
-		case m.skip(name, false):
-			return nil
-		}
-		return visit(name, d)
-	})
-}
-
-// checkFiles refuses what is no module, and files whose content is elsewhere.
-func (m Module) checkFiles() error {
-	declares := false
-	err := m.each(func(name string, _ fs.DirEntry) error {
-		for _, end := range []string{".tf", ".tofu", ".tf.json", ".tofu.json"} {
-			declares = declares || strings.HasSuffix(name, end)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("reading the module: %w", err)
-	}
-	if !declares {
-		return invalid(ReasonModule, "there is no file *.tf, *.tofu, *.tf.json or *.tofu.json, so it is no module")
-	}
-	left, err := source.FindPointer(os.DirFS(m.Dir), ".", func(name string) bool { return m.skip(name, false) })
-	if err != nil {
-		return fmt.Errorf("reading the module: %w", err)
-	}
-	if left != "" {
-		return invalid(ReasonModule, "%s is a pointer of Git LFS without its content: run git lfs pull", left)
-	}
-	return nil
-}
-
 // Pack writes the archive of a module. The same files make the same bytes.
 func (m Module) Pack(w io.Writer) error {
 	if m.Skipped != "" {
 		return errors.New("a module that is left out is not packed")
 	}
-	if err := archive.Pack(m.Dir, m.skip, w, archive.Limits{}); err != nil {
+	if err := m.tree.Pack(w); err != nil {
 		return fmt.Errorf("packing %s: %w", m.Dir, err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,6 +119,42 @@ func TestModulesRefuses(t *testing.T) {
 	}
 	if _, err := Modules(ModuleOptions{Dir: filepath.Join(t.TempDir(), "nowhere")}); fault.Of(err) != fault.Missing {
 		t.Errorf("Modules() of no directory = %v, want Missing", err)
+	}
+}
+
+// The file .terraformignore leaves out files, and --exclude counts more.
+func TestModuleIgnore(t *testing.T) {
+	files := map[string]string{
+		"main.tf": "", ".terraformignore": "# comment\r\ntests/\n\n*.md\n!KEEP.md\n.env*\n", "tests/a.tf": "", "README.md": "", "KEEP.md": "", ".env": "", "nested/.env.local": "", "nested/main.tf": "",
+	}
+	for name, tt := range map[string]struct{ exclude, want []string }{
+		"the file":                 {nil, []string{".terraformignore", "KEEP.md", "main.tf", "nested/main.tf"}},
+		"what the user takes back": {[]string{"!.env", "!README.md", "KEEP.md"}, []string{".env", ".terraformignore", "README.md", "main.tf", "nested/main.tf"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			modules, err := Modules(ModuleOptions{Dir: tree(t, files), Namespace: "a", Name: "b", System: "c", Version: "1.0.0", Exclude: tt.exclude, Secrets: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			if err := modules[0].Pack(&b); err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			if err := archive.Extract(&b, dir, archive.Limits{}); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+				if err == nil && !d.IsDir() {
+					got = append(got, name)
+				}
+				return err
+			})
+			if err != nil || !slices.Equal(got, tt.want) {
+				t.Errorf("the archive has %q, %v, want %q", got, err, tt.want)
+			}
+		})
 	}
 }
 

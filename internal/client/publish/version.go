@@ -204,7 +204,7 @@ func (m Module) committed(r repository, hash plumbing.Hash) error {
 	if err != nil {
 		return err
 	}
-	return m.each(func(name string, d fs.DirEntry) error {
+	return m.tree.Each(func(name string, d fs.DirEntry) error {
 		entry, err := tree.FindEntry(path.Join(below, name))
 		if errors.Is(err, object.ErrEntryNotFound) || errors.Is(err, object.ErrDirectoryNotFound) {
 			return invalid(ReasonVersion, "%s is not committed, so the tag is not the version of it: commit it, leave it out with --exclude, or name the version with --version", name)
