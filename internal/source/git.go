@@ -43,6 +43,12 @@ type Git struct {
 	Remembered string // the URL of the repository that an earlier search found; it is asked first
 	KnownHosts []byte // of the operator, for hosts that the Secret says nothing of
 
+	Verify GitVerify // what has to be signed
+
+	// Bounded bounds the packs of objects that come, which are on the disk for the time of a
+	// fetch. It may be nil.
+	Bounded func(io.Reader) io.Reader
+
 	Out     *outbound.Client
 	Scratch string // where directories for the time of a fetch are made
 	Limits  archive.Limits
@@ -107,6 +113,9 @@ func (g *Git) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 			if err != nil {
 				return gitFault("reading commit "+at.commit.String(), err)
 			}
+			if _, err := g.Verify.check(store, at, commit); err != nil {
+				return err
+			}
 			tree, err := commit.Tree()
 			if err != nil {
 				return gitFault("reading the tree of commit "+at.commit.String(), err)
@@ -139,21 +148,27 @@ func (g *Git) download(ctx context.Context, at gitCommit, store *filesystem.Stor
 		return g.fault(at.url, "fetching commit "+at.commit.String(), err)
 	}
 	defer resp.Close()
-	if err := packfile.UpdateObjectStorage(store, demultiplexed(req.Capabilities, resp)); err != nil {
+	pack := demultiplexed(req.Capabilities, resp)
+	if g.Bounded != nil {
+		pack = g.Bounded(pack)
+	}
+	if err := packfile.UpdateObjectStorage(store, pack); err != nil {
 		return g.fault(at.url, "fetching commit "+at.commit.String(), err)
 	}
 	return nil
 }
 
-// request asks for one commit: by the reference that points to it, by its own
-// name if the server answers to that, or else by everything that may lead to it.
+// request asks for one commit: by the annotated tag that led to it, which comes along, or by
+// the reference that points to it, by its own name if the server answers to that, or else
+// by everything that may lead to it.
 func (at gitCommit) request(refs *packp.AdvRefs) (*packp.UploadPackRequest, error) {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
-	want := at.want
+	want, tagged, advertised := at.want, false, false
 	for _, hash := range refs.References {
-		if hash == at.commit {
-			want = hash
-		}
+		tagged, advertised = tagged || hash == at.want, advertised || hash == at.commit
+	}
+	if advertised && !tagged { // the commit without its tag, which has moved since
+		want = at.commit
 	}
 	if want.IsZero() && (refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) || refs.Capabilities.Supports("allow-tip-sha1-in-want")) {
 		want = at.commit

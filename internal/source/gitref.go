@@ -23,6 +23,7 @@ type gitCommit struct {
 	commit plumbing.Hash
 	want   plumbing.Hash // what the server advertises for it: the commit or an annotated tag; may be zero
 	branch string        // where a commit is to be found that is not advertised; may be empty
+	tag    string        // the name of the tag that led to it; empty for other references
 	url    string        // of its repository
 }
 
@@ -64,7 +65,11 @@ func (r GitRef) choose(refs *packp.AdvRefs) (Found, error) {
 	if peeled, ok := refs.Peeled[name.String()]; ok {
 		commit = peeled // an annotated tag points to its commit
 	}
-	return Found{Revision: shown + "@sha1:" + commit.String(), handle: gitCommit{commit: commit, want: want}}, nil
+	at := gitCommit{commit: commit, want: want}
+	if name.IsTag() {
+		at.tag = name.Short()
+	}
+	return Found{Revision: shown + "@sha1:" + commit.String(), handle: at}, nil
 }
 
 // highest returns the tag with the highest version in a range. Of two tags for

@@ -37,7 +37,11 @@ func (g git) fields() fields {
 }
 
 func (g git) secrets() []*meta.LocalObjectReference {
-	return []*meta.LocalObjectReference{g.Spec.SecretRef}
+	refs := []*meta.LocalObjectReference{g.Spec.SecretRef}
+	if v := g.Spec.Verification; v != nil {
+		refs = append(refs, &v.SecretRef)
+	}
+	return refs
 }
 
 // identity is the private key for ssh: under the key that an annotation names, or under
@@ -61,7 +65,6 @@ func (g git) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 	err := unsupported(map[string]bool{
 		"spec.provider " + spec.Provider: spec.Provider != "" && spec.Provider != sourcev1.GitProviderGeneric,
 		"spec.serviceAccountName":        spec.ServiceAccountName != "",
-		"spec.verify":                    spec.Verification != nil,
 		"spec.proxySecretRef":            spec.ProxySecretRef != nil,
 		"spec.recurseSubmodules":         spec.RecurseSubmodules,
 		"spec.include":                   len(spec.Include) > 0,
@@ -87,6 +90,15 @@ func (g git) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 	if f.KnownHosts, err = in.knownHosts(); err != nil {
 		return nil, err
 	}
+	if v := spec.Verification; v != nil {
+		keys, err := in.secret(ctx, &v.SecretRef)
+		if err != nil {
+			return nil, err
+		}
+		if f.Verify, err = source.GitVerifyFrom(string(v.GetMode()), keys); err != nil {
+			return nil, err
+		}
+	}
 	if r := spec.Reference; r != nil {
 		f.Ref = source.GitRef{Branch: r.Branch, Tag: r.Tag, SemVer: r.SemVer, Name: r.Name, Commit: r.Commit}
 	}
@@ -94,10 +106,21 @@ func (g git) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 }
 
 func (g git) shaped() bool {
-	return equality.Semantic.DeepEqual(g.Spec.Ignore, g.Status.ObservedIgnore) && slices.Equal(g.Spec.SparseCheckout, g.Status.ObservedSparseCheckout)
+	return equality.Semantic.DeepEqual(g.Spec.Ignore, g.Status.ObservedIgnore) && slices.Equal(g.Spec.SparseCheckout, g.Status.ObservedSparseCheckout) && g.verified()
+}
+
+// verified reports whether the signatures that the spec asks for were verified when the
+// artifact was made. A spec that asks for less than before makes no new artifact.
+func (g git) verified() bool {
+	was := g.Status.SourceVerificationMode
+	return g.Spec.Verification == nil || was != nil && *was == g.Spec.Verification.GetMode()
 }
 
 func (g git) note() {
+	g.Status.SourceVerificationMode = nil
+	if v := g.Spec.Verification; v != nil {
+		g.Status.SourceVerificationMode = new(v.GetMode())
+	}
 	g.Status.ObservedIgnore = g.Spec.Ignore
 	g.Status.ObservedSparseCheckout = g.Spec.SparseCheckout
 }

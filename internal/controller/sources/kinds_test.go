@@ -33,6 +33,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -111,6 +112,42 @@ func TestGitRepository(t *testing.T) {
 	s.read(obj)
 	if got, want := message(obj.Status.Conditions, "Stalled"), "not supported: spec.include, spec.recurseSubmodules"; got != want {
 		t.Errorf("the message is %q, want %q", got, want)
+	}
+}
+
+// A commit that is not signed as the spec asks makes no artifact, and the one before stays.
+func TestGitRepositoryWithSignatures(t *testing.T) {
+	s, g, signer := newStage(t), testkit.NewGit(t), testkit.NewSigner(t)
+	g.Commit(map[string]string{"main.tf": "unsigned"})
+	obj := &sourcev1.GitRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "net"},
+		Spec: sourcev1.GitRepositorySpec{URL: g.URL, Interval: metav1.Duration{Duration: time.Hour},
+			Reference: &sourcev1.GitRepositoryRef{Branch: "main"}, SecretRef: s.secret("git", map[string]string{"username": g.Username, "password": g.Password}),
+			Verification: &sourcev1.GitRepositoryVerification{Mode: sourcev1.ModeGitHEAD, SecretRef: *s.secret("keys", map[string]string{"release.asc": string(signer.Public)})}},
+	}
+	if err := s.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	r := s.reconciler(gitKind())
+	s.reconcile(r)
+	s.read(obj)
+	if got := conditions(obj.Status.Conditions); obj.Status.Artifact != nil || got["Stalled"] != "True "+source.ReasonSignature {
+		t.Errorf("for a commit without a signature the artifact is %v and the conditions are %v", obj.Status.Artifact, got)
+	}
+	sign := []string{"-c", "gpg.program=" + signer.Program, "commit", "--quiet", "--allow-empty", "--gpg-sign=" + signer.User, "--message=signed"}
+	g.Do(sign...)
+	g.Do("push", "--quiet", "origin", "main")
+	s.reconcile(r)
+	s.read(obj)
+	signed := obj.Status.Artifact
+	if mode := obj.Status.SourceVerificationMode; signed == nil || s.file(signed) != "unsigned" || mode == nil || *mode != sourcev1.ModeGitHEAD {
+		t.Fatalf("for a signed commit the status is %+v", obj.Status)
+	}
+	g.Commit(map[string]string{"main.tf": "unsigned again"})
+	s.reconcile(r)
+	s.read(obj)
+	if obj.Status.Artifact == nil || obj.Status.Artifact.Digest != signed.Digest {
+		t.Errorf("after another commit without a signature the artifact is %+v, want the one before", obj.Status.Artifact)
 	}
 }
 
