@@ -29,6 +29,7 @@ import (
 	policyv1alpha1 "github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
+	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
@@ -219,6 +220,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if p.packages != nil {
 		stacks.Registry = p.reads.Of
 	}
+	p.packages.FollowObjects(packages.Cluster{Objects: mgr.GetClient(), Live: live, Events: p.alerts.recorder(mgr, "terrier-registry", p.Now)})
 	if stacks.Images, err = imageBuilder(p.Options, p.plane.rest(), p.dir("scratch", "images"), out, p.cache); err != nil {
 		return err
 	}
@@ -235,6 +237,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
 		mgr.Add(kube.Everywhere(p.bindings.Follow)),
 		mgr.Add(kube.Everywhere(p.packages.Run)),
+		mgr.Add(leaderOnly(p.packages.Follow)),
 		p.others.follow(mgr),
 		askLeader(mgr, p.leader),
 		keepBoard(mgr, p.kinds, p.board, p.records, p.log),

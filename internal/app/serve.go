@@ -368,7 +368,12 @@ func openPackages(ctx context.Context, p *parts, o *web.Options, inside *source.
 	if o.Audit, err = registryserver.Counting(p.audits, p.meters.Registry); err != nil {
 		return err
 	}
+	out, err := p.outbound()
+	if err != nil {
+		return err
+	}
 	p.packages, err = packages.Open(ctx, packages.Options{
+		Out: out, KnownHosts: p.Config.KnownHosts,
 		Storage: p.Config.RegistryStorage, Settings: p.Config.RegistryConfig, Dir: p.dir("packages"), Scratch: p.dir("scratch"), Key: key,
 		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Audit: o.Audit, Namespace: namespaces.Namespace, Quota: packages.Quota{MiB: p.Config.QuotaSize, Versions: p.Config.QuotaVersions}, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
 	})

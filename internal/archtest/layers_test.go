@@ -65,7 +65,8 @@ var beside = map[string][]string{
 	// What makes buckets has the identities and the clients of the clouds.
 	"internal/provision": {"internal/blob"},
 	// Archives and indexes are kept by key, and replaced only if they are what was read.
-	"internal/registry": {"internal/blob"},
+	// Modules come from tags of git repositories, which are fetched as sources are.
+	"internal/registry": {"internal/blob", "internal/source"},
 	// A dialect maps the types of api, writes conditions and events the way all our
 	// objects do, and knows which kinds of sources its objects may name.
 	"internal/dialect":   {"internal/kube", "internal/input", "api"},

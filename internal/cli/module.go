@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +32,9 @@ func (p moduleCommands) commands() []*cobra.Command {
 		Example: `  terrier module push ./modules/network --version 1.2.3
   terrier module list net/network/aws
   terrier module show net/network/aws
-  terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets"`,
-	}, p.push(), p.list(), p.show(), p.retract(), p.restore())}
+  terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets"
+  terrier module repositories`,
+	}, p.push(), p.list(), p.show(), p.retract(), p.restore(), p.repositories())}
 }
 
 // pushOptions are how a module is pushed.
@@ -66,8 +68,9 @@ With --version-from-tag the version is that of the git tag of the commit that is
 out: 1.2.3 or v1.2.3, after --tag-prefix. The command fails if a file differs from the
 commit. With --recursive, modules without a tag are skipped.
 
-The archive contains neither .git and .terraform, nor states. --exclude leaves out more,
-with the patterns of a .gitignore file; a pattern that begins with ! takes files back in.
+The archive contains neither .git and .terraform, nor states. The file .terraformignore of
+the directory, and then --exclude, leave out more, with the patterns of a .gitignore file; a
+pattern that begins with ! takes files back in.
 Files that often hold secrets are refused: .env, terraform.tfvars, *.auto.tfvars, private
 keys and others. The error names them and the patterns that leave them out.
 The same files always make the same archive.`,
@@ -234,9 +237,22 @@ func (p moduleCommands) module(ctx context.Context, name string) (address.Module
 }
 
 func (p moduleCommands) moduleVersions(list []client.RegistryVersion) {
-	t := &table{head: []string{"VERSION", "PUBLISHED", "BY", "SIZE", "STATUS"}}
+	head := []string{"VERSION", "PUBLISHED", "BY", "SIZE", "STATUS"}
+	tags := slices.ContainsFunc(list, func(v client.RegistryVersion) bool { return v.Origin != nil })
+	if tags {
+		head = slices.Insert(head, 4, "TAG", "COMMIT")
+	}
+	t := &table{head: head}
 	for _, v := range list {
-		t.add(p.published(v)...)
+		cells := p.published(v)
+		if tags {
+			var from client.ModuleOrigin
+			if v.Origin != nil {
+				from = *v.Origin
+			}
+			cells = slices.Insert(cells, 4, plain(from.Tag), plain(shortCommit(from.Commit)))
+		}
+		t.add(cells...)
 	}
 	p.table(t)
 }

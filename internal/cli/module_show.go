@@ -70,6 +70,12 @@ func (p moduleCommands) moduleDetail(d client.ModuleDetail, part string) error {
 	if !d.Published.IsZero() {
 		p.say("Published %s ago by %s, %s\n", age(p.Now(), d.Published), clean(d.By), query.Size(int(d.Size)))
 	}
+	if o := d.Origin; o != nil {
+		p.say("From the tag %s of %s at %s, by %s\n", clean(o.Tag), clean(o.Repository), clean(o.Commit), clean(o.Tagger))
+		if o.Signer != "" {
+			p.say("Signed with the OpenPGP key %s\n", clean(o.Signer))
+		}
+	}
 	if r := d.Retracted; r != nil {
 		p.say("Retracted %s ago by %s: %s\n", age(p.Now(), r.At), clean(r.By), clean(r.Reason))
 	}

@@ -321,6 +321,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "module retract a/b/c 1.0.0 --reason wrong", code: 4},
 		{args: "module restore a/b/c 1.0.0", code: 4},
 		{args: "registry usage", code: 4},
+		{args: "module repositories", code: 4},
 		{args: "provider push MODULE", code: 4},
 		{args: "provider list a/b", code: 4},
 		{args: "provider retract a/b 1.0.0 --reason wrong", code: 4},

@@ -19,6 +19,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query/catalog"
+	"github.com/terrier-iac/terrier/internal/registry"
+	"github.com/terrier-iac/terrier/internal/registry/origin"
 )
 
 // Registry is the registry of modules and providers of a server.
@@ -66,6 +68,7 @@ type RegistryVersion struct {
 	SHA256    string          `json:"sha256,omitempty"`
 	Key       string          `json:"key,omitempty"`       // that signed a provider
 	Platforms []string        `json:"platforms,omitempty"` // of a provider
+	Origin    *ModuleOrigin   `json:"origin,omitempty"`    // of a module: the tag of git that it comes from; nil if a user uploaded it
 	Retracted *Retraction     `json:"retracted,omitempty"` // nil: clients may use it
 }
 
@@ -94,6 +97,12 @@ func versionsOf(open []RegistryVersion, gone []retractedVersion, more map[addres
 	slices.SortFunc(open, func(a, b RegistryVersion) int { return a.Version.Compare(b.Version) })
 	return open
 }
+
+// ModuleOrigin is the tag of a git repository that a version of a module was made from.
+type ModuleOrigin = registry.Origin
+
+// ModuleRepository is a git repository whose tags become versions of modules.
+type ModuleRepository = origin.State
 
 // Retraction says why a version was withdrawn.
 type Retraction struct {
@@ -135,6 +144,7 @@ type ModuleDetail struct {
 	Size      int64           `json:"size,omitempty"`
 	Published time.Time       `json:"published,omitzero"`
 	By        string          `json:"by,omitempty"`
+	Origin    *ModuleOrigin   `json:"origin,omitempty"`
 	Retracted *Retraction     `json:"retracted,omitempty"`
 	catalog.Document
 }
@@ -148,6 +158,16 @@ func (r *Registry) Module(ctx context.Context, m address.Module, version string)
 	}
 	err := r.ask(ctx, modulesService, http.MethodGet, content{}, nil, &d, m.Namespace, m.Name, m.System, version)
 	return d, err
+}
+
+// Repositories are those whose tags become versions of modules, of all namespaces in which
+// the caller may read.
+func (r *Registry) Repositories(ctx context.Context) ([]ModuleRepository, error) {
+	var answer struct {
+		Items []ModuleRepository `json:"items"`
+	}
+	err := r.ask(ctx, modulesService, http.MethodGet, content{}, nil, &answer, "..", "repositories")
+	return answer.Items, err
 }
 
 // Providers are the versions of a provider, the lowest first, those that users withdrew

@@ -24,7 +24,19 @@ type ModuleVersion struct {
 	Size      int64           `json:"size,omitempty"`   // in bytes; zero if another program published it
 	Published time.Time       `json:"published,omitzero"`
 	By        string          `json:"by,omitempty"`
+	Origin    *Origin         `json:"origin,omitempty"`    // nil: a user uploaded the archive
 	Retracted *Retraction     `json:"retracted,omitempty"` // nil: clients may use it
+}
+
+// Origin is the tag of a git repository that a version was made from.
+type Origin struct {
+	Repository string    `json:"repository"` // its URL
+	Directory  string    `json:"directory,omitempty"`
+	Tag        string    `json:"tag"`
+	Commit     string    `json:"commit"`
+	Tagger     string    `json:"tagger,omitempty"` // NAME <EMAIL>; who committed, if the tag is not annotated
+	Tagged     time.Time `json:"tagged,omitzero"`
+	Signer     string    `json:"signer,omitempty"` // the ID of the OpenPGP key, if a signature was verified
 }
 
 // modules is the part of a registry that has modules.
@@ -185,7 +197,7 @@ func (r *modules) PublishModule(ctx context.Context, m address.Module, v address
 	}
 	made := ModuleVersion{
 		Version: v, File: moduleFile(m) + string(v) + string(format), SHA256: upload.sha256, Size: upload.size,
-		Published: r.o.Now().UTC().Truncate(time.Second), By: u.By,
+		Published: r.o.Now().UTC().Truncate(time.Second), By: u.By, Origin: u.Origin,
 	}
 	key := ModuleKey(m, made.File)
 	if blob.CheckKey(key) != nil {
@@ -247,7 +259,7 @@ func completes(made, there ModuleVersion) bool { return there.SHA256 == "" && th
 func (r *modules) sameModule(m address.Module, there, made ModuleVersion) (ModuleVersion, error) {
 	switch {
 	case there.SHA256 != made.SHA256:
-		return ModuleVersion{}, errExists(m, made.Version)
+		return ModuleVersion{}, errOther(m, made.Version, there)
 	case there.Retracted != nil:
 		return ModuleVersion{}, fault.New(fault.Conflict, VersionRetracted, fmt.Errorf("version %s of %s was retracted: %s: restore it, or publish a new version", made.Version, m, there.Retracted.Reason))
 	}

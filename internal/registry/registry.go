@@ -151,7 +151,8 @@ func (c *common) retraction(by, reason string) (*Retraction, error) {
 type Upload struct {
 	By      string // the user
 	Content io.Reader
-	Size    int64 // of the content as the client says; 0 or less if it does not
+	Size    int64   // of the content as the client says; 0 or less if it does not
+	Origin  *Origin // of a version of a module that comes from a tag of git
 }
 
 // Reasons of faults.
@@ -181,4 +182,16 @@ func errRetracted(what fmt.Stringer, v address.Version, r *Retraction) error {
 
 func errExists(what fmt.Stringer, v address.Version) error {
 	return fault.New(fault.Conflict, VersionExists, fmt.Errorf("version %s of %s exists with other content, and published content never changes: publish a new version", v, what))
+}
+
+// errOther is errExists for a version of a module, and says where it came from.
+func errOther(m address.Module, v address.Version, there ModuleVersion) error {
+	from := ""
+	switch {
+	case there.Origin != nil:
+		from = fmt.Sprintf(", from the tag %s of %s", there.Origin.Tag, there.Origin.Repository)
+	case there.By != "":
+		from = fmt.Sprintf(", which %s uploaded", there.By)
+	}
+	return fault.New(fault.Conflict, VersionExists, fmt.Errorf("version %s of %s exists with other content%s, and published content never changes: publish a new version", v, m, from))
 }

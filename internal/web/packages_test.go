@@ -17,6 +17,8 @@ var _ = addDoors(map[string]string{
 	"GET /v1/mirror/*path": "known", "HEAD /v1/mirror/*path": "known",
 	"GET /v1/signing-keys": "known", "HEAD /v1/signing-keys": "known",
 	"GET /v1/usage/*path": "get terraforms/registry apps", "HEAD /v1/usage/*path": "get terraforms/registry apps",
+	"GET /v1/repositories": "known", "HEAD /v1/repositories": "known",
+	"POST /v1/webhooks/*path":    "open",
 	"GET /v1/modules/*path":      "get terraforms/registry apps",
 	"HEAD /v1/modules/*path":     "get terraforms/registry apps",
 	"PUT /v1/modules/*path":      "update terraforms/registry apps",

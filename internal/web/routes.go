@@ -136,7 +136,8 @@ const packageBytes = 4 << 30
 
 // packageRows are the rows of the registry of modules and providers. The discovery document
 // is for all. The address of an archive is signed, since clients fetch it without a token.
-// The mirror is for every known user: its own rules decide.
+// The mirror is for every known user: its own rules decide. So are the repositories whose tags
+// become versions: the handler leaves out those of namespaces in which the user may not read.
 func packageRows(o Options) []route {
 	if o.Packages == nil {
 		return nil
@@ -155,6 +156,8 @@ func packageRows(o Options) []route {
 	add(packagesPrefix+"/mirror/*path", known, nil, read...)
 	add(packagesPrefix+"/signing-keys", known, nil, read...) // the handler decides, for each namespace
 	add(packagesPrefix+"/usage/*path", guarded, packageAccess, read...)
+	add(packagesPrefix+"/repositories", known, nil, read...)
+	add(packagesPrefix+"/webhooks/*path", open, nil, http.MethodPost) // signed with the secret of a repository
 	for _, path := range []string{"/modules/*path", "/providers/*path"} {
 		add(packagesPrefix+path, guarded, packageAccess, append(read, http.MethodPut, http.MethodPost, http.MethodDelete)...)
 	}

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -63,5 +65,30 @@ func TestPodsReadFromTheRegistry(t *testing.T) {
 	c.AwaitReady(t, "reader")
 	if got := c.Secret(t, "reader-outputs")["says"]; got != "hello from the registry" {
 		t.Errorf("the output is %q", got)
+	}
+}
+
+// A tag of a GitRepository that registers a module is a version that a run installs.
+func TestRunsReadModulesFromTags(t *testing.T) {
+	c := cluster(t)
+	g := testkit.NewGit(t)
+	g.Commit(map[string]string{"hello/main.tf": "output \"says\" { value = \"hello from a tag\" }\n"})
+	g.Do("tag", "hello/v1.0.0")
+	g.Do("push", "--quiet", "origin", "hello/v1.0.0")
+	c.Apply(t, g.Manifest("modules"))
+	c.Kubectl(t, "annotate", "gitrepository/modules", "registry.terrier.dev/module={name}/demo", "registry.terrier.dev/tags={name}/{version}", "registry.terrier.dev/directory={name}")
+	testkit.Eventually(t, testkit.Patience, "the tag is a version", func(context.Context) error {
+		if out := c.Terrier(t, "module", "repositories", c.Namespace+"/modules"); !strings.Contains(out, "newest     "+c.Namespace+"/hello/demo 1.0.0") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	c.Apply(t, offline("reader", strings.TrimPrefix(platform(t).HTTP, "https://")+"/"+c.Namespace+"/hello/demo"))
+	c.AwaitReady(t, "reader")
+	if got := c.Secret(t, "reader-outputs")["says"]; got != "hello from a tag" {
+		t.Errorf("the output is %q", got)
+	}
+	if events := c.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name=modules"); !strings.Contains(events, "VersionPublished") {
+		t.Errorf("the events are %s, want the version that was published", events)
 	}
 }

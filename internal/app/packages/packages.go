@@ -25,6 +25,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/app/registryserver"
 	"github.com/terrier-iac/terrier/internal/blob/bucket"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/registry/origin"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
 	"github.com/terrier-iac/terrier/internal/registry/rights"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -50,6 +52,8 @@ type Options struct {
 	Quota      Quota
 	Namespace  func(ctx context.Context, name string) (access.Namespace, error) // of the cluster
 	Audit      registryserver.AuditLog
+	Out        *outbound.Client // reaches git servers; without it no repository has versions in its tags
+	KnownHosts string           // the file of --ssh-known-hosts
 	Registerer prometheus.Registerer
 	Environ    func(string) string
 	Log        *slog.Logger
@@ -77,7 +81,8 @@ func usage(format string, args ...any) error {
 // Packages is the registry of modules and providers in this process.
 type Packages struct {
 	*registryserver.Registry
-	closer io.Closer
+	declared *declared
+	closer   io.Closer
 }
 
 // Run deletes what no client needs, until ctx ends.
@@ -114,12 +119,18 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--registry-storage: %w", err)
 	}
+	d := &declared{known: o.KnownHosts}
+	var repositories origin.Source
+	if o.Out != nil {
+		repositories = d
+	}
 	var pushed func(string) (bool, error)
 	var inside http.Handler
 	if o.Inside != nil {
 		pushed, inside = o.Inside.Pushed, packagesOnly(o.Inside)
 	}
 	r, err := registryserver.Wire(registryserver.Wiring{
+		Repositories: repositories, Out: o.Out,
 		Store: store, Rights: ofCluster{o.Auth}, Signer: rights.NewSigner(secret.New(o.Key), o.Now), Settings: o.Settings,
 		Scratch: o.Scratch, Allow: o.Allow, Quota: newQuotas(o.Quota, o.Namespace, o.Now, o.Log).of, Audit: o.Audit, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: inside, Pushed: pushed,
 		Services: map[string]any{"login.v1": login.Service()},
@@ -127,7 +138,7 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	if err != nil {
 		return nil, errors.Join(err, closer.Close())
 	}
-	return &Packages{r, closer}, nil
+	return &Packages{r, d, closer}, nil
 }
 
 // packagesOnly keeps tokens for the registry away from the repositories that users push: these

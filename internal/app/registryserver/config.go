@@ -27,23 +27,25 @@ import (
 
 // Config is all settings.
 type Config struct {
-	DataDir    string        `flag:"data-dir" env:"TERRIER_REGISTRY_DATA_DIR" default:".terrier-registry" help:"directory for the keys, the certificate authority and the rights of this registry, and for everything that is published unless --storage says otherwise"`
-	Storage    string        `flag:"storage" env:"TERRIER_REGISTRY_STORAGE" help:"where everything that is published is: a directory, s3://BUCKET/PREFIX?region=REGION, gs://BUCKET/PREFIX or azblob://CONTAINER/PREFIX?account=NAME; a bucket of boring-registry is served as it is; default the directory storage of the data directory"`
-	Settings   string        `flag:"config" env:"TERRIER_REGISTRY_CONFIG" help:"file with the upstream registries of the mirror, and its rules; by default the public registries are mirrored for all callers"`
-	Rights     string        `flag:"rights" env:"TERRIER_REGISTRY_RIGHTS" help:"file that says which tokens may read and write which namespaces; by default the file rights.yaml of the data directory, which the first start makes, with a token for everything"`
-	Anonymous  bool          `flag:"allow-anonymous-reads" env:"TERRIER_REGISTRY_ALLOW_ANONYMOUS_READS" help:"let callers without a token read everything"`
-	Audit      string        `flag:"audit-dir" env:"TERRIER_REGISTRY_AUDIT_DIR" help:"directory of the audit log of what users publish, retract and remove; one process writes it; default the directory audit of the data directory"`
-	QuotaSize  int           `flag:"quota-size" env:"TERRIER_REGISTRY_QUOTA_SIZE" default:"0" help:"MiB that each namespace may have in the registry; 0 for no limit"`
-	QuotaCount int           `flag:"quota-versions" env:"TERRIER_REGISTRY_QUOTA_VERSIONS" default:"0" help:"number of versions of modules and providers that each namespace may have; 0 for no limit"`
-	Listen     string        `flag:"listen-address" env:"TERRIER_REGISTRY_LISTEN_ADDRESS" default:"127.0.0.1:8443" help:"address to serve at, as host:port"`
-	Hosts      []string      `flag:"host" env:"TERRIER_REGISTRY_HOSTS" help:"name or address of this server in its own certificate, and in what it prints (repeatable)"`
-	Cert       string        `flag:"tls-cert-file" env:"TERRIER_REGISTRY_TLS_CERT_FILE" help:"file with the certificate of this server, read again when it changes; by default the server makes one with an authority of its own"`
-	Key        string        `flag:"tls-key-file" env:"TERRIER_REGISTRY_TLS_KEY_FILE" help:"file with the key of --tls-cert-file"`
-	PlainHTTP  bool          `flag:"plain-http" env:"TERRIER_REGISTRY_PLAIN_HTTP" help:"serve without encryption, behind a proxy that ends TLS: tokens pass in clear"`
-	ArchiveKey string        `flag:"archive-key-file" env:"TERRIER_REGISTRY_ARCHIVE_KEY_FILE" help:"file with the key that signs addresses of archives, made if it does not exist; by default the key is in the storage, so that replicas have the same one"`
-	Metrics    string        `flag:"metrics-address" env:"TERRIER_REGISTRY_METRICS_ADDRESS" help:"address that serves /metrics to Prometheus, without encryption and authentication; off if empty"`
-	Drain      time.Duration `flag:"drain" env:"TERRIER_REGISTRY_DRAIN" default:"30s" help:"time that requests have to end when this program is stopped"`
-	Stall      time.Duration `flag:"stall-timeout" env:"TERRIER_REGISTRY_STALL_TIMEOUT" default:"1m" help:"time after which a client that takes or sends nothing is disconnected; a slow client has all the time it needs"`
+	DataDir      string        `flag:"data-dir" env:"TERRIER_REGISTRY_DATA_DIR" default:".terrier-registry" help:"directory for the keys, the certificate authority and the rights of this registry, and for everything that is published unless --storage says otherwise"`
+	Storage      string        `flag:"storage" env:"TERRIER_REGISTRY_STORAGE" help:"where everything that is published is: a directory, s3://BUCKET/PREFIX?region=REGION, gs://BUCKET/PREFIX or azblob://CONTAINER/PREFIX?account=NAME; a bucket of boring-registry is served as it is; default the directory storage of the data directory"`
+	Settings     string        `flag:"config" env:"TERRIER_REGISTRY_CONFIG" help:"file with the upstream registries of the mirror, and its rules; by default the public registries are mirrored for all callers"`
+	Rights       string        `flag:"rights" env:"TERRIER_REGISTRY_RIGHTS" help:"file that says which tokens may read and write which namespaces; by default the file rights.yaml of the data directory, which the first start makes, with a token for everything"`
+	Repositories string        `flag:"repositories" env:"TERRIER_REGISTRY_REPOSITORIES" help:"file with git repositories whose tags become versions of modules, read again when it changes"`
+	KnownHosts   string        `flag:"ssh-known-hosts" env:"TERRIER_SSH_KNOWN_HOSTS" help:"file in the form of known_hosts with the keys of git servers, for repositories over ssh whose credentials have no known_hosts; the keys of github.com, gitlab.com and bitbucket.org are built in"`
+	Anonymous    bool          `flag:"allow-anonymous-reads" env:"TERRIER_REGISTRY_ALLOW_ANONYMOUS_READS" help:"let callers without a token read everything"`
+	Audit        string        `flag:"audit-dir" env:"TERRIER_REGISTRY_AUDIT_DIR" help:"directory of the audit log of what users publish, retract and remove; one process writes it; default the directory audit of the data directory"`
+	QuotaSize    int           `flag:"quota-size" env:"TERRIER_REGISTRY_QUOTA_SIZE" default:"0" help:"MiB that each namespace may have in the registry; 0 for no limit"`
+	QuotaCount   int           `flag:"quota-versions" env:"TERRIER_REGISTRY_QUOTA_VERSIONS" default:"0" help:"number of versions of modules and providers that each namespace may have; 0 for no limit"`
+	Listen       string        `flag:"listen-address" env:"TERRIER_REGISTRY_LISTEN_ADDRESS" default:"127.0.0.1:8443" help:"address to serve at, as host:port"`
+	Hosts        []string      `flag:"host" env:"TERRIER_REGISTRY_HOSTS" help:"name or address of this server in its own certificate, and in what it prints (repeatable)"`
+	Cert         string        `flag:"tls-cert-file" env:"TERRIER_REGISTRY_TLS_CERT_FILE" help:"file with the certificate of this server, read again when it changes; by default the server makes one with an authority of its own"`
+	Key          string        `flag:"tls-key-file" env:"TERRIER_REGISTRY_TLS_KEY_FILE" help:"file with the key of --tls-cert-file"`
+	PlainHTTP    bool          `flag:"plain-http" env:"TERRIER_REGISTRY_PLAIN_HTTP" help:"serve without encryption, behind a proxy that ends TLS: tokens pass in clear"`
+	ArchiveKey   string        `flag:"archive-key-file" env:"TERRIER_REGISTRY_ARCHIVE_KEY_FILE" help:"file with the key that signs addresses of archives, made if it does not exist; by default the key is in the storage, so that replicas have the same one"`
+	Metrics      string        `flag:"metrics-address" env:"TERRIER_REGISTRY_METRICS_ADDRESS" help:"address that serves /metrics to Prometheus, without encryption and authentication; off if empty"`
+	Drain        time.Duration `flag:"drain" env:"TERRIER_REGISTRY_DRAIN" default:"30s" help:"time that requests have to end when this program is stopped"`
+	Stall        time.Duration `flag:"stall-timeout" env:"TERRIER_REGISTRY_STALL_TIMEOUT" default:"1m" help:"time after which a client that takes or sends nothing is disconnected; a slow client has all the time it needs"`
 
 	LoginClient string   `flag:"login-client-id" env:"TERRIER_REGISTRY_LOGIN_CLIENT_ID" help:"client ID of tofu and terraform at the identity provider that tofu login gets its token from; off if empty"`
 	LoginAuthz  string   `flag:"login-authz-url" env:"TERRIER_REGISTRY_LOGIN_AUTHZ_URL" help:"authorization endpoint of the identity provider"`
@@ -51,7 +53,7 @@ type Config struct {
 	LoginScopes []string `flag:"login-scope" env:"TERRIER_REGISTRY_LOGIN_SCOPES" help:"scope that tofu login asks for (repeatable)"`
 	LoginPorts  string   `flag:"login-ports" env:"TERRIER_REGISTRY_LOGIN_PORTS" default:"10000-10010" help:"ports of the computer of the user at which tofu login may wait; the client of the identity provider allows http://localhost:PORT/login for them"`
 
-	AllowHosts []string `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that buckets, issuers and upstream registries may have although it is local or private (repeatable)"`
+	AllowHosts []string `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that buckets, issuers, git servers and upstream registries may have although it is local or private (repeatable)"`
 	Output     string   `flag:"output" short:"o" help:"json prints one line when ready"`
 	LogLevel   string   `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"info" help:"debug, info, warn or error; debug has a line for each request"`
 }

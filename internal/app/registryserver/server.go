@@ -19,6 +19,8 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/registry/origin"
 	"github.com/terrier-iac/terrier/internal/registry/rights"
 )
 
@@ -99,6 +101,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	repositories, out, err := s.repositories()
+	if err != nil {
+		return err
+	}
+	if out != nil {
+		defer out.Close()
+	}
 	entries, err := openAudit(ctx, s.Config.auditDir(), o.Version, s.Now)
 	if entries != nil {
 		defer func() { err = errors.Join(err, entries.Close()) }()
@@ -111,17 +120,18 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	r, err := Wire(Wiring{
-		Services: services,
-		Store:    store, Rights: s.book, Signer: rights.NewSigner(key, s.Now), Settings: s.Config.Settings, Scratch: s.Config.dir("scratch"),
+		Services: services, Repositories: repositories, Out: out, Alone: true,
+		Store: store, Rights: s.book, Signer: rights.NewSigner(key, s.Now), Settings: s.Config.Settings, Scratch: s.Config.dir("scratch"),
 		Allow: s.Config.AllowHosts, Registerer: s.meters.Registry, Quota: s.Config.quota, Audit: audited, Stall: s.Config.Stall, Log: s.log, Now: s.Now,
 	})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	swept, watched := make(chan error, 1), make(chan struct{})
+	swept, followed, watched := make(chan error, 1), make(chan error, 1), make(chan struct{})
 	running, stop := context.WithCancel(ctx)
 	go func() { swept <- r.Run(running) }()
+	go func() { followed <- r.Follow(running) }()
 	go func() {
 		defer close(watched)
 		s.book.Watch(running)
@@ -129,10 +139,30 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() {
 		stop()
 		<-watched
-		err = errors.Join(err, <-swept)
+		err = errors.Join(err, <-swept, <-followed)
 	}()
 	ready.Storage = shown(place)
 	return s.serve(ctx, r, ready)
+}
+
+// repositories are those of the file of --repositories, and how to reach their servers.
+func (s *server) repositories() (origin.Source, *outbound.Client, error) {
+	if s.Config.Repositories == "" {
+		return nil, nil, nil
+	}
+	allow, err := outbound.ParseAllow(s.Config.AllowHosts...)
+	if err != nil {
+		return nil, nil, err
+	}
+	path, err := filepath.Abs(s.Config.Repositories)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := origin.OpenFile(origin.FileOptions{Path: path, KnownHosts: s.Config.KnownHosts, Now: s.Now, Log: s.log})
+	if err != nil {
+		return nil, nil, usage("--repositories: %w", err)
+	}
+	return f, outbound.New(outbound.Policy{Allow: allow, Proxy: true}), nil
 }
 
 // shown is the place of a storage without what may be secret in its URL.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry/inspect"
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
 	"github.com/terrier-iac/terrier/internal/registry/oci"
+	"github.com/terrier-iac/terrier/internal/registry/origin"
 	"github.com/terrier-iac/terrier/internal/registry/protocol"
 	"github.com/terrier-iac/terrier/internal/registry/room"
 )
@@ -38,6 +40,13 @@ type Wiring struct {
 	Audit      AuditLog                                                            // of what users change; nil if it is not recorded
 	Stall      time.Duration                                                       // one minute if zero
 
+	// Repositories say which repositories have modules whose tags become versions; nil if
+	// none are registered here. Out reaches their servers. With Alone, the storage says which
+	// of several replicas checks them.
+	Repositories origin.Source
+	Out          *outbound.Client
+	Alone        bool
+
 	// Inside has the repositories that users push, and Pushed says which; nil if there are
 	// none.
 	Inside http.Handler
@@ -54,6 +63,7 @@ type Registry struct {
 	published    *registry.Registry
 	repositories *oci.Handler
 	mirror       *mirror.Mirror
+	origins      *origin.Poller // nil without registered repositories
 	log          *slog.Logger
 }
 
@@ -96,6 +106,13 @@ func Wire(w Wiring) (*Registry, error) {
 		return nil, err
 	}
 	own.ServeMirror(m)
+	origins, err := w.origins(published, disk)
+	if err != nil {
+		return nil, err
+	}
+	if origins != nil {
+		own.ServeOrigins(origins)
+	}
 	repositories, err := oci.New(oci.Options{
 		Registry: published, Mirror: m, Rights: w.Rights, Store: w.Store, Inside: w.Inside, Pushed: w.Pushed,
 		Scratch: w.Scratch, Room: disk, Served: sent.over(overOCI), Stall: w.Stall, Now: w.Now, Log: w.Log,
@@ -107,7 +124,32 @@ func Wire(w Wiring) (*Registry, error) {
 		Registry: published, Documents: documents, Mirror: m, Room: disk, Figures: counts.figures, Now: now,
 		Archive: func(key, sha256 string) string { return own.Path(protocol.Link{Key: key, SHA256: sha256}) },
 	})
-	return &Registry{beside(own, repositories), answers, published, repositories, m, w.Log}, nil
+	return &Registry{beside(own, repositories), answers, published, repositories, m, origins, w.Log}, nil
+}
+
+// origins makes the poller of registered repositories; nil if there can be none.
+func (w Wiring) origins(published *registry.Registry, disk *room.Room) (*origin.Poller, error) {
+	if w.Repositories == nil {
+		return nil, nil
+	}
+	counts, err := newOriginCounts(w.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return origin.New(origin.Options{
+		Registry: published, Store: w.Store, Source: w.Repositories, Out: w.Out, Scratch: filepath.Join(cmp.Or(w.Scratch, os.TempDir()), "tags"), Room: disk,
+		Counts: counts, Alone: w.Alone, Now: w.Now, Log: w.Log,
+	})
+}
+
+// Follow makes versions of the tags of registered repositories, until ctx ends. One replica
+// does it at a time.
+func (r *Registry) Follow(ctx context.Context) error {
+	if r.origins == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return r.origins.Run(ctx)
 }
 
 // beside serves repositories of OCI below /v2/, and the registry at all other paths.

@@ -18,6 +18,8 @@ type detail struct {
 	SHA256    string    `json:"sha256,omitempty"`
 	Key       string    `json:"key,omitempty"` // that signed a provider
 	Platforms []string  `json:"platforms,omitempty"`
+
+	Origin *registry.Origin `json:"origin,omitempty"` // the tag that a module was made from
 }
 
 // detailed reports whether a request asks for details.
@@ -30,7 +32,7 @@ func (s modules) details(r *http.Request, all []registry.ModuleVersion) map[addr
 	}
 	of := map[address.Version]detail{}
 	for _, v := range all {
-		of[v.Version] = detail{Published: v.Published, By: v.By, Size: v.Size, SHA256: v.SHA256}
+		of[v.Version] = detail{Published: v.Published, By: v.By, Size: v.Size, SHA256: v.SHA256, Origin: v.Origin}
 	}
 	return of
 }
