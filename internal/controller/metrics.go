@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -99,6 +100,9 @@ func (m *metrics) begin() {
 	}
 	for _, c := range schedule.Classes() {
 		m.waits.WithLabelValues(c.String())
+	}
+	for _, effect := range []policy.Effect{policy.Hold, policy.Deny} {
+		m.findings.WithLabelValues("Policy", string(effect))
 	}
 	for _, action := range []string{"add", "change", "destroy"} {
 		m.changes.WithLabelValues(action)
