@@ -186,3 +186,37 @@ func check[T comparable](t *testing.T, got, want T, err error, says string) {
 		t.Errorf("got %+v with an error", got)
 	}
 }
+
+func TestRanges(t *testing.T) {
+	for text, want := range map[string]struct{ in, out string }{
+		"1.2.3":             {"1.2.3", "1.2.4 1.2.3-rc1 v1.2.3"},
+		">= 1.2, < 2.0":     {"1.2.0 1.99.0", "2.0.0 1.1.9"},
+		"~> 1.2":            {"1.2.0 1.9.9", "2.0.0 1.1.0"},
+		"~> 0.2":            {"0.2.0 0.9.0", "1.0.0 0.1.0"},
+		"~> 1.2.3":          {"1.2.3 1.2.9", "1.3.0 1.2.2"},
+		"~>0.2.3, != 0.2.5": {"0.2.3", "0.2.5 0.3.0"},
+		"~> 2":              {"2.0.0 3.1.0", "1.9.0"},
+		"!= 1.0.0":          {"1.0.1", "1.0.0 main"},
+	} {
+		r, err := address.ParseRange(text)
+		if err != nil {
+			t.Errorf("ParseRange(%q): %v", text, err)
+			continue
+		}
+		for _, v := range strings.Fields(want.in) {
+			if !r.Has(v) {
+				t.Errorf("%q does not have %s", text, v)
+			}
+		}
+		for _, v := range strings.Fields(want.out) {
+			if r.Has(v) {
+				t.Errorf("%q has %s", text, v)
+			}
+		}
+	}
+	for _, text := range []string{"", ">= y", "~> x.y", "~> ", "1.2.3.4.5", "main"} {
+		if _, err := address.ParseRange(text); fault.Of(err) != fault.Invalid {
+			t.Errorf("ParseRange(%q) = %v, want Invalid", text, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package address
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
@@ -86,4 +87,46 @@ func compare(a Version, readA *semver.Version, b Version, readB *semver.Version)
 	default:
 		return strings.Compare(string(a), string(b))
 	}
+}
+
+// Range is a set of versions, as version constraints of modules and providers name it.
+type Range struct{ constraints *semver.Constraints }
+
+// ParseRange reads a version constraint: "1.2.3", ">= 1.2, < 2.0", "~> 1.2".
+func ParseRange(text string) (Range, error) {
+	var parts []string
+	for part := range strings.SplitSeq(text, ",") {
+		if least, ok := strings.CutPrefix(strings.TrimSpace(part), "~>"); ok {
+			part = pessimistic(strings.TrimSpace(least))
+		}
+		parts = append(parts, part)
+	}
+	c, err := semver.NewConstraint(strings.Join(parts, ","))
+	if err != nil {
+		return Range{}, invalid("%.80q is no version constraint: write it as 1.2.3, \">= 1.2, < 2.0\" or \"~> 1.2\"", text)
+	}
+	return Range{c}, nil
+}
+
+// pessimistic is ~> in other operators: only the last part that is written may be greater.
+// The library takes ~> for ~, which allows less of a version with two parts.
+func pessimistic(least string) string {
+	core, _, _ := strings.Cut(least, "-")
+	parts := strings.Split(core, ".")
+	if len(parts) < 2 {
+		return ">=" + least
+	}
+	parts = parts[:len(parts)-1]
+	last, err := strconv.ParseUint(parts[len(parts)-1], 10, 32)
+	if err != nil {
+		return "~" + least // the library says what is wrong with it
+	}
+	parts[len(parts)-1] = strconv.FormatUint(last+1, 10)
+	return ">=" + least + ",<" + strings.Join(parts, ".")
+}
+
+// Has reports whether the range contains a version. A text that is no version is in none.
+func (r Range) Has(version string) bool {
+	v, err := semver.StrictNewVersion(version)
+	return err == nil && r.constraints.Check(v)
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube/members"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/usedby"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -113,6 +114,7 @@ type parts struct {
 	kinds         query.Kinds  // of stacks
 	leftOut       query.Kinds  // those that are not reconciled
 	board         *query.Board
+	uses          *usedby.Index // which stacks use modules and providers
 	figures       *query.Figures
 	records       *query.Blobs
 	queue         runQueue

@@ -238,6 +238,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		mgr.Add(kube.Everywhere(p.bindings.Follow)),
 		mgr.Add(kube.Everywhere(p.packages.Run)),
 		mgr.Add(leaderOnly(p.packages.Follow)),
+		mgr.Add(kube.Everywhere(p.uses.Run)),
 		p.others.follow(mgr),
 		askLeader(mgr, p.leader),
 		keepBoard(mgr, p.kinds, p.board, p.records, p.log),

@@ -28,6 +28,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/usedby"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -322,11 +323,12 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	}
 	p.records = query.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
 	stacks := query.New(kubeClient, p.kinds, p.records, p.Now)
-	p.board = query.NewBoard(query.BoardOptions{Kinds: p.kinds, TenantLabel: p.Config.TenantLabel, Now: p.Now})
+	p.uses = usedby.New(p.records, p.log)
+	p.board = query.NewBoard(query.BoardOptions{Kinds: p.kinds, TenantLabel: p.Config.TenantLabel, Now: p.Now, Uses: p.uses})
 	p.figures = query.NewFigures(p.board, p.Now)
 	o := web.Options{
 		Kinds:  p.kinds,
-		Stacks: stacks, Board: p.board, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Graphs: query.NewWholeGraph(p.board), Version: p.Version,
+		Stacks: stacks, Board: p.board, UsedBy: p.uses, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Graphs: query.NewWholeGraph(p.board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.Following,
 		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient, p.kinds),
 		Audit:    p.audits, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),

@@ -18,14 +18,15 @@ func (p stackCommands) describe() *cobra.Command {
 		Use:   "describe STACK",
 		Short: "Show the details of a stack",
 		Long: `Shows the spec and the status of a stack, what the stack is waiting for, its next
-check, its plans, its last failure, its conditions and its events.`,
+check, its plans, its last failure, the modules and providers that it uses, its conditions
+and its events.`,
 		Example: `  terrier describe network
   terrier describe network -o yaml`,
 		GroupID:           groupView,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
-			d, err := s.Describe(ctx, key)
+			d, err := describedStack(ctx, s, key)
 			if err == nil && !p.structured(f, d) {
 				p.write(p.detail(d))
 			}
@@ -37,16 +38,17 @@ check, its plans, its last failure, its conditions and its events.`,
 }
 
 // detail lays out the details of a stack.
-func (p stackCommands) detail(d query.Detail) *sheet {
+func (p stackCommands) detail(d described) *sheet {
 	s := &sheet{colour: p.coloured()}
-	p.spec(s, d)
+	p.spec(s, d.Detail)
 	s.heading("Status")
 	p.status(s, d.Stack, d.Means)
 	if r := d.Run; r != nil {
 		s.row("Run", strings.Join([]string{r.Kind, r.ID, r.Phase}, " "))
 		s.row("Started", p.at(r.Started))
 	}
-	p.known(s, d)
+	p.known(s, d.Detail)
+	p.uses(s, d)
 	p.conditionsAndEvents(s, d.Conditions, d.Events)
 	if d.Unseen != "" {
 		s.heading("Events")

@@ -34,7 +34,7 @@ func (p moduleCommands) commands() []*cobra.Command {
   terrier module show net/network/aws
   terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets"
   terrier module repositories`,
-	}, p.push(), p.list(), p.show(), p.retract(), p.restore(), p.repositories())}
+	}, p.push(), p.list(), p.show(), p.uses(), p.retract(), p.restore(), p.repositories())}
 }
 
 // pushOptions are how a module is pushed.

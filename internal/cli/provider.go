@@ -29,7 +29,7 @@ func (p providerCommands) commands() []*cobra.Command {
 		Example: `  terrier provider keys add release.asc --namespace net
   terrier provider push ./dist --namespace net
   terrier provider list net/dns`,
-	}, p.push(), p.list(), p.retract(), p.restore(), p.keys())}
+	}, p.push(), p.list(), p.uses(), p.retract(), p.restore(), p.keys())}
 }
 
 func (p providerCommands) push() *cobra.Command {

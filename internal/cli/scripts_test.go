@@ -20,13 +20,13 @@ func TestStacksOfScriptsAreDescribed(t *testing.T) {
 	}
 	var out bytes.Buffer
 	p := stackCommands{newProgram(Env{Stdout: &out, Now: func() time.Time { return time.Unix(1e9, 0) }})}
-	p.write(p.detail(query.Detail{
+	p.write(p.detail(described{Detail: query.Detail{
 		Stack: st, Failure: &query.Failure{Kind: stack.ScriptRun, Step: "script", Message: failure},
 		Conditions: []query.Condition{
 			{Type: "Ready", Status: "False", Reason: "TFExecApplyFailed", Message: failure},
 			{Type: "FieldsIgnored", Status: "True", Reason: "NoEffect", Message: "Terrier ignores these fields, which have no effect: spec.environment"},
 		},
-	}))
+	}}))
 	text := out.String()
 	for _, want := range []string{
 		"Applied:        by the script, without a plan main@sha1:1\n", "Step:           script\n",

@@ -29,6 +29,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/usedby"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -152,12 +153,14 @@ func (p *platform) serveAll(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	uses := usedby.New(query.NewBlobs(p.records, p.records, time.Millisecond), slog.New(slog.DiscardHandler))
+	uses.Synced()
 	namespaces, err := access.NewNamespaces(p.cluster.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	url, ca := listen(t, web.Options{
-		Tokens: regtoken.NewBook(tokens, namespaces.Namespace, p.Now, slog.New(slog.DiscardHandler)), Now: p.Now,
+		UsedBy: uses, Tokens: regtoken.NewBook(tokens, namespaces.Namespace, p.Now, slog.New(slog.DiscardHandler)), Now: p.Now,
 		Kinds: kinds.All(), Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c, kinds.All()),
 		Board: board{query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: p.Now}), *p}, Notices: query.NewNotices(sent), AuditLog: query.NewAuditLog(files, anchor),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
@@ -326,6 +329,9 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "provider list a/b", code: 4},
 		{args: "provider retract a/b 1.0.0 --reason wrong", code: 4},
 		{args: "provider restore a/b 1.0.0", code: 4},
+		{args: "module uses a/b/c"},
+		{args: "module uses a/b", code: 2},
+		{args: "provider uses a/b --version 1.0.0 -o json"},
 		{args: "provider keys list", code: 4},
 		{args: "provider keys add -", stdin: "a key", code: 4},
 		{args: "provider keys remove 00", code: 4},

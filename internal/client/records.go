@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -74,6 +75,10 @@ func (r *Records) Outgrown(ctx context.Context, id query.StackID, _ kube.StateRe
 
 func (r *Records) SecretPrints(ctx context.Context, id query.StackID) (plan.Prints, error) {
 	return get[plan.Prints](ctx, r.conn, r.path(id, nil, "secret-prints"))
+}
+
+func (r *Records) Uses(ctx context.Context, id query.StackID) (usage.Record, error) {
+	return get[usage.Record](ctx, r.conn, r.path(id, nil, "uses"))
 }
 
 func (r *Records) KeepOutgrown(ctx context.Context, id query.StackID, _ kube.StateRef, state []byte) error {

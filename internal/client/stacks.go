@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -201,6 +202,10 @@ func (s *questions) Outputs(ctx context.Context, key query.Key, show bool) ([]qu
 	flag(params, "reveal", show)
 	list, err := getOf[items[query.Output]](ctx, s.stackConn, key, params, "outputs", "secret")
 	return list.Items, err
+}
+
+func (s *questions) Uses(ctx context.Context, key query.Key) (usage.Record, error) {
+	return getOf[usage.Record](ctx, s.stackConn, key, nil, "uses")
 }
 
 // items is a list that is not a page.

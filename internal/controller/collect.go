@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -315,6 +316,41 @@ func (se *settler) keepOutputs(ctx context.Context, p *pass, r *runner.Report, r
 	return se.records.Put(ctx, record.Outputs(p.id), b)
 }
 
+// keepUses keeps the modules and providers that the stack uses, if the run found out. A run
+// that left nothing began in a prepared directory, and the last list stands.
+func keepUses(ctx context.Context, se *settler, p *pass, r *runner.Report, n note) error {
+	left, err := se.records.Left(p.id, r.ID, runner.FileUses)
+	if err != nil || left == nil {
+		return err
+	}
+	found, err := usage.Parse(left)
+	if err != nil {
+		se.log.Warn("used modules and providers not kept", "stack", r.Name, "run", r.ID, "err", err)
+		return nil
+	}
+	digest := found.Digest()
+	kept, err := se.records.Get(ctx, record.Uses(p.id).Key)
+	if reason := fault.Reason(err, ""); fault.Of(err) == fault.Missing || reason == blob.Damaged || reason == blob.KeyUnknown {
+		kept, err = nil, nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the used modules and providers: %w", err)
+	}
+	before, err := record.Uses(p.id).Decode(kept)
+	if err != nil {
+		before = usage.Record{} // this one takes its place
+	}
+	p.o.Status.Uses = digest
+	if !before.At.IsZero() && before.Usage.Digest() == digest {
+		return nil
+	}
+	now := usage.Record{At: r.Finished, Run: r.ID, Revision: n.Cause.PlanInputs.Revision, Usage: found.Since(before.Usage, r.Finished)}
+	if err := record.Uses(p.id).Write(ctx, se.blobs, now); err != nil {
+		return fmt.Errorf("keeping the used modules and providers: %w", err)
+	}
+	return nil
+}
+
 // keepPlan keeps a plan with changes and gives it its name.
 func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
 	if r.Outcome != stack.Succeeded || r.Kind.Writes() || r.Changes.None() {
@@ -335,6 +371,7 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 	}
 	files := map[string]string{
 		runner.FilePlan: "plan.bin", runner.FilePlanDoc: string(review.Masked), runner.FilePlanTxt: "plan.txt", runner.FileLockHCL: "lock.hcl",
+		runner.FileUses: "uses.json",
 	}
 	if se.reviewers.Sees(p.st.Configuration, review.Unmasked) {
 		files[runner.FilePlanRaw] = string(review.Unmasked)

@@ -11,6 +11,8 @@ type Locked struct {
 	Address string   // registry.opentofu.org/hashicorp/random
 	Version string   // 2.0.0
 	Hashes  []string // h1:… of its package's files, zh:… of its archive
+
+	Constraint string // of all modules together; empty if none has one
 }
 
 // Source is the address without its registry: hashicorp/random.
@@ -63,6 +65,8 @@ func ParseLockFile(data []byte) ([]Locked, error) {
 			switch a.name {
 			case "version":
 				l.Version, _ = a.literal()
+			case "constraints":
+				l.Constraint, _ = a.literal()
 			case "hashes":
 				l.Hashes = a.literals()
 			}

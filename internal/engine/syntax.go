@@ -15,6 +15,7 @@ import (
 // item is an attribute or a block of a body.
 type item struct {
 	name   string
+	line   int
 	block  bool
 	labels []string
 	body   []item  // of a block
@@ -25,6 +26,7 @@ type item struct {
 type token struct {
 	kind byte // one of the below, or the character itself
 	text string
+	line int
 }
 
 const (
@@ -43,6 +45,26 @@ func (i item) literal() (string, bool) {
 		return "", false
 	}
 	return i.value[0].text, true
+}
+
+// written is the value of an attribute as it is written: the text of a plain string, or the
+// expression on one line.
+func (i item) written() string {
+	if s, ok := i.literal(); ok {
+		return s
+	}
+	var b strings.Builder
+	for _, t := range i.value {
+		switch t.kind {
+		case newline:
+			b.WriteByte(' ')
+		case text, template:
+			b.WriteString(`"` + t.text + `"`)
+		default:
+			b.WriteString(t.text)
+		}
+	}
+	return b.String()
 }
 
 // literals are the plain strings in the value of an attribute.
@@ -107,7 +129,7 @@ func (p *parser) item(depth int) (item, error) {
 	if k := p.kind(); k != word && k != text {
 		return item{}, fmt.Errorf("%q where a name is expected", p.tokens[p.at].text)
 	}
-	i := item{name: p.tokens[p.at].text}
+	i := item{name: p.tokens[p.at].text, line: p.tokens[p.at].line}
 	p.at++
 	if k := p.kind(); k == '=' || k == ':' {
 		p.at++
@@ -173,14 +195,16 @@ func (i item) object() ([]item, error) {
 // scan cuts a file into tokens.
 func scan(src string) ([]token, error) {
 	var tokens []token
-	for len(src) > 0 {
+	for line := 1; len(src) > 0; {
 		t, n, err := next(src, 0)
 		if err != nil {
 			return nil, err
 		}
 		if t.kind != 0 {
+			t.line = line
 			tokens = append(tokens, t)
 		}
+		line += strings.Count(src[:n], "\n")
 		src = src[n:]
 	}
 	return tokens, nil
@@ -209,9 +233,9 @@ func next(src string, depth int) (token, int, error) {
 		for n < len(src) && (isWord(src[n]) || src[n] == '-') {
 			n++
 		}
-		return token{word, src[:n]}, n, nil
+		return token{kind: word, text: src[:n]}, n, nil
 	default:
-		return token{c, src[:1]}, 1, nil
+		return token{kind: c, text: src[:1]}, 1, nil
 	}
 }
 
@@ -237,7 +261,7 @@ func quoted(src string, depth int) (token, int, error) {
 	for n := 1; n < len(src); {
 		switch {
 		case src[n] == '"':
-			return token{kind, src[1:n]}, n + 1, nil
+			return token{kind: kind, text: src[1:n]}, n + 1, nil
 		case src[n] == '\n':
 			return token{}, 0, errors.New("a string has no end")
 		case src[n] == '\\':
@@ -290,7 +314,7 @@ func heredoc(src string) (token, int, error) {
 		line := src[n : n+upTo(src[n:], "\n")]
 		n += len(line)
 		if strings.TrimSpace(line) == mark {
-			return token{template, ""}, n, nil
+			return token{kind: template}, n, nil
 		}
 	}
 	return token{}, 0, errors.New("a heredoc has no end")

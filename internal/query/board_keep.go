@@ -58,6 +58,15 @@ type BoardOptions struct {
 	Kinds       Kinds  // of the stacks
 	TenantLabel string // whose value is the tenant of a stack; its namespace if empty or not set
 	Now         func() time.Time
+	Uses        UsesIndex // hears what each stack uses; nil if nothing asks
+}
+
+// UsesIndex hears of the record of modules and providers of each stack, by the digest that its
+// status has.
+type UsesIndex interface {
+	Note(key Key, uid, digest string)
+	Drop(Key)
+	Synced() // all stacks that there are were noted
 }
 
 // ghostsKept is how many stacks that are gone are remembered, for those who ask
@@ -99,6 +108,9 @@ func (b *Board) Synced() {
 	defer b.mu.Unlock()
 	if !b.synced {
 		b.synced = true
+		if b.o.Uses != nil {
+			b.o.Uses.Synced()
+		}
 		close(b.full)
 	}
 }
@@ -117,6 +129,9 @@ func (b *Board) Set(object client.Object) {
 		ties: tiesOf(b.o.Kinds, o), every: checksEvery(row, o.Spec),
 	}
 
+	if b.o.Uses != nil {
+		b.o.Uses.Note(e.key, row.UID, o.Status.Uses)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old := b.rows[e.key]
@@ -184,6 +199,9 @@ func (b *Board) add(e *card) {
 
 // Drop takes out a stack that is gone.
 func (b *Board) Drop(key Key) {
+	if b.o.Uses != nil {
+		b.o.Uses.Drop(key)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.rows[key]

@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/logfile"
@@ -44,6 +45,45 @@ type Records interface {
 
 	StateRecords
 	SecretRecords
+	UsesRecords
+}
+
+// UsesRecords know the modules and providers that stacks use.
+type UsesRecords interface {
+	// Uses returns what a stack uses. It is Missing while no run has found it out.
+	Uses(ctx context.Context, id StackID) (usage.Record, error)
+}
+
+// Uses implements Records.
+func (b *Blobs) Uses(ctx context.Context, id StackID) (usage.Record, error) {
+	if err := CheckID(id, "any"); err != nil {
+		return usage.Record{}, err
+	}
+	kept, err := b.store.Get(ctx, record.Uses(id.UID).Key)
+	var r usage.Record
+	if err == nil {
+		r, err = record.Uses(id.UID).Decode(kept)
+		if err != nil {
+			err = fault.New(fault.Missing, blob.Damaged, err)
+		}
+	}
+	// A record that cannot be read is written again by the next run that finds out.
+	if reason := fault.Reason(err, ""); fault.Of(err) == fault.Missing || reason == blob.Damaged || reason == blob.KeyUnknown {
+		return usage.Record{}, fault.New(fault.Missing, ReasonNoUses, fmt.Errorf("it is not known yet which modules and providers the stack %s uses: the next run that initialises its directory finds out. To start one: terrier replan %s -n %s", id.Key, id.Argument(), id.Namespace))
+	}
+	if err != nil {
+		return usage.Record{}, fmt.Errorf("reading what the stack %s uses: %w", id.Key, err)
+	}
+	return r, nil
+}
+
+// Uses returns the modules and providers that a stack uses.
+func (s *Stacks) Uses(ctx context.Context, key Key) (usage.Record, error) {
+	st, err := s.Get(ctx, key)
+	if err != nil {
+		return usage.Record{}, err
+	}
+	return s.Objects.Records.Uses(ctx, st.ID())
 }
 
 // LogOptions say how a log is read.

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 )
 
 func parseSelector(s string) (labels.Selector, error) {
@@ -50,6 +51,9 @@ type StackReader interface {
 
 	Watch(context.Context, Filter) iter.Seq2[Change, error]
 	Outputs(ctx context.Context, key Key, show bool) ([]Output, error)
+
+	// Uses is Missing while no run has found out which modules and providers the stack uses.
+	Uses(context.Context, Key) (usage.Record, error)
 
 	StateReader
 }
@@ -338,4 +342,5 @@ const (
 	ReasonUnpublished = "Unpublished"
 	ReasonNotRetained = "NotRetained"
 	ReasonAmbiguous   = "NameAmbiguous"
+	ReasonNoUses      = "NoUses"
 )

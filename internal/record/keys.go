@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -134,6 +135,9 @@ func parseCheck(b []byte) (Check, error) {
 	at, err := time.Parse(time.RFC3339Nano, string(b))
 	return Check{At: at}, err
 }
+
+// Uses are the modules and providers that a stack uses.
+func Uses(uid string) Of[usage.Record] { return At[usage.Record](uses.key(uid)) }
 
 // AllRetained is what the keys of all deleted stacks begin with.
 func AllRetained() string { return retained.key() }

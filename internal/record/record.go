@@ -26,7 +26,7 @@ const withStack = "the stack is gone"
 // All kinds. The functions that make their keys are in keys.go.
 var (
 	runFile       = Kind{"stacks/<uid>/runs/<run>/<file>", "report.json, log.txt and events.jsonl of a run; of a check that found nothing, under the name check, and without events", "controller", "20 newer runs have ended; a check that found nothing replaces the one before"}
-	planFile      = Kind{"stacks/<uid>/plans/<digest>/<file>", "plan.bin, plan.json, plan.txt and lock.hcl of a plan; plan-raw.json where webhooks may see it; verdict.json if policies judged it", "controller", "the plan is neither pending, applied last, nor the preview"}
+	planFile      = Kind{"stacks/<uid>/plans/<digest>/<file>", "plan.bin, plan.json, plan.txt, lock.hcl and uses.json of a plan; plan-raw.json where webhooks may see it; verdict.json if policies judged it", "controller", "the plan is neither pending, applied last, nor the preview"}
 	snapshot      = Kind{"stacks/<uid>/snapshots/<hex>", "the job that a destroy is made from", "controller", "a later apply succeeded"}
 	rescued       = Kind{"stacks/<uid>/rescued/<run>.tfstate", "a state that a backend refused", "controller", withStack}
 	state         = Kind{"stacks/<uid>/state.json", "a copy of the newest state, for a namespace that is deleted with its Secrets", "controller", withStack}
@@ -39,6 +39,7 @@ var (
 	lasting       = Kind{"stacks/<uid>/lasting", "what of the status must outlast it: untracked resources, what was created, the snapshot", "controller", withStack}
 	audited       = Kind{"stacks/<uid>/told", "the requests of users that are in the audit log", "controller", withStack}
 	checked       = Kind{"stacks/<uid>/checked", "the time of the last drift check, and the memory that runs took", "controller", withStack}
+	uses          = Kind{"stacks/<uid>/uses.json", "the modules and providers that the stack uses, with their versions, and since when", "controller", withStack}
 	retained      = Kind{"retained/<uid>/<file>", "record.json and state.json of a deleted stack: its retained resources, and its last state; forgotten.json: the resources that its runs forgot and did not destroy, also of a stack that exists", "controller", "30 days have passed since the stack was deleted, or a user has forgotten it"}
 	goneRun       = Kind{"gone/<stack>/<uid>/<file>", "report.json and log.txt of the last run of a deleted stack, by a digest of its kind, namespace and name", "controller", "30 days have passed since the stack was deleted, or a user has forgotten its retained resources"}
 	tree          = Kind{"trees/<digest>", "the archive of a source that a snapshot needs", "controller", "no snapshot needs it"}
@@ -57,7 +58,7 @@ var (
 // Kinds are all kinds of records, those of stacks first.
 func Kinds() []Kind {
 	return []Kind{
-		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, checked,
+		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, checked, uses,
 		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, auditSegment, marker, witness,
 	}
 }

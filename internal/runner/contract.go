@@ -448,6 +448,7 @@ const (
 	FileRescue    = "errored.tfstate" // a state that the backend refused
 	FileLockHCL   = "lock.hcl"        // the dependency lock file after init
 	FilePrepared  = "prepared.tar.gz" // what init made beside the providers, if Job.Prepared asks for it
+	FileUses      = "uses.json"       // a usage.Usage: what the module uses; left by each run that finds it out, and by each with a plan
 )
 
 // Remain is a place in which something may still run although its run has ended: a pod

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -73,6 +74,9 @@ func (r *preparation) prepare(context.Context) error {
 	}
 	if err := r.skipInit(); err != nil {
 		return err
+	}
+	if r.initialised() {
+		r.uses.recall()
 	}
 	return sandbox.ChownWork(r.work.path(dirWork))
 }
@@ -178,6 +182,7 @@ func (r *preparation) workspace(ctx context.Context) error {
 	if err := r.keepLockFile(); err != nil {
 		return err
 	}
+	r.uses.find()
 	return r.handover.leave()
 }
 
@@ -221,4 +226,73 @@ func (r *preparation) unlock(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// usesList is what the module uses. It is read right after init, before a provider of the
+// stack is started, and kept where no program of the sandbox can write it. A run that finds
+// the directory prepared leaves it only with a plan: the last list stands otherwise. No run
+// fails because of it.
+type usesList struct {
+	*run
+	list []byte // a usage.Usage; nil if it is not known
+}
+
+// find reads what the prepared directory uses, and leaves it for the controller.
+func (r *usesList) find() {
+	r.list = r.read()
+	r.leave(r.list)
+	if r.list != nil {
+		r.written(disk.Write(r.work.path(fileUses), r.list))
+	}
+}
+
+// recall takes what an earlier run has found in the same directory. It is not there in one
+// that came from elsewhere, that needs no init, or that an earlier release prepared.
+func (r *usesList) recall() {
+	data, err := os.ReadFile(r.work.path(fileUses))
+	if err != nil || r.reportFile.content().NoInit {
+		r.find()
+		return
+	}
+	r.list = data
+}
+
+// leave leaves a list for the controller.
+func (r *usesList) leave(list []byte) {
+	if list != nil {
+		r.written(disk.Write(filepath.Join(r.dir, FileUses), list))
+	}
+}
+
+func (r *usesList) written(err error) {
+	if err != nil {
+		r.recorder.logf("Which modules and providers the stack uses is not kept: %v.", err)
+	}
+}
+
+// read reads the directory; it is nil if that is not possible.
+func (r *usesList) read() []byte {
+	data, err := r.readTree()
+	if err != nil {
+		r.written(err)
+		return nil
+	}
+	return r.hide.RedactJSON(data)
+}
+
+func (r *usesList) readTree() ([]byte, error) {
+	tree, err := r.work.open(dirTree)
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	lock, _, err := r.work.lockFile(tree)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(engine.Uses(tree.FS(), r.work.root, r.job.Engine.Name, lock))
+	if err == nil && len(data) > usage.MaxBytes {
+		err = fmt.Errorf("the list has %d bytes, and at most %d are kept", len(data), usage.MaxBytes)
+	}
+	return data, err
 }

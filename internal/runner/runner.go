@@ -80,6 +80,7 @@ const (
 	fileTrace      = "processes.json" // in RUN: the processes that are running
 	filePlacement  = "sheet.json"     // in STACK: what the last run put into the work directory
 	fileInitRecord = "marker.json"    // in STACK: what the work directory is prepared for
+	fileUses       = "uses.json"      // in STACK: FileUses as it was after init
 	fileRefusals   = "refused.json"   // in STACK: providers that the engine has to start
 	dirBackends    = "backends"       // in DIR: what init writes down where it has nothing to install, by engine
 	dirWork        = "work"           // in STACK: all that the sandbox sees

@@ -160,7 +160,7 @@ func (s *Runs) List() ([]Report, error) {
 
 // Files are what a run may leave for Open.
 func Files() []string {
-	return []string{FileLog, FileEvents, FilePlan, FilePlanDoc, FilePlanRaw, FilePlanTxt, FileState, FileOutputs, FileInventory, FileRescue, FileLockHCL, FilePrepared}
+	return []string{FileLog, FileEvents, FilePlan, FilePlanDoc, FilePlanRaw, FilePlanTxt, FileState, FileOutputs, FileInventory, FileRescue, FileLockHCL, FilePrepared, FileUses}
 }
 
 // Open opens a file that a run left; Missing if it left none.

@@ -156,6 +156,7 @@ func (r *scriptCalls) init(ctx context.Context, c *script.Call, i engine.Invocat
 		}
 		return refused(c, "%v. Terrier keeps the state of the stack where its object says: remove the backend from the configuration.", err)
 	}
+	r.uses.leave(r.uses.read())
 	return result
 }
 

@@ -147,6 +147,7 @@ func (r *planSteps) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.uses.leave(r.uses.list)
 	blocks := p.doc.CheckBlocks(r.hide)
 	r.reportFile.set(func(rep *Report) {
 		rep.Changes, rep.ChangesHash = p.doc.Changes(), p.doc.Hash()

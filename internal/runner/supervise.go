@@ -62,6 +62,7 @@ type run struct {
 	foreign    *foreignState
 	registry   *registryRelay
 	directory  *preparation
+	uses       *usesList
 	backend    *pluggedBackend
 	handover   *handover
 	cache      *providerCache
@@ -79,6 +80,7 @@ type run struct {
 func (r *run) divide() {
 	r.sandbox, r.state, r.directory = &isolation{run: r}, &managedState{run: r}, &preparation{run: r}
 	r.registry, r.backend, r.foreign = &registryRelay{run: r}, &pluggedBackend{run: r}, &foreignState{run: r}
+	r.uses = &usesList{run: r}
 	r.handover, r.cache = &handover{run: r}, &providerCache{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
 	r.plans, r.blocks, r.checks, r.breakGlass = &planSteps{run: r}, &checkBlocks{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}

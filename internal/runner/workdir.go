@@ -25,6 +25,7 @@ import (
 //	STACK/lock         held by the one run that uses the directory
 //	STACK/sheet.json   the placement: what to wipe, written before it is put there
 //	STACK/marker.json  what the directory is prepared for, written after a good init
+//	STACK/uses.json    what the module uses, as it was after that init
 //	STACK/shadow/      files of the tree that generated ones stand in for
 //	STACK/shown/       the saved plan while it is shown, read-only to the sandbox
 //	STACK/programs/    the script of a run, and the programs in its path, likewise
@@ -124,7 +125,7 @@ func (p *workDir) lockFile(tree *os.Root) (data []byte, hash string, err error) 
 // the place of the old one in one step. Nothing of the old tree is kept: what code
 // of another revision left there must not reach this one.
 func (p *workDir) rebuild(tree Tree, archive string, lockFile []byte) error {
-	if err := removeIfThere(p.path(fileInitRecord)); err != nil {
+	if err := errors.Join(removeIfThere(p.path(fileInitRecord)), removeIfThere(p.path(fileUses))); err != nil {
 		return err
 	}
 	fresh := p.path(dirWork, dirTree+".new")

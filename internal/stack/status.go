@@ -20,6 +20,7 @@ type Status struct {
 
 	LastRun   string `json:"lastRun,omitempty"` // the last run folded in
 	LastWrite string `json:"wrote,omitempty"`   // the last run that changed resources, or may have
+	Uses      string `json:"uses,omitempty"`    // digest of the modules and providers that the stack uses, which are in a record; empty if they are not known
 }
 
 // Plans are the pending plan, and what is known of the plans before it.

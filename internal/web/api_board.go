@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/usedby"
 )
 
 // errNoBoard is the answer of a server that watches no stacks.
@@ -43,7 +44,8 @@ func boardQuery() []parameter {
 // boardAPI is the rows about many stacks at once.
 type boardAPI struct {
 	*gate
-	board Board // nil if the server watches no stacks
+	board Board  // nil if the server watches no stacks
+	uses  UsedBy // likewise
 }
 
 // routes are the rows about many stacks at once. Every signed-in user may call
@@ -86,7 +88,43 @@ func (a boardAPI) routes() []route {
 			summary: "Returns the dependencies and the dependents of a stack. A stack that the caller may not list has no name.",
 			query:   []parameter{number("depth", "Maximum distance in steps; 0 means all.")},
 			fails:   []fault.Kind{fault.Missing, fault.Later}}, a.graph),
+		a.usedBy("/modules/uses", "listUsesOfModule", "Lists the stacks that use a module, and in which version.", "module",
+			"namespace/name/system in any registry, the same after a host, or the URL of a repository."),
+		a.usedBy("/providers/uses", "listUsesOfProvider", "Lists the stacks that use a provider, and in which version.", "provider",
+			"namespace/type in any registry, or host/namespace/type."),
 	}
+}
+
+// usedBy is a row about the stacks that use something.
+func (a boardAPI) usedBy(path, id, summary, what, about string) route {
+	params := []parameter{
+		word(what, about),
+		word("versions", "Only versions in this range, for instance \"< 2.0\"; or a git ref."),
+		word("namespace", "Only stacks of this namespace."),
+		number("offset", "Number of uses to skip."),
+		number("limit", "Number of uses: 100 by default, at most 1000."),
+	}
+	return reads(a.gate, api+path, known, nil, operation{id: id, area: "stacks", summary: summary + " The answer has the stacks that the caller may list.", query: params, fails: []fault.Kind{fault.Later}},
+		func(c call) (usedby.Answer, error) {
+			if a.uses == nil {
+				return usedby.Answer{}, errNoBoard
+			}
+			q := usedby.Question{Module: c.Query("module"), Provider: c.Query("provider"), Versions: c.Query("versions"), Namespace: c.Query("namespace")}
+			if c.Query(what) == "" {
+				return usedby.Answer{}, errQuery("%s is missing: %s", what, about)
+			}
+			var err, err2 error
+			q.Offset, err = c.count("offset")
+			q.Limit, err2 = c.count("limit")
+			if err := errors.Join(err, err2); err != nil {
+				return usedby.Answer{}, err
+			}
+			scope, err := c.scope()
+			if err != nil {
+				return usedby.Answer{}, err
+			}
+			return a.uses.Ask(scope, q)
+		})
 }
 
 // page answers a query about rows; only fixes the statuses if it is not nil.

@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -64,6 +65,8 @@ func (a stackAPI) detailRoutes(see, plan requirement, op func(string, string, ..
 			detail(a, func(d query.StackDetails, c call) (list[query.InputInfo], error) {
 				return listed(d.Inputs(c.ctx(), c.key()))
 			})),
+		reads(a.gate, oneStack+"/uses", guarded, see, op("getUses", "Returns the modules and providers that a stack uses, as declared and as the last init resolved them."),
+			func(c call) (usage.Record, error) { return a.stacks.Uses(c.ctx(), c.key()) }),
 		reads(a.gate, oneStack+"/timeline", guarded, see, op("listMoments", "Lists the timeline of a stack, newest first. The actions of users are included if the caller may list terraforms/audit."),
 			detail(a, func(d query.StackDetails, c call) (list[query.Moment], error) {
 				return listed(a.timeline(c, d))

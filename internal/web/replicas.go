@@ -70,6 +70,10 @@ var answerers = []struct {
 	// The records of tokens are read for each request.
 	{"/tokens*", eachReplica},
 	{api + "/registry/tokens*", eachReplica},
+
+	// Each replica knows what all stacks use, by their records.
+	{api + "/modules/uses", eachReplica},
+	{api + "/providers/uses", eachReplica},
 	{inNamespace + "/registry/tokens", eachReplica},
 
 	// Who uses what is on the board.

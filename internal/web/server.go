@@ -57,7 +57,7 @@ func newServer(o Options) (*server, error) {
 		health:  health{o.Ready, replies, o.Log},
 		api: []area{
 			aboutAPI{gate, o.Version},
-			boardAPI{gate, o.Board},
+			boardAPI{gate, o.Board, o.UsedBy},
 			stackAPI{gate, o.Stacks, o.Details, o.AuditLog, logs},
 			states,
 			commandAPI{gate, count},

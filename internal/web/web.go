@@ -28,6 +28,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/catalog"
+	"github.com/terrier-iac/terrier/internal/query/usedby"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
@@ -44,6 +45,11 @@ type Board interface {
 	Changes(scope access.Scope, since string) (query.BoardNews, error)
 	Namespaces() []string
 	Len() int
+}
+
+// UsedBy says which stacks use a module or a provider.
+type UsedBy interface {
+	Ask(scope access.Scope, q usedby.Question) (usedby.Answer, error)
 }
 
 // Auth authenticates and authorizes users.
@@ -65,6 +71,7 @@ type Options struct {
 	Stacks  Stacks             // reads without permission checks: the routes make them
 	Tenants query.TenantReader // likewise
 	Board   Board              // likewise
+	UsedBy  UsedBy             // likewise: which stacks use modules and providers; nil if this server does not watch the stacks
 	Details query.StackDetails // likewise
 	Sources query.SourceReader // likewise
 	Figures pages.Figures      // of runs over time; nil without them

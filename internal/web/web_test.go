@@ -21,6 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/recordstest"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -166,6 +167,14 @@ func (e estate) StateVersions(ctx context.Context, key query.Key) (query.KeptSta
 	return e.records.States(ctx, id)
 }
 
+func (e estate) Uses(ctx context.Context, key query.Key) (usage.Record, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return usage.Record{}, err
+	}
+	return e.records.Uses(ctx, id)
+}
+
 func (e estate) SecretPrints(ctx context.Context, key query.Key) (plan.Prints, error) {
 	id, err := e.id(key)
 	if err != nil {
@@ -226,7 +235,7 @@ func options(auth Auth) Options {
 		Auth:   auth, Version: "v1", Hosts: []string{"127.0.0.1"},
 		Artifacts: echo("artifacts"), Registry: echo("registry"), Packages: echo("packages"),
 		Admission: map[string]http.Handler{"/validate-a-kind": echo("admission")}, Hooks: echo("hook"),
-		Board: emptyBoard(), Queue: idle{}, AuditLog: blank{},
+		Board: emptyBoard(), UsedBy: &heard{}, Queue: idle{}, AuditLog: blank{},
 		Tokens: regtoken.NewBook(&shelf{}, anyNamespace, time.Now, slog.New(slog.DiscardHandler)), LoginLife: time.Hour,
 	}
 }

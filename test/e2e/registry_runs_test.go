@@ -61,11 +61,21 @@ func TestRunsReadFromTheRegistry(t *testing.T) {
 // A pod reaches the registry by way of the controller, as it reaches everything.
 func TestPodsReadFromTheRegistry(t *testing.T) {
 	p, c, _, _ := runsAsPods(t)
-	c.Apply(t, offline("reader", pushed(t, p, c)))
+	source := pushed(t, p, c)
+	c.Apply(t, offline("reader", source))
 	c.AwaitReady(t, "reader")
 	if got := c.Secret(t, "reader-outputs")["says"]; got != "hello from the registry" {
 		t.Errorf("the output is %q", got)
 	}
+	// The controller knows what the run has installed, also after a restart.
+	awaitUse(t, c, source, "1.0.0")
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitUse(t, c, source, "1.0.0")
 }
 
 // A tag of a GitRepository that registers a module is a version that a run installs.

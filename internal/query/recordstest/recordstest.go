@@ -6,6 +6,7 @@ package recordstest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -66,6 +68,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		"a quiet look is read by both its names":         quietCheck,
 		"whoever stops following is let go":              followingStops,
 		"a plan is read by its digest":                   planByDigest,
+		"what a stack uses is read":                      whatAStackUses,
 		"what is not there is missing":                   missing,
 		"states of the past are read by their names":     statesByName,
 		"a state beside its Secret is kept and read":     stateBesideItsSecret,
@@ -93,6 +96,25 @@ func runsNewestFirst(t *testing.T, w *world, r query.Records) {
 	}
 	if diff := cmp.Diff(ids, []string{"plan-3", "apply-2", "plan-1"}); diff != "" {
 		t.Errorf("Runs() (-got +want):\n%s", diff)
+	}
+}
+
+func whatAStackUses(t *testing.T, w *world, r query.Records) {
+	if got, err := r.Uses(t.Context(), Stack); fault.Of(err) != fault.Missing || fault.Reason(err, "") != query.ReasonNoUses {
+		t.Errorf("before a run has found out: Uses() = %+v, %v, want Missing", got, err)
+	}
+	want := usage.Record{At: start, Run: "plan-1", Revision: "main@sha1:1", Usage: usage.Usage{
+		Modules:   []usage.Module{{Path: "module.a", Source: "./a", Location: usage.Location{Kind: usage.Local, Directory: "./a"}, Since: start}},
+		Providers: []usage.Provider{{Source: "registry.opentofu.org/hashicorp/aws", Version: "6.0.0", Hashes: []string{"h1:x"}, Since: start}},
+	}}
+	kept, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.put(record.Uses(Stack.UID).Key, string(kept))
+	got, err := r.Uses(t.Context(), Stack)
+	if diff := cmp.Diff(got, want); err != nil || diff != "" {
+		t.Errorf("Uses() (-got +want): %v\n%s", err, diff)
 	}
 }
 

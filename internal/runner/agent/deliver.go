@@ -56,7 +56,7 @@ func first(name string) bool {
 // order is the one in which files are delivered: the state comes first, and the log last.
 func order() []string {
 	return []string{runner.FileState, runner.FileRescue, runner.FileEvents, runner.FileLockHCL, runner.FilePlan, runner.FilePlanDoc,
-		runner.FilePlanRaw, runner.FilePlanTxt, runner.FileOutputs, runner.FileInventory, runner.FilePrepared, runner.FileLog}
+		runner.FilePlanRaw, runner.FilePlanTxt, runner.FileOutputs, runner.FileInventory, runner.FileUses, runner.FilePrepared, runner.FileLog}
 }
 
 // attempts bounds how often one round begins again because the controller has other
@@ -97,7 +97,7 @@ func (d *delivery) files(ctx context.Context, all bool) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if is(err, http.StatusRequestEntityTooLarge) || name == runner.FilePrepared && dispensable(err) {
+		if is(err, http.StatusRequestEntityTooLarge) || (name == runner.FilePrepared || name == runner.FileUses) && dispensable(err) {
 			d.log.Warn("the controller takes no more of a file", "file", name, "err", err)
 			d.full[name] = true
 			continue
@@ -109,7 +109,7 @@ func (d *delivery) files(ctx context.Context, all bool) error {
 	return nil
 }
 
-// dispensable reports whether the controller has refused a file that only saves time: it does
+// dispensable reports whether the controller has refused a file that no run needs: it does
 // not know such a file, or has no space for it. The run goes on without.
 func dispensable(err error) bool {
 	return is(err, http.StatusUnprocessableEntity) || is(err, http.StatusInsufficientStorage)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/failpoint"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/runner/managed"
@@ -51,6 +52,8 @@ func (r *server) limit(rec *record, name string) int64 {
 		return log + moreEvent
 	case runner.FileState, runner.FileRescue:
 		return managed.MaxBytes
+	case runner.FileUses:
+		return usage.MaxBytes
 	case runner.FilePrepared:
 		if rec.Prepared == "" {
 			return 0

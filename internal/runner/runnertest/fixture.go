@@ -171,7 +171,7 @@ func (s *Stack) Read(id, file string) []byte {
 // Done is a run that has ended: its report and the files that matter.
 type Done struct {
 	runner.Report
-	Plan, Doc, Outputs, Log, Events, LockFile []byte
+	Plan, Doc, Outputs, Log, Events, LockFile, Uses []byte
 
 	fresh bool // see Fixture
 }
@@ -185,7 +185,7 @@ func (s *Stack) Finish(id string) Done {
 		s.t.Fatalf("run %s has ended, want %s", d.ID, id)
 	}
 	for file, to := range map[string]*[]byte{runner.FilePlan: &d.Plan, runner.FilePlanDoc: &d.Doc, runner.FileOutputs: &d.Outputs,
-		runner.FileLog: &d.Log, runner.FileEvents: &d.Events, runner.FileLockHCL: &d.LockFile} {
+		runner.FileLog: &d.Log, runner.FileEvents: &d.Events, runner.FileLockHCL: &d.LockFile, runner.FileUses: &d.Uses} {
 		*to = s.Read(id, file)
 	}
 	if state := s.Read(id, runner.FileState); state != nil {

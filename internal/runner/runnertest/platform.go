@@ -15,6 +15,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -181,6 +184,7 @@ func installsFromRegistry(t *testing.T, f Fixture) {
 	if plan.Providers[runner.FromRegistry] == 0 {
 		t.Errorf("providers came %v, want the registry", plan.Providers)
 	}
+	usesTheRegistry(t, plan)
 	if len(plan.Diagnostics) != 0 {
 		t.Errorf("diagnostics = %+v, want none", plan.Diagnostics)
 	}
@@ -198,6 +202,27 @@ func installsFromRegistry(t *testing.T, f Fixture) {
 		}
 	}
 	s.Must(stack.CheckRun)
+}
+
+// usesTheRegistry checks what a plan says that the module uses.
+func usesTheRegistry(t *testing.T, plan Done) {
+	t.Helper()
+	got, err := usage.Parse(plan.Uses)
+	if err != nil {
+		t.Fatalf("the plan says that it uses %q: %v", plan.Uses, err)
+	}
+	want := usage.Usage{
+		Modules: []usage.Module{{Path: "module.greeting", File: "main.tf", Line: 10, Declared: PlatformHost + "/team/greeting/any", Constraint: "~> 1.0",
+			Source: PlatformHost + "/team/greeting/any", Location: usage.Location{Kind: usage.Registry, Address: PlatformHost + "/team/greeting/any"}, Version: "1.2.0"}},
+		Providers: []usage.Provider{{Source: "registry.opentofu.org/hashicorp/random", Version: "3.6.1", Constraint: "~> 3.6",
+			Required: []usage.Requirement{{Name: "random", Declared: "hashicorp/random", Constraint: "~> 3.6"}}}},
+	}
+	if len(got.Providers) == 1 && slices.Contains(got.Providers[0].Hashes, elsewhere) {
+		got.Providers[0].Hashes = nil
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what the plan uses differs (-want +got):\n%s", diff)
+	}
 }
 
 // What keeps the registry from serving a run is in the message, with what to do.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web/ui"
@@ -16,6 +18,9 @@ import (
 func Stack(v *Visit) (Page, error) {
 	var rights sync.WaitGroup
 	rights.Go(func() { v.askTogether(stackAsks(v.Key())) })
+	var used usage.Record
+	var usedErr error
+	rights.Go(func() { used, usedErr = v.Backend.Stacks.Uses(v.Context, v.Key()) })
 	e, err := v.Backend.Stacks.Explain(v.Context, v.Key())
 	var moments []query.Moment
 	var missingErr error
@@ -33,6 +38,7 @@ func Stack(v *Visit) (Page, error) {
 	}
 	view.TimelineProblem = problemOf(missing, missingErr)
 	view.fold(timeline(v.Key(), moments))
+	view.Uses = usesOf(used, usedErr)
 	view.lost(v)
 	view.failing(moments)
 	return stackPage(v, "stack", "", view), nil
@@ -90,6 +96,8 @@ type overview struct {
 	DoBefore  string // the next step, up to the words that link to that log
 	DoLog     string // these words; empty if there are none
 	DoAfter   string
+
+	Uses *usesView // nil if it is not known what the stack uses, or if it uses nothing
 
 	Applies    bool   // the plan is being applied
 	SourcePage string // the page of the source
@@ -241,6 +249,52 @@ func timeline(k query.Key, moments []query.Moment) []moment {
 		out = append(out, x)
 	}
 	return out
+}
+
+// usesView is the modules and providers that a stack uses.
+type usesView struct {
+	Modules, Providers []useRow // the first ones
+	More               int      // entries that are not shown
+	Problems           []string
+	Trouble            *Problem
+}
+
+// useRow is one call of a module, or one provider.
+type useRow struct {
+	Name       string
+	Address    string
+	Version    string
+	Commit     string
+	Constraint string
+	Since      time.Time
+}
+
+// usesShown bounds the modules, and the providers, on one page: the API has all of them.
+const usesShown = 200
+
+func usesOf(r usage.Record, err error) *usesView {
+	if fault.Reason(err, "") == query.ReasonNoUses {
+		return nil
+	}
+	u := &usesView{Problems: r.Problems, Trouble: problemOf("The modules and providers cannot be shown", err)}
+	for _, m := range r.Modules[:min(len(r.Modules), usesShown)] {
+		row := useRow{Name: m.Path, Address: m.Address, Version: m.Version, Commit: m.Commit[:min(len(m.Commit), 12)], Constraint: m.Constraint, Since: m.Since}
+		switch {
+		case m.Kind == usage.Local, m.Address == "":
+			row.Address = m.Declared
+		case m.Directory != "":
+			row.Address += "//" + m.Directory
+		}
+		u.Modules = append(u.Modules, row)
+	}
+	for _, p := range r.Providers[:min(len(r.Providers), usesShown)] {
+		u.Providers = append(u.Providers, useRow{Name: p.Source, Version: p.Version, Constraint: p.Constraint, Since: p.Since})
+	}
+	u.More = len(r.Modules) + len(r.Providers) - len(u.Modules) - len(u.Providers)
+	if len(u.Modules)+len(u.Providers)+len(u.Problems) == 0 && u.Trouble == nil {
+		return nil
+	}
+	return u
 }
 
 // StackEvents lists the Kubernetes events of a stack, and its conditions.

@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -44,7 +45,8 @@ type estate struct {
 	looked            time.Time
 	manifest          query.Manifest
 	document          []byte // of every plan
-	err               error  // of what takes a right of its own
+	uses              usage.Record
+	err               error // of what takes a right of its own
 	asked             query.BoardQuery
 	revealed          bool // a page asked for the secret values of the state
 }
@@ -148,6 +150,8 @@ func (e *estate) StateOf(_ context.Context, _ query.Key, _ string, reveal bool) 
 func (e *estate) StateVersions(context.Context, query.Key) (query.KeptStates, error) {
 	return e.kept, e.err
 }
+
+func (e *estate) Uses(context.Context, query.Key) (usage.Record, error) { return e.uses, e.err }
 
 func (e *estate) Inputs(context.Context, query.Key) ([]query.InputInfo, error) {
 	return e.inputs, e.err
@@ -362,6 +366,15 @@ func town() *estate {
 	}}
 	e.detail = query.Detail{Events: []query.Event{{At: now.Add(-time.Minute), Type: "Warning", Reason: "Failed", Message: hostile, Count: 4}, {At: now.Add(-time.Hour), Type: "Normal", Reason: "Applied", Message: "applied"}},
 		Conditions: []query.Condition{{Type: "Ready", Status: "False", Reason: "AwaitingApproval", Message: hostile, Since: now}}}
+	e.uses = usage.Record{At: now, Usage: usage.Usage{
+		Modules: []usage.Module{
+			{Path: "module.vpc", Source: "reg.example/net/vpc/aws", Location: usage.Location{Kind: usage.Registry, Address: "reg.example/net/vpc/aws", Directory: "modules/a"}, Version: "1.2.0", Constraint: "~> 1.0", Since: now.Add(-time.Hour)},
+			{Path: "module.git", Location: usage.Location{Kind: usage.Git, Address: hostile}, Version: hostile, Commit: strings.Repeat("0123456789", 4)},
+			{Path: hostile, Declared: "./" + hostile, Location: usage.Location{Kind: usage.Local, Directory: hostile}},
+		},
+		Providers: []usage.Provider{{Source: "reg.example/net/dns", Version: "3.0.1", Constraint: hostile, Since: now}, {Source: "terraform.io/builtin/terraform"}},
+		Problems:  []string{"What main.tf declares is not known: " + hostile},
+	}}
 	e.inputs = []query.InputInfo{{Name: "region", Kind: query.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`"eu-west-1"`)}, {Name: "tags", Kind: query.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`{"a":"</pre><script>alert(1)</script>"}`)}, {Name: hostile, Kind: query.InputEnvironment, Origin: "Secret cloud key TOKEN", Sensitive: true, Missing: true}}
 	e.outputs = []query.Output{{Name: "vpc_id", Value: json.RawMessage(`"vpc-123"`)}, {Name: "password", Sensitive: true}, {Name: "zones", Value: json.RawMessage(`["a","` + `<b>"]`)}}
 	e.moments = []query.Moment{

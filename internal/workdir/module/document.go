@@ -87,7 +87,7 @@ var documentSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 // Configuration are the names among those of the files of one directory that tofu reads as
 // configuration, in the order in which it reads them.
 func Configuration(names []string) []string {
-	primary, override := configNames(names, "tofu")
+	primary, override := workdir.ConfigFiles(names, "tofu")
 	return slices.Concat(primary, override)
 }
 

@@ -48,7 +48,7 @@ func (g *Guarded) exclude(name, note string) {
 }
 
 func (g *Guarded) override(o overrideFile) error {
-	base, _ := splitExtension(BackendPath)
+	base := strings.TrimSuffix(BackendPath, ".tf")
 	shadows := o.name == base+".tofu"
 	switch {
 	case o.name == BackendPath:

@@ -85,7 +85,7 @@ func Inspect(tree fs.FS, root, engine string) (Root, error) {
 	r := Root{Variables: map[string]workdir.Variable{}, Providers: map[string]Provider{}}
 	r.notice(entries)
 	// Override files come last, so that what they say replaces what was there.
-	primary, override := configFiles(entries, engine)
+	primary, override := workdir.ConfigFiles(names(entries), engine)
 	if len(primary)+len(override) > maxFiles {
 		return Root{}, invalid(fmt.Errorf("the root module has more than %d configuration files", maxFiles))
 	}
@@ -133,54 +133,6 @@ func (r *Root) notice(entries []fs.DirEntry) {
 			r.VariableFiles = append(r.VariableFiles, name)
 		}
 	}
-}
-
-// configFiles returns the files that an engine reads as configuration, in the
-// order in which it reads them.
-func configFiles(entries []fs.DirEntry, engine string) (primary, override []string) {
-	return configNames(names(entries), engine)
-}
-
-func configNames(all []string, engine string) (primary, override []string) {
-	there := map[string]bool{}
-	for _, name := range all {
-		there[name] = true
-	}
-	for _, name := range all {
-		base, ext := splitExtension(name)
-		if ext == "" || ignored(name) {
-			continue
-		}
-		if tofuOnly := strings.HasPrefix(ext, ".tofu"); engine == "terraform" {
-			if tofuOnly {
-				continue
-			}
-		} else if !tofuOnly && there[base+strings.Replace(ext, ".tf", ".tofu", 1)] {
-			continue
-		}
-		if base == "override" || strings.HasSuffix(base, "_override") {
-			override = append(override, name)
-		} else {
-			primary = append(primary, name)
-		}
-	}
-	return primary, override
-}
-
-func splitExtension(name string) (base, ext string) {
-	for _, ext := range []string{".tf.json", ".tofu.json", ".tf", ".tofu"} {
-		if base, ok := strings.CutSuffix(name, ext); ok {
-			return base, ext
-		}
-	}
-	return name, ""
-}
-
-// ignored reports whether engines take a file for a hidden one or the leavings
-// of an editor.
-func ignored(name string) bool {
-	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||
-		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 }
 
 func readFile(dir fs.FS, name string, limit int64) ([]byte, error) {
