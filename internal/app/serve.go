@@ -381,6 +381,7 @@ func openPackages(ctx context.Context, p *parts, o *web.Options, inside *source.
 	})
 	if err == nil {
 		o.Catalog = p.packages.Catalog
+		o.Uses = usedby.Published{Index: p.uses, Hosts: p.reads.Hosts}
 		o.Packages, o.Registry = p.packages, p.packages // the repositories beside those that users push
 		o.Tokens, o.LoginLife = regtoken.NewBook(p.blobs, namespaces.Namespace, p.Now, p.log), p.Config.RegistryLogin
 	}

@@ -79,6 +79,12 @@ func (r *Registry) Of(by controller.RegistryReader) (*runner.Registry, error) {
 	return g, nil
 }
 
+// Hosts are the names of the registry in addresses of modules and providers.
+func (r *Registry) Hosts() []string {
+	url, _ := r.o.Server()
+	return r.names(url)
+}
+
 // names are those that the operator has given, and the address of the HTTP API.
 func (r *Registry) names(url string) []string {
 	names := slices.Clone(r.o.Names)

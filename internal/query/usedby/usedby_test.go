@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -235,6 +236,35 @@ func TestAnswersSayWhatIsNotKnown(t *testing.T) {
 	}
 	if got, err := w.index.Ask(all, usedby.Question{Module: own, Namespace: "net"}); err != nil || got.Unread != 1 || uses(got)[0] != "net/a 1.2.0 [module.one module.two]" {
 		t.Errorf("while a record cannot be read: %+v, %v, want what was known", got, err)
+	}
+}
+
+// The pages of the registry show who uses what it publishes, under each of its names, and how
+// many other stacks do.
+func TestWhoUsesWhatARegistryPublishes(t *testing.T) {
+	w := newWorld(t)
+	w.note("net", "own", usage.Usage{Modules: []usage.Module{registryModule("module.a", "127.0.0.1:8443/net/vpc/aws", "1.0.0")}, Providers: []usage.Provider{{Source: "registry.example.com/net/dns", Version: "2.0.0"}}})
+	w.ask(all, usedby.Question{Module: own})
+	p := usedby.Published{Index: w.index, Hosts: func() []string { return []string{"registry.example.com", "127.0.0.1:8443"} }}
+	vpc := address.Module{Namespace: "net", Name: "vpc", System: "aws"}
+	got, err := p.OfModule(t.Context(), access.Scope{In: map[string]bool{"net": true}}, vpc)
+	var said []string
+	for _, u := range got.Items {
+		said = append(said, fmt.Sprint(u.Stack, " ", u.Version, " ", u.Path))
+	}
+	want := []string{"net/a 1.2.0 module.one", "net/a 1.2.0 module.two", "net/b 1.10.0 module.x.module.vpc", "net/b 1.2.0 module.old", "net/own 1.0.0 module.a"}
+	if diff := cmp.Diff(want, said); err != nil || diff != "" || got.Hidden != 0 {
+		t.Errorf("uses differ, %d hidden (-want +got): %v\n%s", got.Hidden, err, diff)
+	}
+	if got, err := p.OfModule(t.Context(), access.Scope{In: map[string]bool{"apps": true}}, vpc); err != nil || len(got.Items) != 0 || got.Hidden != 3 {
+		t.Errorf("of a user who may view other stacks: %+v, %v", got, err)
+	}
+	for provider, stack := range map[address.Provider]string{
+		{Namespace: "net", Type: "dns"}: "net/own", {Host: "registry.opentofu.org", Namespace: "hashicorp", Type: "aws"}: "net/a",
+	} {
+		if got, err := p.OfProvider(t.Context(), all, provider); err != nil || len(got.Items) == 0 || got.Items[0].Stack.String() != stack {
+			t.Errorf("of %s: %+v, %v", provider, got, err)
+		}
 	}
 }
 
