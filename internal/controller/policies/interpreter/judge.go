@@ -129,7 +129,7 @@ func (p *Programs) facts(ctx context.Context, q policies.Question) (document.Fac
 		},
 		Tenant:    p.tenant(ctx, obj),
 		Run:       document.Run{Kind: string(stack.PlanRun), Deletion: obj.GetDeletionTimestamp() != nil},
-		Requester: obj.GetAnnotations()[changedBy],
+		Requester: obj.GetAnnotations()[requestedBy],
 		Previous:  previousOf(st.Status),
 	}
 	if pending := st.Status.Pending; pending != nil {
@@ -144,8 +144,8 @@ func (p *Programs) facts(ctx context.Context, q policies.Question) (document.Fac
 	return f, err
 }
 
-// changedBy is the stamp of the user who changed the object last.
-const changedBy = "terrier.dev/changed-by"
+// requestedBy is the stamp of the user who asked for the change.
+const requestedBy = "terrier.dev/requested-by"
 
 // By these an object says for which tenant it was made.
 const (
