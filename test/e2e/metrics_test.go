@@ -78,6 +78,7 @@ var allowedLabels = map[string]bool{
 	"source": true, "status": true, "phase": true, "part": true, "result": true, "code": true, "version": true, "goversion": true,
 	"namespace": true, "tenant": true, "registry": true, "type": true, "conflict_policy": true, "resource_kind": true,
 	"controller": true, "name": true, "method": true, "host": true, "protocol": true, "priority": true,
+	"policy": true, "effect": true, // of ClusterPolicies; those of namespaces are one
 }
 
 // rarely are metrics of which a platform has no series until something goes

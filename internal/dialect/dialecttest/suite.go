@@ -7,6 +7,7 @@ package dialecttest
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,8 @@ func annotations(t *testing.T, d dialect.Dialect, fresh func() client.Object) {
 	for _, a := range d.Annotations() {
 		o := fresh()
 		o.SetAnnotations(map[string]string{a.Name + "s": "maybe"})
-		if st, err := d.Decode(o); err != nil || len(st.Ignored) != 1 || !strings.Contains(st.Ignored[0], a.Name+"s") {
+		another := slices.ContainsFunc(d.Annotations(), func(b dialect.Annotation) bool { return b.Name == a.Name+"s" })
+		if st, err := d.Decode(o); !another && (err != nil || len(st.Ignored) != 1 || !strings.Contains(st.Ignored[0], a.Name+"s")) {
 			t.Errorf("with a typing error in %s, Decode() ignores %q, %v, want the annotation", a.Name, st.Ignored, err)
 		}
 		o = fresh()
