@@ -198,7 +198,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if p.leader != nil {
 		ended, backlog = p.leader.Ran, p.leader.Queue.Measured
 	}
-	asked := interpreter.New(mgr.GetClient(), p.kinds, p.cache, p.dir("scratch", "policies"))
+	asked := interpreter.New(mgr.GetClient(), p.kinds, p.cache, p.blobs, p.dir("scratch", "policies"))
 	judges, err := policies.Setup(ctx, mgr, policies.Options{
 		Programs: asked, Live: live, Dialects: p.kinds, TenantLabel: p.Config.TenantLabel, Leads: p.plane.leader, Now: p.Now, Log: p.log,
 	})

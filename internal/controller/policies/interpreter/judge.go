@@ -139,9 +139,11 @@ func (p *Programs) facts(ctx context.Context, q policies.Question) (document.Fac
 		}
 	}
 	if ref := st.Configuration.Source; ref != nil {
-		err = p.source(ctx, &f.Source, d, obj, *ref, q)
+		if err := p.source(ctx, &f.Source, d, obj, *ref, q); err != nil {
+			return f, err
+		}
 	}
-	return f, err
+	return f, p.modules(ctx, &f, s.UID, st.Status)
 }
 
 // requestedBy is the stamp of the user who asked for the change.

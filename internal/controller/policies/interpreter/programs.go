@@ -43,7 +43,8 @@ type Programs struct {
 	reader    client.Reader // sources and tenants
 	dialects  dialect.Registry
 	artifacts Artifacts
-	dir       string // for unpacking
+	records   Records // nil if there are none
+	dir       string  // for unpacking
 
 	compiled rego.Cache
 	unpacked cache.Map[string, []rego.Part] // by artifact, directory and options
@@ -56,8 +57,8 @@ type Programs struct {
 var _ policies.Programs = (*Programs)(nil)
 
 // New returns Programs that read sources and tenants with reader, and unpack artifacts below dir.
-func New(reader client.Reader, dialects dialect.Registry, artifacts Artifacts, dir string) *Programs {
-	return &Programs{reader: reader, dialects: dialects, artifacts: artifacts, dir: dir, judge: rego.NewJudge(), used: map[string]bool{}}
+func New(reader client.Reader, dialects dialect.Registry, artifacts Artifacts, records Records, dir string) *Programs {
+	return &Programs{reader: reader, dialects: dialects, artifacts: artifacts, records: records, dir: dir, judge: rego.NewJudge(), used: map[string]bool{}}
 }
 
 // program is a compiled policy.

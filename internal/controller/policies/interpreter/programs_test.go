@@ -8,6 +8,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,9 +28,13 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policy/document"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // stored are artifacts on disk, by digest.
@@ -69,8 +75,19 @@ func (s *stored) put(t *testing.T, files map[string]string) *fluxmeta.Artifact {
 	return &fluxmeta.Artifact{URL: "http://source/a.tar.gz", Revision: "main@sha1:" + digest[:40], Digest: "sha256:" + digest, LastUpdateTime: metav1.Unix(1e9, 0)}
 }
 
+// kept are records, by key.
+type kept map[string][]byte
+
+func (k kept) Get(_ context.Context, key string) (io.ReadCloser, error) {
+	if b, ok := k[key]; ok {
+		return io.NopCloser(bytes.NewReader(b)), nil
+	}
+	return nil, fault.New(fault.Missing, "", errors.New("no such record"))
+}
+
 type stage struct {
 	*Programs
+	kept
 	client client.Client
 	stored *stored
 	repo   *sourcev1.GitRepository
@@ -90,7 +107,8 @@ func newStage(t *testing.T, files map[string]string) *stage {
 	}
 	s.repo.Status.Artifact = s.stored.put(t, files)
 	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(s.repo).WithStatusSubresource(s.repo).Build()
-	s.Programs = New(s.client, kinds.All(), s.stored, t.TempDir())
+	s.kept = kept{}
+	s.Programs = New(s.client, kinds.All(), s.stored, s.kept, t.TempDir())
 	return s
 }
 
@@ -264,5 +282,42 @@ spec:
 	q.Stack.Namespace = "others"
 	if found, _ := s.Judge(t.Context(), q); len(found) != 0 {
 		t.Errorf("a stack that is no target: %+v", found)
+	}
+}
+
+// Policies see modules as the plan's init resolved them, if the record is that of the plan.
+func TestModulesAsTheyWereResolved(t *testing.T) {
+	s := newStage(t, nil)
+	used := usage.Usage{
+		Modules:   []usage.Module{{Path: "module.vpc", Declared: "platform/vpc/aws", Constraint: "1.2.3", Location: usage.Location{Kind: usage.Registry, Address: "registry.example.com/platform/vpc/aws"}, Version: "1.2.3"}},
+		Providers: []usage.Provider{{Source: "registry.opentofu.org/hashicorp/aws", Version: "5.1.0", Required: []usage.Requirement{{Name: "aws", Constraint: "~> 5.0"}}}},
+	}
+	b, err := json.Marshal(usage.Record{Usage: used})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(uses string) string {
+		f := document.Facts{}
+		if err := s.modules(t.Context(), &f, "uid-1", stack.Status{Uses: uses}); err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if got := ask(used.Digest()); !strings.Contains(got, `"modules":null`) {
+		t.Errorf("without a record: %s", got)
+	}
+	s.kept[record.Uses("uid-1").Key] = b
+	if got := ask("sha256:other"); !strings.Contains(got, `"modules":null`) {
+		t.Errorf("the record of another plan: %s", got)
+	}
+	got := ask(used.Digest())
+	for _, want := range []string{`"address":"registry.example.com/platform/vpc/aws"`, `"version":"1.2.3"`, `"constraints":["~\u003e 5.0"]`, `"version":"5.1.0"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
