@@ -22,12 +22,12 @@ const (
 	changedBy   = "stamp.example.com/changed-by"
 	decidedBy   = "stamp.example.com/decided-by"
 	requestedBy = "stamp.example.com/requested-by"
-	approvals   = "stamp.example.com/approvals"
+	approvals   = "stamp.example.com/approved-by"
 )
 
 var renamed = strings.NewReplacer(
 	"terrier.dev/changed-by", changedBy, "terrier.dev/decided-by", decidedBy,
-	"terrier.dev/requested-by", requestedBy, "terrier.dev/approvals", approvals)
+	"terrier.dev/requested-by", requestedBy, "terrier.dev/approved-by", approvals)
 
 // bound installs the policy under a name of the test's own, for its namespace.
 func bound(t *testing.T) *testkit.Cluster {
@@ -42,7 +42,7 @@ func bound(t *testing.T) *testkit.Cluster {
 		policy := renamed.Replace(strings.ReplaceAll(string(text), "changed-by.terrier.dev", k.Namespace))
 		// The stamps of the server itself are not said by users either.
 		policy = strings.ReplaceAll(policy, "!(k in variables.stamps)",
-			"!(k in variables.stamps) && !(k in ['terrier.dev/changed-by', 'terrier.dev/decided-by', 'terrier.dev/requested-by', 'terrier.dev/approvals'])")
+			"!(k in variables.stamps) && !(k in ['terrier.dev/changed-by', 'terrier.dev/decided-by', 'terrier.dev/requested-by', 'terrier.dev/approved-by'])")
 		if err := yaml.Unmarshal([]byte(policy), &u.Object); err != nil {
 			t.Fatal(err)
 		}
@@ -238,11 +238,11 @@ func TestWhoApprovedAPlan(t *testing.T) {
 	want("ann")
 	patch(bob, `{"spec":{"approvePlan":"plan-1"}}`)
 	want("ann", byBob)
-	patch(eve, `{"metadata":{"annotations":{"terrier.dev/approve":"plan-1"}}}`)
+	patch(eve, `{"metadata":{"annotations":{"terrier.dev/confirm":"plan-1"}}}`)
 	want("ann", byBob, byEve)
-	patch(ann, `{"metadata":{"annotations":{"terrier.dev/approve":"plan-1 again"}}}`)
+	patch(ann, `{"metadata":{"annotations":{"terrier.dev/confirm":"plan-1 again"}}}`)
 	want("ann", byBob, byEve, byAnn)
-	patch(bob, `{"metadata":{"annotations":{"terrier.dev/approve":"plan-1 once more"}}}`)
+	patch(bob, `{"metadata":{"annotations":{"terrier.dev/confirm":"plan-1 once more"}}}`)
 	want("ann", byEve, byAnn, byBob)
 	patch(eve, `{"metadata":{"annotations":{"`+approvals+`":"plan-1\tzoe","`+requestedBy+`":"zoe"}}}`)
 	want("ann", byEve, byAnn, byBob)
@@ -250,10 +250,14 @@ func TestWhoApprovedAPlan(t *testing.T) {
 	want("ann", byEve, byAnn, byBob)
 	patch(bob, `{"spec":{"interval":"3h","approvePlan":"plan-2"}}`) // a change that hides behind an approval
 	want("bob", strings.ReplaceAll(byBob, "plan-1", "plan-2"))
-	patch(eve, `{"spec":{"approvePlan":""},"metadata":{"annotations":{"terrier.dev/approve":null}}}`)
-	want("bob", strings.ReplaceAll(byBob, "plan-1", "plan-2"))
 	patch(ann, `{"spec":{"suspend":null}}`)
 	want("ann", strings.ReplaceAll(byBob, "plan-1", "plan-2"))
+	patch(eve, `{"metadata":{"annotations":{"terrier.dev/rejected":"plan-2"}}}`)
+	want("ann")
+	patch(eve, `{"metadata":{"annotations":{"terrier.dev/confirm":"plan-2","terrier.dev/rejected":null}}}`)
+	want("ann", strings.ReplaceAll(byEve, "plan-1", "plan-2"))
+	patch(ann, `{"spec":{"approvePlan":""}}`)
+	want("ann")
 }
 
 // A stack that is as large as an object may be is not refused by what it costs

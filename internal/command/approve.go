@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -17,7 +18,7 @@ func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo
 	if err := checkComment(comment); err != nil {
 		return query.Stack{}, err
 	}
-	if o, err := s.Read(ctx, key); err == nil && approved(o, seen) {
+	if o, err := s.Read(ctx, key); err == nil && approved(o, seen) && !lacksApprovals(o) {
 		return query.View(o), nil
 	}
 	o, err := s.edit(ctx, key, func(o *query.Object) error {
@@ -26,6 +27,9 @@ func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo
 		}
 		if err := isPending(o, seen); err != nil {
 			return err
+		}
+		if approved(o, seen) { // by another user, and a policy asks for more
+			o.View.Confirm = seen.Name + " " + s.request()
 		}
 		o.View.Approved, o.View.Comment = seen.Name, comment
 		if o.View.Rejected == seen.Name {
@@ -37,6 +41,13 @@ func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo
 		return query.Stack{}, err
 	}
 	return query.View(o), nil
+}
+
+// lacksApprovals reports whether a policy holds the pending plan until certain users have
+// approved it.
+func lacksApprovals(o *query.Object) bool {
+	m := o.Status
+	return m.Pending != nil && m.Review != nil && m.Review.Held && policy.Restricted(m.Review.Findings)
 }
 
 // approved reports whether exactly the plan seen was approved before. Only a digest

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,6 +81,9 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 		return audit.Entry{What: audit.Created}, ""
 	case stack.AskedToApprove:
 		return decision(p, is.Approved), is.Approved + "/" + generation
+	case stack.AskedToConfirm:
+		plan, _, _ := strings.Cut(is.Confirmed, " ")
+		return decision(p, plan), is.Confirmed
 	case stack.AskedToReject:
 		return rejection(p, is.Rejected), is.Rejected
 	case stack.AskedToSuspend:

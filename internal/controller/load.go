@@ -67,7 +67,9 @@ func (ld *loader) decode(ctx context.Context, p *pass) error {
 		p.unreadable, p.o.Unreadable = err, err.Error()
 		return nil
 	}
-	return ld.restoreStatus(ctx, p)
+	err = ld.restoreStatus(ctx, p)
+	p.o.Status = stack.WithApprovals(p.o.Status, p.o.Spec, p.o.Now)
+	return err
 }
 
 // judging finds the policies that judge the stack, which is decoded, and passes on the error

@@ -51,8 +51,7 @@ func Common() []Annotation {
 	}
 	for _, name := range []string{
 		Engine, Rejected, Comment, IgnoreUntracked, PreviewDestroy, Cancel, AcceptState, BreakGlassCommand, oldIgnoreUntracked, oldBreakGlassCommand,
-		backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy,
-		kube.RequestedBy, kube.ApprovedBy, kube.Approve,
+		backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy, Confirm,
 	} {
 		known = append(known, Annotation{Name: name})
 	}

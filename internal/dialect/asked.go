@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -18,6 +19,7 @@ import (
 const (
 	Rejected          = "terrier.dev/rejected"            // the name of a plan that a user rejected
 	Comment           = "terrier.dev/comment"             // of the last approval or rejection
+	Confirm           = kube.Confirm                      // the plan that another user approves as well, and any other words
 	IgnoreUntracked   = "terrier.dev/ignore-untracked"    // the run whose untracked resources a user dealt with
 	Repair            = "terrier.dev/repair"              // JSON of a stack.Repair
 	PreviewDestroy    = "terrier.dev/preview-destroy"     // a request
@@ -42,7 +44,10 @@ type Asked struct {
 
 	Rejected        string
 	Comment         string
+	Confirm         string
 	DecidedBy       string // who approved or rejected last, as the API server stamps it; never written
+	RequestedBy     string // who changed last what plans are made from, likewise
+	Approvals       string // the stamp of those of a plan, likewise
 	IgnoreUntracked string
 	Repair          *stack.Repair
 	Preview         string
@@ -57,7 +62,8 @@ type Asked struct {
 func (a Asked) Annotated(o client.Object) (Asked, error) {
 	says := o.GetAnnotations()
 	a.Rejected, a.Comment, a.Preview, a.AcceptState = says[Rejected], says[Comment], says[PreviewDestroy], says[AcceptState]
-	a.DecidedBy, a.Cancel = says[kube.DecidedBy], says[Cancel]
+	a.DecidedBy, a.Cancel, a.Confirm = says[kube.DecidedBy], says[Cancel], says[Confirm]
+	a.RequestedBy, a.Approvals = says[kube.RequestedBy], says[kube.ApprovedBy]
 	a.IgnoreUntracked = cmp.Or(says[IgnoreUntracked], says[oldIgnoreUntracked])
 	if text := cmp.Or(says[BreakGlassCommand], says[oldBreakGlassCommand]); text != "" && a.Session != "" {
 		var c stack.Command
@@ -81,6 +87,10 @@ func (a Asked) Into(s *stack.Spec) {
 	if s.Rejected = a.Rejected; a.Rejected != "" {
 		s.RejectedBy, s.RejectedFor = a.DecidedBy, a.Comment
 	}
+	s.Requester, s.Confirms = a.RequestedBy, a.Confirm
+	for _, g := range kube.Approvals(a.Approvals) {
+		s.Approvals = append(s.Approvals, policy.Given{Plan: g.Plan, By: g.By, Groups: g.Groups})
+	}
 	s.Cancel, s.IgnoreUntracked, s.Repair = a.Cancel, a.IgnoreUntracked, a.Repair
 	s.Preview, s.AcceptState, s.BreakGlass, s.Command = a.Preview, a.AcceptState, a.Session, a.Command
 }
@@ -91,6 +101,7 @@ func (a Asked) Annotate(o client.Object, want Asked) {
 	for name, v := range map[string]struct{ is, want string }{
 		Rejected:        {a.Rejected, want.Rejected},
 		Comment:         {a.Comment, want.Comment},
+		Confirm:         {a.Confirm, want.Confirm},
 		IgnoreUntracked: {a.IgnoreUntracked, want.IgnoreUntracked},
 		Repair:          {text(a.Repair), text(want.Repair)},
 		PreviewDestroy:  {a.Preview, want.Preview},

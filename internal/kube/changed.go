@@ -16,12 +16,12 @@ const (
 	DecidedBy = "terrier.dev/decided-by" // the user who approved, rejected or allowed something last
 
 	RequestedBy = "terrier.dev/requested-by" // the user who changed what plans are made from last
-	ApprovedBy  = "terrier.dev/approvals"    // the users who approved a plan: see Approvals
+	ApprovedBy  = "terrier.dev/approved-by"  // the users who approved a plan: see Approvals
 )
 
-// Approve is the annotation by which another user approves a plan that is approved: the
+// Confirm is the annotation by which another user approves a plan that is approved: the
 // name of the plan or its digest, and any other words behind it.
-const Approve = "terrier.dev/approve"
+const Confirm = "terrier.dev/confirm"
 
 // Approval is the approval of a plan by one user, as the API server stamped it.
 type Approval struct {
@@ -30,11 +30,11 @@ type Approval struct {
 	Groups []string
 }
 
-// Approvals are those of the plan that was approved last, the newest last. Their times
-// are not known.
-func Approvals(obj client.Object) []Approval {
+// Approvals reads a value of ApprovedBy: the approvals of the plan that was approved last,
+// the newest last. Their times are not known.
+func Approvals(stamp string) []Approval {
 	var all []Approval
-	for line := range strings.Lines(obj.GetAnnotations()[ApprovedBy]) {
+	for line := range strings.Lines(stamp) {
 		names := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(names) < 2 {
 			continue

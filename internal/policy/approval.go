@@ -43,6 +43,11 @@ func Missing(findings []Finding, given []Given, requester string, now time.Time)
 	return strings.Join(lacks, "; ")
 }
 
+// Restricted reports whether findings hold a plan until certain users have approved it.
+func Restricted(findings []Finding) bool {
+	return slices.ContainsFunc(With(Hold, findings), func(f Finding) bool { return f.Approval != nil && (f.Approval.restricted() || f.Approval.Expires > 0) })
+}
+
 // missing says what the approvals lack of one rule.
 func (a Approval) missing(given []Given, requester string, now time.Time) string {
 	var by, not []string

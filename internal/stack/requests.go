@@ -5,6 +5,7 @@ package stack
 type Requests struct {
 	Generation int64  `json:"generation"`
 	Approved   string `json:"approved,omitempty"`
+	Confirmed  string `json:"confirmed,omitempty"` // another approval of a plan: see Spec.Confirms
 	Rejected   string `json:"rejected,omitempty"`
 	Replan     string `json:"request,omitempty"`
 	Ignored    string `json:"forgotten,omitempty"` // the run whose untracked resources a person dealt with
@@ -20,7 +21,7 @@ type Requests struct {
 func RequestsOf(o Observation, generation int64) Requests {
 	s := o.Spec
 	r := Requests{
-		Generation: generation, Approved: s.Approved, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked,
+		Generation: generation, Approved: s.Approved, Confirmed: s.Confirms, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked,
 		Accepted: s.AcceptState, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
 	}
 	if s.Repair != nil {
@@ -35,6 +36,7 @@ type Request string
 const (
 	AskedToCreate          Request = "Create"
 	AskedToApprove         Request = "Approve"
+	AskedToConfirm         Request = "Confirm" // the approval of another user
 	AskedToReject          Request = "Reject"
 	AskedToSuspend         Request = "Suspend"
 	AskedToResume          Request = "Resume"
@@ -62,6 +64,7 @@ func (r Requests) Since(before *Requests) []Request {
 	}{
 		{before == nil, AskedToCreate},
 		{r.Approved != was.Approved && r.Approved != "", AskedToApprove},
+		{r.Confirmed != was.Confirmed && r.Confirmed != "", AskedToConfirm},
 		{r.Rejected != was.Rejected && r.Rejected != "", AskedToReject},
 		{r.Suspended && !was.Suspended, AskedToSuspend},
 		{!r.Suspended && was.Suspended, AskedToResume},

@@ -57,9 +57,12 @@ type Spec struct {
 	Reviews         string  // digest of the reviewers that are asked about plans; empty if there are none
 	Policies        string  // digest of those of them that are policies: they judge the destroy of a deleted stack, too
 	Times           policy.Times
-	AdoptState      bool   // a state that a former stack of the same name left is continued
-	Preview         string // a request for a preview of a destroy
-	AcceptState     string // the state that a person says may stand where another was expected: see AcceptedState
+	Approvals       []policy.Given // of plans, as the API server stamped them, without times
+	Confirms        string         // the newest approval of a plan that is approved already: its name, and any other words
+	Requester       string         // who changed last what plans are made from, as the API server stamped it
+	AdoptState      bool           // a state that a former stack of the same name left is continued
+	Preview         string         // a request for a preview of a destroy
+	AcceptState     string         // the state that a person says may stand where another was expected: see AcceptedState
 
 	BreakGlass string   // the break-glass session that a person asks for; empty if none
 	Command    *Command // what that person wants to be run in it

@@ -96,16 +96,42 @@ func lacks(o Observation) string {
 	if v == nil {
 		return ""
 	}
-	return policy.Missing(v.Findings, given(o), "", o.Now)
+	return policy.Missing(v.Findings, given(o), o.Spec.Requester, o.Now)
 }
 
-// given are the approvals of the pending plan. By whom is not known here, so that a policy
-// that asks for certain users is not satisfied.
+// given are the approvals of the pending plan. Where the API server stamps no approvals, it
+// is not known whose they are, so that a policy that asks for certain users is not satisfied.
 func given(o Observation) []policy.Given {
-	if !o.named() && !o.repaired() {
+	switch {
+	case !o.named() && !o.repaired():
 		return nil
+	case o.named() && len(o.Status.Approvals) > 0:
+		return o.Status.Approvals
+	default:
+		return []policy.Given{{Plan: o.Status.Pending.Name}}
 	}
-	return []policy.Given{{Plan: o.Status.Pending.Name}}
+}
+
+// WithApprovals is the status m with the approvals of the pending plan that a spec has. A
+// stamp has no time: an approval counts from when it was seen first. Approvals of a plan
+// that no policy holds are not kept.
+func WithApprovals(m Status, s Spec, now time.Time) Status {
+	var kept []policy.Given
+	held := m.Pending != nil && m.Review != nil && m.Review.Held && m.Review.Plan == m.Pending.Digest
+	for _, g := range s.Approvals {
+		if !held || !m.Pending.Is(g.Plan) {
+			continue
+		}
+		g.At = now.UTC().Truncate(time.Second)
+		for _, seen := range m.Approvals {
+			if seen.Plan == g.Plan && seen.By == g.By {
+				g.At = seen.At
+			}
+		}
+		kept = append(kept, g)
+	}
+	m.Approvals = kept
+	return m
 }
 
 // failed reports whether a policy could not be evaluated.

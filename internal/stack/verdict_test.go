@@ -84,6 +84,51 @@ func TestVerdictsOfPolicies(t *testing.T) {
 	}
 }
 
+// A policy that asks for certain users is satisfied by what the API server stamped, and an
+// approval counts from when it was seen first.
+func TestWhoApprovesAHeldPlan(t *testing.T) {
+	two := holdsIt
+	two.Approval = &policy.Approval{Count: 2, Groups: []string{"ops"}, NotRequester: true, Expires: policy.Duration(time.Hour)}
+	ann := policy.Given{Plan: "p1", By: "ann", Groups: []string{"ops"}}
+	bob := policy.Given{Plan: "p1", By: "bob", Groups: []string{"dev", "ops"}}
+	for name, tt := range map[string]struct {
+		given []policy.Given
+		say   string // empty: it is applied
+	}{
+		"two of the group":       {[]policy.Given{ann, bob}, ""},
+		"one of the group":       {[]policy.Given{ann}, "needs 2 approvals by a member of ops, not by the user who requested the change, at most 1h old, has 1: of ann"},
+		"the same user twice":    {[]policy.Given{ann, ann}, "has 1: of ann"},
+		"no stamp":               {nil, "the approval of an unnamed user does not count"},
+		"one of another group":   {[]policy.Given{ann, {Plan: "p1", By: "eve", Groups: []string{"dev"}}}, "the approval of eve does not count: this user is not among those who may approve it"},
+		"who requested it":       {[]policy.Given{ann, {Plan: "p1", By: "zoe", Groups: []string{"ops"}}}, "the approval of zoe does not count: zoe requested the change"},
+		"one of another plan":    {[]policy.Given{ann, {Plan: "p0", By: "bob", Groups: []string{"ops"}}}, "has 1: of ann"},
+		"one by digest":          {[]policy.Given{ann, {Plan: judged(Auto, "p1", two).Status.Pending.Approvable(), By: "bob", Groups: []string{"ops"}}}, ""},
+		"the digest of the plan": {[]policy.Given{ann, {Plan: "d", By: "bob", Groups: []string{"ops"}}}, "has 1: of ann"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := judged(Auto, "", two)
+			o.Spec.Approved, o.Spec.Approvals, o.Spec.Requester = "p1", tt.given, "zoe"
+			o.Status = WithApprovals(o.Status, o.Spec, o.Now)
+			d := Decide(o)
+			if applies := d.Reason == Applying; applies != (tt.say == "") || !strings.Contains(d.Message, tt.say) {
+				t.Errorf("Decide() = %s: %s, want %q", d.Reason, d.Message, tt.say)
+			}
+		})
+	}
+	o := judged(Auto, "", two)
+	o.Spec.Approved, o.Spec.Approvals = "p1", []policy.Given{ann}
+	o.Status = WithApprovals(o.Status, o.Spec, o.Now)
+	o.Now = o.Now.Add(time.Hour)
+	o.Spec.Approvals, o.Spec.Requester = []policy.Given{ann, bob}, "zoe"
+	o.Status = WithApprovals(o.Status, o.Spec, o.Now)
+	if d := Decide(o); d.Reason != AwaitingApproval || !strings.Contains(d.Message, "the approval of ann does not count: approvals count for 1h") {
+		t.Errorf("Decide() = %s: %s an hour later, want the first approval to have expired", d.Reason, d.Message)
+	}
+	if m := WithApprovals(Status{}, o.Spec, o.Now); m.Approvals != nil {
+		t.Errorf("a stack without a plan that is held keeps the approvals %v", m.Approvals)
+	}
+}
+
 // An approval is of a plan and a verdict. If the verdict changes, the plan has another name.
 func TestAnApprovalIsOfAVerdict(t *testing.T) {
 	o := judged(Auto, "auto", holdsIt)

@@ -26,7 +26,7 @@ const (
 	changedBy   = "terrier.dev/changed-by"   // who changed last what is asked for
 	decidedBy   = "terrier.dev/decided-by"   // who decided last what has to be decided
 	requestedBy = "terrier.dev/requested-by" // who changed last what plans are made from
-	approvedBy  = "terrier.dev/approvals"    // who approved the plan that was approved last: a line for each
+	approvedBy  = "terrier.dev/approved-by"  // who approved the plan that was approved last: a line for each
 )
 
 var stampNames = []string{changedBy, decidedBy, requestedBy, approvedBy}
@@ -37,7 +37,7 @@ const mostApprovals = 21
 // The annotations by which users approve a plan, besides spec.approvePlan.
 const (
 	approvedPlan = "terrier.dev/approved" // of stacks that are applied by scripts
-	approvePlan  = "terrier.dev/approve"  // the plan, and any other words: another approval of the same plan
+	approvePlan  = "terrier.dev/confirm"  // the plan, and any other words: another approval of the same plan
 )
 
 // saying begins the annotations by which people speak to Terrier.
@@ -107,6 +107,8 @@ func stamp(now, was *unstructured.Unstructured, by user.Info) {
 	}
 	if plan := approves(now, was, notes, before); plan != "" {
 		want[approvedBy] = withApproval(before[approvedBy], plan, by)
+	} else if withdraws(now, was, notes, before) {
+		want[approvedBy] = ""
 	}
 	stays := maps.Clone(notes)
 	for name, value := range want {
@@ -180,6 +182,14 @@ func approves(now, was *unstructured.Unstructured, notes, before map[string]stri
 	default:
 		return ""
 	}
+}
+
+// withdraws reports whether approvals are taken back, or the plan is rejected. All of them
+// are: each user approves it again, or does not.
+func withdraws(now, was *unstructured.Unstructured, notes, before map[string]string) bool {
+	return was != nil && approval(was) != "" && approval(now) == "" ||
+		before[approvedPlan] != "" && notes[approvedPlan] == "" ||
+		notes["terrier.dev/rejected"] != "" && notes["terrier.dev/rejected"] != before["terrier.dev/rejected"]
 }
 
 // withApproval adds an approval to those of the same plan. Each user has one.

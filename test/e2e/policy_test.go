@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -141,6 +143,66 @@ func TestAPolicyHoldsDestroys(t *testing.T) {
 	for _, want := range []string{"plan-held", name + ": maxDestroys", "held-by"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the audit log does not say %q", want)
+		}
+	}
+}
+
+// A policy wants two users of a group, and not the one who made the stack. A patch of the
+// object is no way around it.
+func TestTwoUsersApprove(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	w := platform(t).World(t)
+	name := policed(t, c, "guards: {maxDestroys: 0}\napproval: {count: 2, groups: [ops], notRequester: true}")
+	member := func(user string, groups ...string) client.Client {
+		config := rest.CopyConfig(c.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append([]string{"system:masters"}, groups...)}
+		as, err := client.New(config, client.Options{Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return as
+	}
+	ann, bob, eve := member("ann", "ops"), member("bob", "ops"), member("eve", "dev")
+	patch := func(who client.Client, text string) {
+		t.Helper()
+		if err := who.Patch(t.Context(), c.Stack(t, "stack"), client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h", things(w, "1", "keep", "gone")))
+	c.AwaitReady(t, "stack")
+	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h", things(w, "1", "keep")))
+	plan := c.Await(t, "stack", heldBy(name)).Status.Plan.Pending
+	says := func(want string) {
+		t.Helper()
+		c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+			if !strings.Contains(message(s), want) {
+				return errNot("told: " + want + ": " + message(s))
+			}
+			return nil
+		})
+		if len(w.Named("gone")) != 1 {
+			t.Fatal("the resource is destroyed before two users of the group have approved it")
+		}
+	}
+	patch(eve, `{"spec":{"approvePlan":"`+plan+`"}}`)
+	says("the approval of eve does not count: this user is not among those who may approve it")
+	patch(ann, `{"metadata":{"annotations":{"terrier.dev/confirm":"`+plan+`"}}}`)
+	says("has 1: of ann")
+	patch(eve, `{"metadata":{"annotations":{"terrier.dev/approved-by":"`+plan+`\tann\tops\n`+plan+`\tzoe\tops"}}}`)
+	says("has 1: of ann")
+	patch(bob, `{"metadata":{"annotations":{"terrier.dev/confirm":"`+plan+` as well"}}}`)
+	c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if len(w.Named("gone")) != 0 {
+			return errNot("destroyed yet")
+		}
+		return testkit.IsReady(s)
+	})
+	out := c.Terrier(t, "audit", "list", "--stack", c.Namespace+"/stack", "-o", "json")
+	for _, want := range []string{`"who":"eve"`, `"who":"ann"`, `"who":"bob"`} {
+		if !strings.Contains(strings.ReplaceAll(out, `": "`, `":"`), want) {
+			t.Errorf("the audit log has no approval with %s:\n%s", want, out)
 		}
 	}
 }

@@ -43,8 +43,8 @@ var decided = map[audit.What]bool{
 // fields are the fields that users write to make a request. Names in a path are
 // separated by tabs, since those of annotations have dots and slashes.
 var fields = map[audit.What][]string{
-	audit.Approved:          {"spec\tapprovePlan", annotation + "terrier.dev/approved"},
-	audit.ApprovedStale:     {"spec\tapprovePlan", annotation + "terrier.dev/approved"},
+	audit.Approved:          {"spec\tapprovePlan", annotation + "terrier.dev/approved", annotation + kube.Confirm},
+	audit.ApprovedStale:     {"spec\tapprovePlan", annotation + "terrier.dev/approved", annotation + kube.Confirm},
 	audit.Suspended:         {"spec\tsuspend", annotation + "terrier.dev/suspended"},
 	audit.Resumed:           {"spec\tsuspend", annotation + "terrier.dev/suspended"},
 	audit.RegistrySuspended: {"spec\tsuspend"},
