@@ -41,7 +41,7 @@ func TestWhatTenantsMayReachByDefault(t *testing.T) {
 func TestTheCacheKnowsWhoseARowIs(t *testing.T) {
 	for name, owners := range map[string]int{"terrier-row-acme-web": 1, "password": 0} {
 		o, err := slim(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{"a": "b"}, OwnerReferences: []metav1.OwnerReference{{Name: "acme-web"}},
+			Namespace: "apps", Name: name, Labels: map[string]string{"a": "b"}, OwnerReferences: []metav1.OwnerReference{{Name: "acme-web"}},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -49,5 +49,12 @@ func TestTheCacheKnowsWhoseARowIs(t *testing.T) {
 		if m := o.(*metav1.PartialObjectMetadata); len(m.OwnerReferences) != owners || m.Labels != nil {
 			t.Errorf("of %s the cache keeps %+v", name, m.ObjectMeta)
 		}
+	}
+	o, err := slim(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "apps", Labels: map[string]string{"a": "b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := o.(*metav1.PartialObjectMetadata); m.Labels["a"] != "b" {
+		t.Errorf("of a namespace the cache keeps %+v, want the labels, by which policies select", m.ObjectMeta)
 	}
 }
