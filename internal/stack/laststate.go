@@ -40,8 +40,10 @@ func (l LastState) ContinuedBy(found StateFacts) bool {
 		return true
 	case l.Content != "" && !found.Sealed:
 		return found.Content == l.Content
+	case found.Sealed: // its lineage and serial are in the clear, and are not those of the last one
+		return l.Lineage == ""
 	default: // it is not known which resources it had
-		return found.Sealed || found.Resources > 0 && found.Resources >= l.Resources && found.Lineage != l.Lineage
+		return found.Resources > 0 && found.Resources >= l.Resources && found.Lineage != l.Lineage
 	}
 }
 

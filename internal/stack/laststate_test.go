@@ -31,6 +31,10 @@ func TestAStateContinuesTheLastOne(t *testing.T) {
 		"another lineage with resources":                  {last, facts("m", 99, 5), false},
 		"everything was destroyed before":                 {LastState{Place: "a", Lineage: "l", Serial: 9}, StateFacts{}, true},
 		"an encrypted state is not known to be empty":     {LastState{Lineage: "l", Serial: 1, Uncounted: true}, StateFacts{}, false},
+		"an older version that is encrypted":              {last, StateFacts{StateID: StateID{Lineage: "l", Serial: 3}, Sealed: true}, false},
+		"another state that is encrypted":                 {last, StateFacts{StateID: StateID{Lineage: "m", Serial: 9}, Sealed: true}, false},
+		"a newer version that is encrypted":               {last, StateFacts{StateID: StateID{Lineage: "l", Serial: 8}, Sealed: true}, true},
+		"an earlier release knew no lineage":              {LastState{Place: "a", Uncounted: true}, StateFacts{StateID: StateID{Lineage: "m", Serial: 9}, Sealed: true}, true},
 		"an earlier release counted nothing, and is gone": {LastState{Place: "a", Uncounted: true}, StateFacts{}, false},
 		"an earlier release counted nothing":              {LastState{Place: "a", Uncounted: true}, facts("m", 1, 1), true},
 	} {

@@ -39,7 +39,12 @@ func deletionRules() []rule {
 		{
 			"a destroy breaks a state lock that may be broken",
 			func(o Observation) bool { return o.Deleting && breaksLock(o) },
-			func(o Observation) Decision { return unlocking(o, Destroy{Unlock: o.Status.Lock.ID}) },
+			func(o Observation) Decision {
+				if plansDestroy(o) { // it is judged before anything is destroyed
+					return unlocking(o, Start{Kind: PlanRun, Why: "breaking a state lock", Destroy: true, Unlock: o.Status.Lock.ID})
+				}
+				return unlocking(o, Destroy{Unlock: o.Status.Lock.ID})
+			},
 		},
 		{
 			"a destroy that does not find the last known state is held",

@@ -29,7 +29,7 @@ type Plans struct {
 	PlanNote string   `json:"note,omitempty"`    // why the pending plan replaced an earlier one, or why there is none any more
 	Review   *Verdict `json:"review,omitempty"`  // what the reviewers said of the pending plan
 
-	Approvals []policy.Given `json:"approvals,omitempty"` // of the pending plan, if it is held, and when each was seen first
+	Approvals []policy.Given `json:"approvals,omitempty"` // of plans that are or were held, and when each was seen first
 
 	Planned   PlanInputs `json:"planned,omitzero"` // of the last plan that came to an end
 	PlannedAt time.Time  `json:"plannedAt,omitzero"`

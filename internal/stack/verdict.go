@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -102,31 +103,40 @@ func lacks(o Observation) string {
 // given are the approvals of the pending plan. Where the API server stamps no approvals, it
 // is not known whose they are, so that a policy that asks for certain users is not satisfied.
 func given(o Observation) []policy.Given {
+	p := o.Status.Pending
+	var stamped []policy.Given
+	for _, g := range o.Status.Approvals {
+		if p.Is(g.Plan) {
+			stamped = append(stamped, g)
+		}
+	}
 	switch {
 	case !o.named() && !o.repaired():
 		return nil
-	case o.named() && len(o.Status.Approvals) > 0:
-		return o.Status.Approvals
+	case o.named() && len(stamped) > 0:
+		return stamped
+	case p.Is(o.Spec.Rejected): // after the approval, which the API server took away with it
+		return nil
 	default:
-		return []policy.Given{{Plan: o.Status.Pending.Name}}
+		return []policy.Given{{Plan: p.Name}}
 	}
 }
 
-// WithApprovals is the status m with the approvals of the pending plan that a spec has. A
-// stamp has no time: an approval counts from when it was seen first. Approvals of a plan
-// that no policy holds are not kept.
+// WithApprovals is the status m with the approvals that a spec has. A stamp has no time: an
+// approval counts from when it was seen first, also if another plan is pending meanwhile.
+// Approvals of a plan that no policy holds are not kept.
 func WithApprovals(m Status, s Spec, now time.Time) Status {
 	var kept []policy.Given
 	held := m.Pending != nil && m.Review != nil && m.Review.Held && m.Review.Plan == m.Pending.Digest
 	for _, g := range s.Approvals {
-		if !held || !m.Pending.Is(g.Plan) {
+		i := slices.IndexFunc(m.Approvals, func(seen policy.Given) bool { return seen.Plan == g.Plan && seen.By == g.By })
+		switch {
+		case i >= 0:
+			g.At = m.Approvals[i].At
+		case held && m.Pending.Is(g.Plan):
+			g.At = now.UTC().Truncate(time.Second)
+		default:
 			continue
-		}
-		g.At = now.UTC().Truncate(time.Second)
-		for _, seen := range m.Approvals {
-			if seen.Plan == g.Plan && seen.By == g.By {
-				g.At = seen.At
-			}
 		}
 		kept = append(kept, g)
 	}

@@ -124,6 +124,19 @@ func TestWhoApprovesAHeldPlan(t *testing.T) {
 	if d := Decide(o); d.Reason != AwaitingApproval || !strings.Contains(d.Message, "the approval of ann does not count: approvals count for 1h") {
 		t.Errorf("Decide() = %s: %s an hour later, want the first approval to have expired", d.Reason, d.Message)
 	}
+	other := o.Status
+	other.Pending, other.Review = nil, nil
+	if m := WithApprovals(other, o.Spec, o.Now.Add(time.Hour)); len(m.Approvals) != 2 || !m.Approvals[0].At.Equal(verdictNow) {
+		t.Errorf("while no plan is pending the approvals are %v, want the times at which they were seen first", m.Approvals)
+	}
+	o.Spec.Rejected, o.Spec.Approvals = "p1", nil
+	o.Status = Reviewed(o.Status, judgedBy(holdsIt), "")
+	o.Spec.Approved = o.Status.Pending.Name
+	o.Spec.Rejected = o.Status.Pending.Name
+	o.Status = WithApprovals(o.Status, o.Spec, o.Now)
+	if d := Decide(o); d.Reason == Applying {
+		t.Errorf("Decide() = %s: %s of a plan that was rejected after it was approved", d.Reason, d.Message)
+	}
 	if m := WithApprovals(Status{}, o.Spec, o.Now); m.Approvals != nil {
 		t.Errorf("a stack without a plan that is held keeps the approvals %v", m.Approvals)
 	}
@@ -249,6 +262,11 @@ func TestPoliciesJudgeADeletion(t *testing.T) {
 	denied.Status = Reviewed(denied.Status, judgedBy(deniesIt), "")
 	if d := Decide(denied); d.Reason != ReviewRefused || !strings.Contains(d.Message, "terrier.dev/deletion=retain") {
 		t.Errorf("Decide() = %s: %s, want the way out", d.Reason, d.Message)
+	}
+	locked := denied
+	locked.Status.Lock, locked.Spec.Unlock.Auto = &Lock{ID: "l1"}, true
+	if a, plans := Decide(locked).Action.(Start); !plans || !a.Destroy || a.Unlock != "l1" {
+		t.Errorf("Decide() = %+v with a lock that may be broken, want a plan and no destroy", Decide(locked))
 	}
 	passed := o
 	passed.Status = Reviewed(passed.Status, judgedBy(), "")

@@ -55,7 +55,7 @@ func (p *Policies) Began(obj client.Object, n int) {
 	}
 	id := string(obj.GetUID())
 	was := p.hours.began[id]
-	d := destroyed{s.subject(p, obj).tenant, n, now}
+	d := destroyed{s.spender(p, obj), n, now}
 	if now.Sub(was.at) < time.Hour {
 		d.n += was.n // both count until an hour after the later one
 	}
@@ -111,7 +111,7 @@ func (p *Policies) lastHour(ctx context.Context, of client.Object, tenant string
 	var out []destroyed
 	err := p.Dialects.EachStack(ctx, p.cache, func(d dialect.Dialect, obj client.Object) error {
 		id := string(obj.GetUID())
-		if _, ok := known[id]; ok || s.subject(p, obj).tenant != tenant {
+		if _, ok := known[id]; ok || s.spender(p, obj) != tenant {
 			return nil
 		}
 		st, _ := d.Decode(obj) // a stack that cannot be read applies nothing

@@ -85,6 +85,12 @@ func (s *snapshot) subject(p *Policies, obj client.Object) subject {
 	}
 }
 
+// spender is who has the limit of destroys in an hour: the tenant of the namespace, else the
+// namespace. Users may change the labels of a stack, which would give it a limit of its own.
+func (s *snapshot) spender(p *Policies, obj client.Object) string {
+	return cmp.Or(s.namespaces[obj.GetNamespace()][p.TenantLabel], obj.GetNamespace())
+}
+
 func groupOf(dialects dialect.Registry, obj client.Object) string {
 	if d := dialects.For(obj); d != nil {
 		return d.Kind().Group
@@ -125,7 +131,7 @@ func (s *snapshot) set(p *Policies, obj client.Object) Set {
 	for _, c := range selected {
 		c.addTimes(&out.Times)
 		if m := c.guards.MaxDestroysPerHour; m != nil && !c.source.DryRun {
-			out.PerHour = append(out.PerHour, PerHour{Policy: c.source.Policy, Most: *m, Tenant: of.tenant})
+			out.PerHour = append(out.PerHour, PerHour{Policy: c.source.Policy, Most: *m, Tenant: s.spender(p, obj)})
 		}
 		if c.judges() {
 			r.policies = append(r.policies, c)

@@ -106,7 +106,14 @@ func (j *judge) destroys() {
 }
 
 func (j *judge) replaces() {
-	if j.MaxReplaces == nil || j.Replaces <= *j.MaxReplaces {
+	if j.MaxReplaces == nil {
+		return
+	}
+	if j.Cut && j.Destroys > *j.MaxReplaces && j.Replaces <= *j.MaxReplaces {
+		j.fail(policy.MaxReplaces, "the plan destroys %s, and the document of the plan is too large to say how many of them it replaces", policy.Count(j.Destroys, "resource"))
+		return
+	}
+	if j.Replaces <= *j.MaxReplaces {
 		return
 	}
 	j.say(policy.MaxReplaces, addresses(j.Changes, plan.Replace), "the plan replaces %s, %s", policy.Count(j.Replaces, "resource"), allowed(*j.MaxReplaces))
@@ -198,10 +205,14 @@ func (j *judge) say(rule string, at []string, format string, args ...any) {
 	j.found = append(j.found, f.At(at...))
 }
 
-// fail says that a guard cannot be evaluated, which holds the plan.
+// fail says that a guard cannot be evaluated, which holds the plan. It denies the plan if
+// that is what the guard does: else a plan that is large enough could be approved.
 func (j *judge) fail(rule, format string, args ...any) {
 	f := policy.Failed(j.Policy, rule, fmt.Sprintf(format, args...))
 	f.Approval, f.DryRun = j.Approval, j.DryRun
+	if j.Effect == policy.Deny {
+		f.Effect, f.Approval = policy.Deny, nil
+	}
 	j.found = append(j.found, f)
 }
 

@@ -148,6 +148,8 @@ func TestMessages(t *testing.T) {
 		"a document that was cut": {policy.Guards{Protected: []policy.Protected{{Types: []string{"aws_db_*"}}}, MaxDestroys: new(5)}, Facts{Cut: true, Resources: -1}.Counted(9),
 			[]string{"maxDestroys: the plan destroys 9 resources, 5 are allowed",
 				"protected: the plan is too large for its document to have all changes, so protected resources may be among them"}},
+		"replaces of a document that was cut": {policy.Guards{MaxReplaces: new(0)}, Facts{Cut: true, Resources: -1}.Counted(9),
+			[]string{"maxReplaces: the plan destroys 9 resources, and the document of the plan is too large to say how many of them it replaces"}},
 	} {
 		if name == "protected attributes" {
 			var touched []string
@@ -175,8 +177,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// A guard that cannot be evaluated holds the plan, also one that denies others. One that
-// denies asks for no approval.
+// A guard that cannot be evaluated holds the plan, or denies it if that is what it does. A
+// denial asks for no approval.
 func TestEffects(t *testing.T) {
 	source := Source{Policy: "Policy/team-a/p", Approval: &policy.Approval{Count: 2}}
 	f := FactsOf(recorded(t, "plan.json", nil))
@@ -187,6 +189,10 @@ func TestEffects(t *testing.T) {
 	broken := Judge(source, policy.Guards{MaxDestroyedShare: new(50)}, Facts{Destroys: 1, Resources: -1})
 	if policy.Combine(broken) != policy.Hold || !broken[0].Error || broken[0].Approval == nil {
 		t.Errorf("Judge() = %+v, want a hold by an error", broken)
+	}
+	broken = Judge(source, policy.Guards{MaxDestroyedShare: new(50), Effect: policy.Deny}, Facts{Destroys: 1, Resources: -1})
+	if policy.Combine(broken) != policy.Deny || !broken[0].Error || broken[0].Approval != nil {
+		t.Errorf("Judge() = %+v, want a denial by an error", broken)
 	}
 	source.DryRun = true
 	if dry := Judge(source, policy.Guards{MaxDestroys: new(0), Effect: policy.Deny}, f); len(dry) != 1 || policy.Combine(dry) != "" {
