@@ -22,8 +22,8 @@ func (p policyCommands) commands() []*cobra.Command {
 		Use:     "policy",
 		Short:   "Test policies in Rego, and try them on plans",
 		GroupID: groupOperate,
-		Example: `  terrier policy test ./policies/tags
-  terrier policy eval network --policy ./policies/tags
+		Example: `  terrier policy test ./policies/required-tags
+  terrier policy eval network --policy ./policies/required-tags
   terrier policy dry-run --policy auto-approval -A`,
 	}, p.test(), p.eval(), p.dryRun())}
 }
@@ -80,9 +80,9 @@ test fails, and if there is no test.
 
 It shows how many lines of the policies the tests evaluate. With --coverage the command
 fails if the tests evaluate a smaller part.`,
-		Example: `  terrier policy test ./policies/tags
+		Example: `  terrier policy test ./policies/required-tags
   terrier policy test ./policy --format conftest --coverage 80
-  terrier policy test ./policies/tags --run destroy`,
+  terrier policy test ./policies/required-tags --run destroy`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -179,7 +179,7 @@ The policy sees what you can read of the stack. The controller knows more: how m
 were resolved, the signature of the source, and the labels of the namespace.
 
 The exit code is 1 if the policy denies the plan or holds it.`,
-		Example: `  terrier policy eval network --policy ./policies/tags
+		Example: `  terrier policy eval network --policy ./policies/required-tags
   terrier policy eval -f plan.json --policy ./policy --format conftest
   terrier policy eval network --policy required-tags --parameters tags.yaml --trace`,
 		Args:              cobra.MaximumNArgs(1),
@@ -311,7 +311,7 @@ this machine and decides nothing. You need the permission to read the plans.
 
 The policy sees what you can read of the stacks. The controller knows more: how modules
 were resolved, the signature of the source, and the labels of the namespace.`,
-		Example: `  terrier policy dry-run --policy ./policies/tags -A
+		Example: `  terrier policy dry-run --policy ./policies/required-tags -A
   terrier policy dry-run --policy production.yaml -n network --last 50
   terrier policy dry-run --policy auto-approval -A -o json`,
 		Args:              cobra.NoArgs,

@@ -207,7 +207,7 @@ func (p peer) registryAlone(ctx context.Context, err error) error {
 	if p.registry(ctx, http.MethodGet, p.base.JoinPath(discovery...), content{}, &services) != nil || services[modulesService] == nil {
 		return err
 	}
-	return fault.New(fault.Invalid, ReasonRegistryAlone, fmt.Errorf("the server at %s is a registry alone: it has no stacks, no pages, and no tokens but those in its file of rights: unset TERRIER_SERVER for the commands about them", p.base.Host))
+	return fault.New(fault.Invalid, ReasonRegistryAlone, fmt.Errorf("the server at %s is a registry alone: it has no stacks, no pages about them, and no tokens but those in its file of rights: unset TERRIER_SERVER for the commands about them", p.base.Host))
 }
 
 // refusal reads what the server says is wrong.

@@ -115,7 +115,7 @@ func given(o Observation) []policy.Given {
 		return nil
 	case o.named() && len(stamped) > 0:
 		return stamped
-	case p.Is(o.Spec.Rejected): // after the approval, which the API server took away with it
+	case p.Is(o.Spec.Rejected): // after the approval, which the API server removed then
 		return nil
 	default:
 		return []policy.Given{{Plan: p.Name}}
