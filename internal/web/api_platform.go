@@ -17,6 +17,12 @@ func errNoSuch(what string) error {
 	return fault.New(fault.Later, "NotReady", errors.New("this server has no "+what))
 }
 
+// errNoRegistry is the answer of a server without a registry of modules and providers. It
+// gets none while it runs.
+func errNoRegistry() error {
+	return fault.New(fault.Missing, "NoRegistry", errors.New("this server has no registry of modules and providers: its operator can start it with --registry, and with --registry-storage where several controllers share stacks"))
+}
+
 // platformAPI is the rows about the platform as a whole. A server may lack each of
 // its fields.
 type platformAPI struct {

@@ -48,7 +48,7 @@ func registryRight(c *gin.Context) (access.Request, error) {
 
 func (a catalogAPI) ready() error {
 	if a.catalog == nil {
-		return errNoSuch("registry of modules and providers")
+		return errNoRegistry()
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (p pageRows) catalogRoutes() []route {
 
 // archive leads to the signed address of an archive.
 func (p pageRows) archive(c *gin.Context) {
-	at, err := "", errNoSuch("registry of modules and providers")
+	at, err := "", errNoRegistry()
 	if answers := p.screen.backend.Catalog; answers != nil {
 		m, invalid := address.NewModule(c.Param("namespace"), c.Param("name"), c.Param("system"))
 		v, malformed := address.ParseVersion(c.Param("version"))

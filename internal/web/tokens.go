@@ -28,9 +28,9 @@ type tokenAPI struct {
 
 func (a tokenAPI) routes() []route {
 	op := func(id, summary string, fails ...fault.Kind) operation {
-		return operation{id: id, area: "registry", summary: summary, fails: append(fails, fault.Later)}
+		return operation{id: id, area: "registry", summary: summary, fails: append(fails, fault.Missing, fault.Later)}
 	}
-	revoke := acts(a.gate, api+"/registry/tokens/:id/revoke", nil, op("revokeRegistryToken", "Revokes a token. It is refused from then on.", fault.Missing), a.revoke)
+	revoke := acts(a.gate, api+"/registry/tokens/:id/revoke", nil, op("revokeRegistryToken", "Revokes a token. It is refused from then on."), a.revoke)
 	revoke.door = known // the handler decides, by what the token is for
 	return []route{
 		reads(a.gate, api+"/registry/tokens", known, nil, op("listRegistryTokens", "Lists the tokens for the registry, newest first: those of the caller, and those of namespaces where the caller may update terraforms/registry. Who may do so in all namespaces gets all of them."), a.list),
@@ -41,7 +41,7 @@ func (a tokenAPI) routes() []route {
 
 func (a tokenAPI) ready() error {
 	if a.tokens == nil {
-		return errNoSuch("registry of modules and providers")
+		return errNoRegistry()
 	}
 	return nil
 }
