@@ -70,8 +70,8 @@ var rules = []RuleText{
 		"The stack is applied by a script. Neither spec.scripts.destroy nor the last run has a script that destroys. Terrier goes on once it is set, or terrier.dev/deletion is retain.",
 	},
 	{
-		"a destroy breaks a state lock that may be broken", "destroy", []stack.Reason{stack.Unlocking},
-		"A user allowed it for this lock, as with terrier force-unlock, or for any lock.",
+		"a destroy breaks a state lock that may be broken", "plan or destroy", []stack.Reason{stack.Unlocking},
+		"A user allowed it for this lock, as with terrier force-unlock, or for any lock. A destroy that a user or a policy has a say in is planned first.",
 	},
 	{
 		"a destroy that does not find the last known state is held", "wait", []stack.Reason{stack.StateMissing},
