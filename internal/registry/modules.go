@@ -48,9 +48,20 @@ type modules struct {
 // moduleIndex is the index of a module.
 type moduleIndex struct {
 	Versions map[address.Version]ModuleVersion `json:"versions"`
+	inOrder  []ModuleVersion
 }
 
 func (m moduleIndex) entries() int { return len(m.Versions) }
+
+func (m moduleIndex) arranged() moduleIndex {
+	m.inOrder = make([]ModuleVersion, 0, len(m.Versions))
+	for version, v := range m.Versions {
+		v.Version = version
+		m.inOrder = append(m.inOrder, v)
+	}
+	address.SortByVersion(m.inOrder, func(v ModuleVersion) address.Version { return v.Version })
+	return m
+}
 
 // moduleFormats are the ends of the names of archives that clients unpack. Where a
 // version has several archives, the first of these counts.
@@ -68,22 +79,22 @@ func moduleFile(m address.Module) string { return m.Namespace + "-" + m.Name + "
 // ModuleVersions are all versions of a module, the lowest first, those that are
 // retracted included.
 func (r *modules) ModuleVersions(ctx context.Context, m address.Module) ([]ModuleVersion, error) {
-	index, err := r.known(ctx, m)
+	all, err := r.ListedModule(ctx, m)
+	return slices.Clone(all.Versions), err
+}
+
+// ListedModule are the versions of ModuleVersions, with their edition.
+func (r *modules) ListedModule(ctx context.Context, m address.Module) (Listed[ModuleVersion], error) {
+	index, edition, err := r.known(ctx, m)
 	if err != nil {
-		return nil, err
+		return Listed[ModuleVersion]{}, err
 	}
-	all := make([]ModuleVersion, 0, len(index.Versions))
-	for version, v := range index.Versions {
-		v.Version = version
-		all = append(all, v)
-	}
-	address.SortByVersion(all, func(v ModuleVersion) address.Version { return v.Version })
-	return all, nil
+	return Listed[ModuleVersion]{index.inOrder, edition}, nil
 }
 
 // ModuleVersion is one version of a module, unless it is retracted.
 func (r *modules) ModuleVersion(ctx context.Context, m address.Module, v address.Version) (ModuleVersion, error) {
-	index, err := r.known(ctx, m)
+	index, _, err := r.known(ctx, m)
 	if err != nil {
 		return ModuleVersion{}, err
 	}
@@ -136,18 +147,18 @@ func Choose(m address.Module, all []ModuleVersion, text string) (ModuleVersion, 
 	return all[newest], nil
 }
 
-func (r *modules) known(ctx context.Context, m address.Module) (moduleIndex, error) {
-	index, err := r.index.read(ctx, moduleIndexKey(m), named(r.common, Modules, m.Namespace, m.Name+"/"+m.System, r.listModule(m)))
+func (r *modules) known(ctx context.Context, m address.Module) (moduleIndex, Edition, error) {
+	index, edition, err := r.index.edition(ctx, moduleIndexKey(m), named(r.common, Modules, m.Namespace, m.Name+"/"+m.System, r.listModule(m)))
 	if err == nil && index.entries() == 0 {
 		err = fault.New(fault.Missing, ModuleMissing, fmt.Errorf("there is no module %s", m))
 	}
-	return index, err
+	return index, edition, err
 }
 
 // listModule finds the versions of a module that has no index.
 func (r *modules) listModule(m address.Module) rebuild[moduleIndex] {
 	return func(ctx context.Context) (moduleIndex, error) {
-		index := moduleIndex{map[address.Version]ModuleVersion{}}
+		index := moduleIndex{Versions: map[address.Version]ModuleVersion{}}
 		keys, err := r.store.List(ctx, ModuleKey(m, ""))
 		if err != nil {
 			return index, err
@@ -309,7 +320,7 @@ func (r *modules) RestoreModule(ctx context.Context, m address.Module, v address
 }
 
 func (r *modules) changeModule(ctx context.Context, deed *deeds, m address.Module, v address.Version, change func(*ModuleVersion)) error {
-	if _, err := r.known(ctx, m); err != nil {
+	if _, _, err := r.known(ctx, m); err != nil {
 		return err
 	}
 	return r.index.update(ctx, moduleIndexKey(m), r.listModule(m), func(index *moduleIndex) error {

@@ -38,6 +38,8 @@ type nameIndex struct {
 
 func (n nameIndex) entries() int { return len(n.Names) }
 
+func (n nameIndex) arranged() nameIndex { return n }
+
 // Namespaces are those that have published something of a kind, sorted.
 func (c *common) Namespaces(ctx context.Context, k Kind) ([]string, error) {
 	n, err := c.names.read(ctx, namesPrefix+string(k)+".json", c.listNames(string(k)+"/", 1))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +51,20 @@ type providers struct {
 // providerIndex is the index of a provider.
 type providerIndex struct {
 	Versions map[address.Version]ProviderVersion `json:"versions"`
+	inOrder  []ProviderVersion
 }
 
 func (p providerIndex) entries() int { return len(p.Versions) }
+
+func (p providerIndex) arranged() providerIndex {
+	p.inOrder = make([]ProviderVersion, 0, len(p.Versions))
+	for version, v := range p.Versions {
+		v.Version = version
+		p.inOrder = append(p.inOrder, v)
+	}
+	address.SortByVersion(p.inOrder, func(v ProviderVersion) address.Version { return v.Version })
+	return p
+}
 
 // ProviderKey is the key of a file of a provider.
 func ProviderKey(p address.Provider, file string) string {
@@ -66,23 +78,23 @@ func providerIndexKey(p address.Provider) string {
 // ProviderVersions are all versions of a provider, the lowest first, those that are
 // retracted included.
 func (r *providers) ProviderVersions(ctx context.Context, p address.Provider) ([]ProviderVersion, error) {
-	index, err := r.known(ctx, p)
+	all, err := r.ListedProvider(ctx, p)
+	return slices.Clone(all.Versions), err
+}
+
+// ListedProvider are the versions of ProviderVersions, with their edition.
+func (r *providers) ListedProvider(ctx context.Context, p address.Provider) (Listed[ProviderVersion], error) {
+	index, edition, err := r.known(ctx, p)
 	if err != nil {
-		return nil, err
+		return Listed[ProviderVersion]{}, err
 	}
-	all := make([]ProviderVersion, 0, len(index.Versions))
-	for version, v := range index.Versions {
-		v.Version = version
-		all = append(all, v)
-	}
-	address.SortByVersion(all, func(v ProviderVersion) address.Version { return v.Version })
-	return all, nil
+	return Listed[ProviderVersion]{index.inOrder, edition}, nil
 }
 
 // ProviderVersion is one version of a provider, with the checksums of its packages,
 // unless it is retracted.
 func (r *providers) ProviderVersion(ctx context.Context, p address.Provider, v address.Version) (ProviderVersion, error) {
-	index, err := r.known(ctx, p)
+	index, _, err := r.known(ctx, p)
 	if err != nil {
 		return ProviderVersion{}, err
 	}
@@ -99,19 +111,19 @@ func (r *providers) ProviderVersion(ctx context.Context, p address.Provider, v a
 	return found, err
 }
 
-func (r *providers) known(ctx context.Context, p address.Provider) (providerIndex, error) {
-	index, err := r.index.read(ctx, providerIndexKey(p), named(r.common, Providers, p.Namespace, p.Type, r.listProvider(p)))
+func (r *providers) known(ctx context.Context, p address.Provider) (providerIndex, Edition, error) {
+	index, edition, err := r.index.edition(ctx, providerIndexKey(p), named(r.common, Providers, p.Namespace, p.Type, r.listProvider(p)))
 	if err == nil && index.entries() == 0 {
 		err = fault.New(fault.Missing, ProviderMissing, fmt.Errorf("there is no provider %s", p))
 	}
-	return index, err
+	return index, edition, err
 }
 
 // listProvider finds the versions of a provider that has no index. A version is there if
 // its list of checksums, the signature on it, and a package are.
 func (r *providers) listProvider(p address.Provider) rebuild[providerIndex] {
 	return func(ctx context.Context) (providerIndex, error) {
-		index := providerIndex{map[address.Version]ProviderVersion{}}
+		index := providerIndex{Versions: map[address.Version]ProviderVersion{}}
 		keys, err := r.store.List(ctx, ProviderKey(p, ""))
 		if err != nil {
 			return index, err
@@ -278,7 +290,7 @@ func (r *providers) RestoreProvider(ctx context.Context, p address.Provider, v a
 }
 
 func (r *providers) changeProvider(ctx context.Context, deed *deeds, p address.Provider, v address.Version, change func(*ProviderVersion)) error {
-	if _, err := r.known(ctx, p); err != nil {
+	if _, _, err := r.known(ctx, p); err != nil {
 		return err
 	}
 	return r.index.update(ctx, providerIndexKey(p), r.listProvider(p), func(index *providerIndex) error {

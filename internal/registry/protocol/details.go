@@ -25,11 +25,8 @@ type detail struct {
 // detailed reports whether a request asks for details.
 func detailed(r *http.Request) bool { return r.URL.Query().Get("details") == "true" }
 
-// details are those of the versions of a module; nil if a request does not ask for them.
-func (s modules) details(r *http.Request, all []registry.ModuleVersion) map[address.Version]detail {
-	if !detailed(r) {
-		return nil
-	}
+// details are those of the versions of a module.
+func (s modules) details(all []registry.ModuleVersion) map[address.Version]detail {
 	of := map[address.Version]detail{}
 	for _, v := range all {
 		of[v.Version] = detail{Published: v.Published, By: v.By, Size: v.Size, SHA256: v.SHA256, Origin: v.Origin}
@@ -37,11 +34,8 @@ func (s modules) details(r *http.Request, all []registry.ModuleVersion) map[addr
 	return of
 }
 
-// details are those of the versions of a provider; nil if a request does not ask for them.
-func (s providers) details(r *http.Request, all []registry.ProviderVersion) map[address.Version]detail {
-	if !detailed(r) {
-		return nil
-	}
+// details are those of the versions of a provider.
+func (s providers) details(all []registry.ProviderVersion) map[address.Version]detail {
 	of := map[address.Version]detail{}
 	for _, v := range all {
 		d := detail{Published: v.Published, By: v.By, Key: v.Key}

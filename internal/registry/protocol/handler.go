@@ -51,7 +51,8 @@ const prefix = "/v1/"
 // Server is the handler of a registry.
 type Server struct {
 	Options
-	mux *http.ServeMux
+	mux   *http.ServeMux
+	lists *lists
 }
 
 // New returns a handler for /.well-known/terraform.json and for all that is below /v1/.
@@ -68,7 +69,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o, http.NewServeMux()}
+	s := &Server{o, http.NewServeMux(), newLists(listsWeight, o.Now)}
 	s.mux.HandleFunc("GET /.well-known/terraform.json", s.discovery)
 	s.mux.HandleFunc("GET "+prefix+"archives/{key...}", s.archive)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -133,13 +134,7 @@ func (s *Server) json(w http.ResponseWriter, r *http.Request, status int, v any)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if len(b) >= packedFrom {
-		w.Header().Set("Vary", "Accept-Encoding")
-		if takesGzip(r.Header.Values("Accept-Encoding")) {
-			b = packed(b)
-			w.Header().Set("Content-Encoding", "gzip")
-		}
-	}
+	b = encoded(w, r, b, packed)
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if w.Header().Get("Cache-Control") == "" {

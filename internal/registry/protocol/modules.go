@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/registry"
@@ -45,16 +46,31 @@ type retracted struct {
 // versions lists the versions that clients may use. Those that are retracted are
 // beside them, where only users look.
 func (s modules) versions(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	type version struct {
-		Version string `json:"version"`
-	}
 	m, err := moduleOf(r)
 	if err != nil {
 		return missing(err)
 	}
-	all, err := s.Registry.ModuleVersions(r.Context(), m)
+	all, err := s.Registry.ListedModule(r.Context(), m)
 	if err != nil {
 		return err
+	}
+	if detailed(r) {
+		s.JSON(w, r, listOfModule(m, all.Versions, s.details(all.Versions)))
+		return nil
+	}
+	return s.list(w, r, "modules/"+m.String(), all.Edition, func() (any, time.Time) { return listOfModule(m, all.Versions, nil), time.Time{} })
+}
+
+// listOfModule is the list of the versions of a module, in their order.
+func listOfModule(m address.Module, all []registry.ModuleVersion, details map[address.Version]detail) any {
+	type version struct {
+		Version string `json:"version"`
+	}
+	type module struct {
+		Source    string                     `json:"source"`
+		Versions  []version                  `json:"versions"`
+		Retracted []retracted                `json:"retracted,omitempty"`
+		Details   map[address.Version]detail `json:"details,omitempty"`
 	}
 	open, gone := make([]version, 0, len(all)), []retracted(nil)
 	for _, v := range all {
@@ -64,14 +80,7 @@ func (s modules) versions(w http.ResponseWriter, r *http.Request, _ Caller) erro
 		}
 		open = append(open, version{string(v.Version)})
 	}
-	type module struct {
-		Source    string                     `json:"source"`
-		Versions  []version                  `json:"versions"`
-		Retracted []retracted                `json:"retracted,omitempty"`
-		Details   map[address.Version]detail `json:"details,omitempty"`
-	}
-	s.JSON(w, r, map[string]any{"modules": []module{{m.String(), open, gone, s.details(r, all)}}})
-	return nil
+	return map[string]any{"modules": []module{{m.String(), open, gone, details}}}
 }
 
 // download says where the archive of a version is, in the header, as older clients

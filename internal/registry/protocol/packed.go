@@ -3,6 +3,7 @@ package protocol
 import (
 	"bytes"
 	"compress/gzip"
+	"net/http"
 	"strconv"
 	"strings"
 )
@@ -23,6 +24,20 @@ func takesGzip(accepted []string) bool {
 		return !has || err == nil && value > 0
 	}
 	return false
+}
+
+// encoded is what a client gets of an answer: it is packed if it is long and the client takes
+// that. The headers say so.
+func encoded(w http.ResponseWriter, r *http.Request, answer []byte, packed func([]byte) []byte) []byte {
+	if len(answer) < packedFrom {
+		return answer
+	}
+	w.Header().Set("Vary", "Accept-Encoding")
+	if !takesGzip(r.Header.Values("Accept-Encoding")) {
+		return answer
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	return packed(answer)
 }
 
 // packed is an answer in gzip, as fast as that can be made.

@@ -67,6 +67,25 @@ const (
 // versions lists the versions that clients may use, and warns of the newest that
 // are retracted: clients show warnings to their users.
 func (s providers) versions(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	p, err := providerOf(r)
+	if err != nil {
+		return missing(err)
+	}
+	all, err := s.Registry.ListedProvider(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	if detailed(r) {
+		list, _ := listOfProvider(p, all.Versions, s.Now(), s.details(all.Versions))
+		s.JSON(w, r, list)
+		return nil
+	}
+	return s.list(w, r, "providers/"+p.String(), all.Edition, func() (any, time.Time) { return listOfProvider(p, all.Versions, s.Now(), nil) })
+}
+
+// listOfProvider is the list of the versions of a provider, in their order, and until when it
+// is right: the first of its warnings ends then.
+func listOfProvider(p address.Provider, all []registry.ProviderVersion, now time.Time, details map[address.Version]detail) (list any, until time.Time) {
 	type platform struct {
 		OS   string `json:"os"`
 		Arch string `json:"arch"`
@@ -76,20 +95,15 @@ func (s providers) versions(w http.ResponseWriter, r *http.Request, _ Caller) er
 		Protocols []string   `json:"protocols,omitempty"`
 		Platforms []platform `json:"platforms"`
 	}
-	p, err := providerOf(r)
-	if err != nil {
-		return missing(err)
-	}
-	all, err := s.Registry.ProviderVersions(r.Context(), p)
-	if err != nil {
-		return err
-	}
 	open, gone, warnings := make([]version, 0, len(all)), []retracted(nil), []string(nil)
 	for _, v := range slices.Backward(all) {
 		if v.Retracted != nil {
 			gone = append(gone, retracted{string(v.Version), v.Retracted})
-			if len(warnings) < mostWarnings && s.Now().Sub(v.Retracted.At) < warnedFor {
+			if end := v.Retracted.At.Add(warnedFor); len(warnings) < mostWarnings && now.Before(end) {
 				warnings = append(warnings, fmt.Sprintf("Version %s of %s was retracted: %s", v.Version, p, v.Retracted.Reason))
+				if until.IsZero() || end.Before(until) {
+					until = end
+				}
 			}
 			continue
 		}
@@ -101,14 +115,13 @@ func (s providers) versions(w http.ResponseWriter, r *http.Request, _ Caller) er
 	}
 	slices.Reverse(open)
 	slices.Reverse(gone)
-	s.JSON(w, r, struct {
+	return struct {
 		ID        string                     `json:"id"`
 		Versions  []version                  `json:"versions"`
 		Warnings  []string                   `json:"warnings,omitempty"`
 		Retracted []retracted                `json:"retracted,omitempty"`
 		Details   map[address.Version]detail `json:"details,omitempty"`
-	}{p.String(), open, warnings, gone, s.details(r, all)})
-	return nil
+	}{p.String(), open, warnings, gone, details}, until
 }
 
 // located is the answer that leads to a package.

@@ -100,6 +100,12 @@ func start(t *testing.T) *service {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
+	return startOn(t, store)
+}
+
+// startOn starts a registry on a store that others may have as well.
+func startOn(t *testing.T, store blob.Versions) *service {
+	t.Helper()
 	s := &service{store: store, served: map[string]int64{}}
 	log := slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	handler, err := protocol.New(protocol.Options{
