@@ -205,10 +205,25 @@ func (s *service) versionsAt(ctx context.Context, path string) (int, error) {
 	return bytes.Count(text, []byte(`"version":`)), nil
 }
 
-// counting is a store that counts lists, and values below index/ that are read.
+// counting is a store that counts lists, writes, and values below index/ that are read.
 type counting struct {
 	blob.Versions
-	lists, read atomic.Int64
+	lists, read, writes atomic.Int64
+}
+
+func (c *counting) Put(ctx context.Context, key string, r io.Reader) error {
+	c.writes.Add(1)
+	return c.Versions.Put(ctx, key, r)
+}
+
+func (c *counting) Replace(ctx context.Context, key string, old blob.Version, r io.Reader) (blob.Version, error) {
+	c.writes.Add(1)
+	return c.Versions.Replace(ctx, key, old, r)
+}
+
+func (c *counting) Delete(ctx context.Context, key string) error {
+	c.writes.Add(1)
+	return c.Versions.Delete(ctx, key)
 }
 
 func (c *counting) List(ctx context.Context, prefix string) ([]string, error) {

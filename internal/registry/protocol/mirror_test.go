@@ -43,6 +43,7 @@ type served struct {
 	mirror    *mirror.Mirror
 	upstream  *registrytest.Upstream
 	authority string // the file of its certificate
+	namespace string // where its clients may read
 	ahead     atomic.Int64
 	log       logged
 
@@ -79,20 +80,33 @@ func (s *served) Caller(r *http.Request) (protocol.Caller, error) {
 	return protocol.Caller{Name: tenant, Tenant: tenant}, nil
 }
 
-// May denies all: namespaces are not what the mirror is about.
-func (s *served) May(context.Context, protocol.Caller, protocol.Verb, string) error {
+// May denies all but one namespace: namespaces are not what the mirror is about.
+func (s *served) May(_ context.Context, _ protocol.Caller, v protocol.Verb, namespace string) error {
+	if v == protocol.Read && namespace != "" && namespace == s.namespace {
+		return nil
+	}
 	return errors.New("the mirror asks for a right in a namespace")
 }
 
 func serveMirror(t *testing.T, u *registrytest.Upstream, rules ...mirror.Rule) *served {
 	t.Helper()
-	s := &served{upstream: u}
-	dir := t.TempDir()
-	store, err := blob.OpenVersionedFiles(filepath.Join(dir, "store"), 1<<30)
+	store, err := blob.OpenVersionedFiles(t.TempDir(), 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := filepath.Join(dir, "upstream.pem")
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return serveMirrorOf(t, store, u, rules...)
+}
+
+// serveMirrorOf starts a mirror on a store that others may have as well.
+func serveMirrorOf(t *testing.T, store blob.Versions, u *registrytest.Upstream, rules ...mirror.Rule) *served {
+	t.Helper()
+	s := &served{upstream: u}
+	ca := filepath.Join(t.TempDir(), "upstream.pem")
 	if err := os.WriteFile(ca, u.Authority, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +140,6 @@ func serveMirror(t *testing.T, u *registrytest.Upstream, rules ...mirror.Rule) *
 	t.Cleanup(func() {
 		s.Close()
 		s.mirror.Close()
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	return s
 }
