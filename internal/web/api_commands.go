@@ -104,20 +104,20 @@ func (a commandAPI) breakGlassCommands(op func(string, string, ...fault.Kind) op
 
 // stateCommands are the rows of actions on a state.
 func (a commandAPI) stateCommands(op func(string, string, ...fault.Kind) operation) []route {
-	patch := right("patch", access.ResourceStacks)
+	write := right("update", access.ResourceState)
 	return []route{
-		acts(a.gate, oneStack+"/state/rollback", right("update", access.ResourceState),
+		acts(a.gate, oneStack+"/state/rollback", write,
 			op("rollBackState", "Rolls a state back to an older version, or returns a preview of the changes.", fault.Conflict), rollBack),
 		a.pushing(op),
-		acts(a.gate, oneStack+"/state/lock", patch, op("lockState", "Locks a state until it is unlocked. Meanwhile no run writes it."),
+		acts(a.gate, oneStack+"/state/lock", write, op("lockState", "Locks a state until it is unlocked. Meanwhile no run writes it."),
 			func(c call, p command.Person, b command.LockReason) (query.StateLock, error) {
 				return p.Stacks.LockState(c.ctx(), c.key(), b.Reason)
 			}),
-		acts(a.gate, oneStack+"/state/unlock", patch, op("unlockState", "Unlocks a state: releases the caller's own lock, or the lock with the given ID.", fault.Conflict),
+		acts(a.gate, oneStack+"/state/unlock", write, op("unlockState", "Unlocks a state: releases the caller's own lock, or the lock with the given ID.", fault.Conflict),
 			func(c call, p command.Person, b command.NamedLock) (query.StateLock, error) {
 				return p.Stacks.UnlockState(c.ctx(), c.key(), b.ID)
 			}),
-		acts(a.gate, oneStack+"/state/accept", patch, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
+		acts(a.gate, oneStack+"/state/accept", write, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
 			func(c call, p command.Person, b command.AcceptReason) (stack.StateID, error) {
 				return p.Stacks.AcceptState(c.ctx(), c.key(), b.Reason)
 			}),
