@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/app"
 	"github.com/terrier-iac/terrier/internal/app/registryserver"
 	"github.com/terrier-iac/terrier/internal/cli"
+	"github.com/terrier-iac/terrier/internal/review/rego/worker"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
@@ -25,6 +26,7 @@ var version = "v0.0.0-dev"
 
 func main() {
 	sandbox.Main() // this binary finds out how well it can sandbox runs
+	worker.Main()  // and evaluates policies in processes of their own
 	if len(os.Args) > 1 && os.Args[1] == "control-plane" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/app"
 	"github.com/terrier-iac/terrier/internal/app/registryserver"
 	"github.com/terrier-iac/terrier/internal/cli"
+	"github.com/terrier-iac/terrier/internal/review/rego/worker"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
@@ -22,6 +23,7 @@ var version = "v0.0.0-dev"
 
 func main() {
 	sandbox.Main() // this binary finds out how well it can sandbox runs
+	worker.Main()  // and evaluates policies in processes of their own
 	dir, err := os.Getwd()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "terrier:", err)

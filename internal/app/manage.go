@@ -39,6 +39,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/review"
+	"github.com/terrier-iac/terrier/internal/review/rego/worker"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -198,7 +199,11 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if p.leader != nil {
 		ended, backlog = p.leader.Ran, p.leader.Queue.Measured
 	}
-	asked := interpreter.New(mgr.GetClient(), p.kinds, p.cache, p.blobs, p.dir("scratch", "policies"))
+	evaluators := worker.New(p.dir("scratch", "policies"), p.Now)
+	if err := mgr.Add(kube.Everywhere(evaluators.Run)); err != nil {
+		return err
+	}
+	asked := interpreter.New(mgr.GetClient(), p.kinds, p.cache, p.blobs, p.dir("scratch", "policies"), evaluators)
 	judges, err := policies.Setup(ctx, mgr, policies.Options{
 		Programs: asked, Live: live, Dialects: p.kinds, TenantLabel: p.Config.TenantLabel, Leads: p.plane.leader, Now: p.Now, Log: p.log,
 	})

@@ -199,6 +199,9 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 	case !in.has(p.id): // the object was created again since
 		c.index.drop(p.id)
 		return again, nil
+	case fault.Of(err) == fault.Later: // it is not known yet which policies judge it
+		c.Queue.Withdraw(p.id)
+		return ctrl.Result{RequeueAfter: policiesRecheck}, nil
 	}
 	if err == nil {
 		err = c.steps.claimer.claim(ctx, p) // nothing is created for an object that is not ours
@@ -228,6 +231,10 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 	}
 	return c.steps.committer.commit(ctx, p) // what the pass found and did is written down and told
 }
+
+// policiesRecheck is when a stack asks again which policies judge it. The end of what it waits
+// for wakes it as well.
+const policiesRecheck = time.Second
 
 // blockedBy turns an error into something to wait for.
 func blockedBy(err error, reason stack.Reason) *stack.Blocked {

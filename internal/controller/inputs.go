@@ -10,13 +10,11 @@ import (
 	"strings"
 	"time"
 
-	sourcev1 "github.com/fluxcd/source-controller/api/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/input"
@@ -25,7 +23,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
-	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
@@ -73,7 +70,7 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 		}
 		return blockedBy(fmt.Errorf("sourceRef: %w", err), reason)
 	}
-	artifact, err := jb.artifact(ctx, ref.Kind, key)
+	artifact, err := sources.Artifact(ctx, jb.cache, ref.Kind, key)
 	if err != nil {
 		b := blockedBy(err, stack.SourceNotReady)
 		if fields := p.st.OwnedFields; fields != "" && strings.Contains(b.Message, "spec.") {
@@ -101,72 +98,6 @@ func (p *pass) below(directory string) *stack.Blocked {
 	p.st.Configuration.Path = path.Join(directory, p.st.Configuration.Path)
 	p.o.PlanInputs.Shape = p.st.Configuration.Shape()
 	return nil
-}
-
-// sourceObject is what all kinds of sources have in common.
-type sourceObject interface {
-	client.Object
-	sourcev1.Source
-}
-
-// newSource returns an empty source object of a kind.
-func newSource(kind string) (sourceObject, error) {
-	switch kind {
-	case sourcev1.GitRepositoryKind:
-		return &sourcev1.GitRepository{}, nil
-	case sourcev1.OCIRepositoryKind:
-		return &sourcev1.OCIRepository{}, nil
-	case sourcev1.BucketKind:
-		return &sourcev1.Bucket{}, nil
-	default:
-		return nil, fault.New(fault.Invalid, "", fmt.Errorf("sourceRef.kind: %q is none of GitRepository, OCIRepository and Bucket", kind))
-	}
-}
-
-// artifact reads where a source's archive is.
-func (jb *jobs) artifact(ctx context.Context, kind string, key types.NamespacedName) (source.Artifact, error) {
-	obj, err := newSource(kind)
-	if err != nil {
-		return source.Artifact{}, err
-	}
-	if err := jb.cache.Get(ctx, key, obj); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			err = fault.New(fault.Missing, "", fmt.Errorf("source not found: %s %s does not exist", kind, key))
-		}
-		return source.Artifact{}, err
-	}
-	a := obj.GetArtifact()
-	if a == nil {
-		//lint:ignore ST1005 clients know the message by this beginning
-		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("Source is not ready, artifact not found: %s %s%s", kind, key, notReady(obj)))
-	}
-	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest, At: a.LastUpdateTime.Time, Directory: a.Metadata[source.DirectoryFound]}
-	if a.Size != nil {
-		out.Size = *a.Size
-	}
-	return out, nil
-}
-
-// sourceSays is how much of what a source says of itself goes into a message.
-const sourceSays = 400
-
-// notReady is what a source says of why it is not ready, as the end of a
-// sentence. While it only says that it is at it, that is nothing: the message
-// must be the same however often it is made.
-func notReady(obj sourceObject) string {
-	holder, ok := obj.(interface{ GetConditions() []metav1.Condition })
-	if !ok {
-		return ""
-	}
-	r := meta.FindStatusCondition(holder.GetConditions(), "Ready")
-	if r == nil || r.Status != metav1.ConditionFalse {
-		return ""
-	}
-	said, _ := plan.MaskURLs(strings.Join(strings.Fields(r.Message), " "))
-	if runes := []rune(said); len(runes) > sourceSays {
-		said = string(runes[:sourceSays]) + "…"
-	}
-	return ": " + r.Reason + ": " + said
 }
 
 func (jb *jobs) findEngine(ctx context.Context, p *pass) *stack.Blocked {

@@ -272,6 +272,7 @@ func (s oneSource) Get(_ context.Context, _ client.ObjectKey, into client.Object
 // the same words each time, and without what is secret in them.
 func TestASourceThatIsNotReadySaysWhy(t *testing.T) {
 	const begins = "Source is not ready, artifact not found: GitRepository apps/modules"
+	const says = 400 // characters of what a source says
 	ready := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
 		return []metav1.Condition{{Type: "Ready", Status: status, Reason: reason, Message: message}}
 	}
@@ -284,7 +285,7 @@ func TestASourceThatIsNotReadySaysWhy(t *testing.T) {
 		"it says so":     {ready(metav1.ConditionFalse, "InsecureConnectionsDisallowed", "http is not allowed:\n  start Terrier with --allow-plain-http"), begins + ": InsecureConnectionsDisallowed: http is not allowed: start Terrier with --allow-plain-http"},
 		"with a login":   {ready(metav1.ConditionFalse, "GitOperationFailed", "cannot clone https://bot:s3cr3t-canary@git.example.com/x"), begins + ": GitOperationFailed: cannot clone https://(sensitive)@git.example.com/x"},
 		"with an email":  {ready(metav1.ConditionFalse, "Failed", "see https://docs.example.com/x?ask=ops@example.com"), begins + ": Failed: see https://docs.example.com/x?ask=ops@example.com"},
-		"longer than is": {ready(metav1.ConditionFalse, "Failed", strings.Repeat("ü", sourceSays+1)), begins + ": Failed: " + strings.Repeat("ü", sourceSays) + "…"},
+		"longer than is": {ready(metav1.ConditionFalse, "Failed", strings.Repeat("ü", says+1)), begins + ": Failed: " + strings.Repeat("ü", says) + "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "modules"}, Status: sourcev1.GitRepositoryStatus{Conditions: tt.conditions}}

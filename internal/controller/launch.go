@@ -66,7 +66,7 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 	}
 	p.note.Waited, p.note.Class, p.note.Tenant = la.queue.Waited(p.id), candidate.Class.String(), candidate.Tenant
 	if kind.Writes() || unlock != "" {
-		if err := la.loader.confirm(ctx, p); err != nil {
+		if err := errors.Join(la.loader.confirm(ctx, p), p.policies.Confirm(ctx, p.obj)); err != nil {
 			return err
 		}
 	}

@@ -59,6 +59,8 @@ func (ld *loader) decode(ctx context.Context, p *pass) error {
 		err = p.policies.Invalid
 	}
 	switch fault.Of(err) {
+	case fault.Later: // it is not known yet which policies judge the stack
+		return err
 	case fault.None:
 		p.o.Status = p.o.Status.WithoutOldFailure(p.o.Spec)
 	case fault.Invalid, fault.Denied:

@@ -20,7 +20,7 @@ func TestEveryReasonOfAnObstacleIsKnown(t *testing.T) {
 	core := reasonsOfCore(t)
 	var found []stack.Reason
 	for _, dir := range []string{".", "states", "records", "modules", "../kube", "../runner", "../stack"} {
-		for _, file := range sources(t, dir) {
+		for _, file := range sourceFiles(t, dir) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				var says []ast.Expr
 				switch n := n.(type) {
@@ -59,7 +59,7 @@ func TestEveryReasonOfAnObstacleIsKnown(t *testing.T) {
 func reasonsOfCore(t *testing.T) map[string]stack.Reason {
 	t.Helper()
 	all := map[string]stack.Reason{}
-	for _, file := range sources(t, "../stack") {
+	for _, file := range sourceFiles(t, "../stack") {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if v, ok := n.(*ast.ValueSpec); ok && len(v.Values) == 1 {
 				if of, ok := v.Type.(*ast.Ident); ok && of.Name == "Reason" {
@@ -118,7 +118,7 @@ func literal(e ast.Expr) string {
 	return ""
 }
 
-func sources(t *testing.T, dir string) []*ast.File {
+func sourceFiles(t *testing.T, dir string) []*ast.File {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/input"
@@ -167,7 +168,7 @@ func (c *Stacks) setupKind(ctx context.Context, mgr ctrl.Manager, d dialect.Dial
 		b = b.Watches(of.New(), handler.EnqueueRequestsFromMapFunc(w.neighbours(d)))
 	}
 	for _, kind := range []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind} {
-		obj, err := newSource(kind)
+		obj, err := sources.New(kind)
 		if err != nil {
 			return err
 		}
@@ -327,7 +328,7 @@ func (wt *watches) indexed(ctx context.Context, d dialect.Dialect, index, value 
 // artifactChanged lets a source wake its stacks only when its artifact changed.
 func artifactChanged() predicate.Predicate {
 	digest := func(o client.Object) string {
-		if s, ok := o.(sourceObject); ok && s.GetArtifact() != nil {
+		if s, ok := o.(sources.Object); ok && s.GetArtifact() != nil {
 			return s.GetArtifact().Revision + s.GetArtifact().Digest
 		}
 		return ""

@@ -79,7 +79,7 @@ type Finding struct {
 	More      int       `json:"more,omitempty"`      // how many addresses there are besides
 	Approval  *Approval `json:"approval,omitempty"`  // of Hold: who approves; nil: any user who may approve
 	DryRun    bool      `json:"dryRun,omitempty"`    // it is shown and counted, and changes nothing
-	Error     bool      `json:"error,omitempty"`     // the policy could not be evaluated: a hold, never a pass
+	Error     bool      `json:"error,omitempty"`     // the policy could not be evaluated: a hold or a deny, never a pass
 }
 
 // At returns the finding with the addresses it is about, cut to as many as are kept.
@@ -102,9 +102,21 @@ func (f Finding) Counts() Effect {
 	}
 }
 
-// Failed is the finding of a policy that could not be evaluated.
+// Failed is the finding of a policy that could not be evaluated. It holds the plan; a policy
+// may deny it instead, see OnError.
 func Failed(policy, rule, message string) Finding {
 	return Finding{Policy: policy, Rule: rule, Effect: Hold, Severity: High, Message: message, Error: true}
+}
+
+// OnError makes the findings of a policy that could not be evaluated as strict as the policy
+// is then: it holds the plan, unless e is Deny. No finding becomes milder.
+func OnError(e Effect, findings []Finding) {
+	for i := range findings {
+		f := &findings[i]
+		if f.Error && e == Deny {
+			f.Effect, f.Approval = Deny, nil
+		}
+	}
 }
 
 // Combine returns the effect of all findings together: the strictest one, and "" if none

@@ -73,6 +73,12 @@ const (
 	DryRun  = "DryRun"
 )
 
+// The values of spec.onError and spec.guards.effect.
+const (
+	Hold = "Hold"
+	Deny = "Deny"
+)
+
 // PolicySpec says which stacks a policy is for, and what it says of their plans.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.guards) || has(self.rego)",message="the policy says nothing: set spec.guards or spec.rego"
@@ -96,6 +102,13 @@ type PolicySpec struct {
 	// Limits that need no program.
 	// +optional
 	Guards *Guards `json:"guards,omitempty"`
+
+	// What follows if the policy cannot be evaluated: Hold, until a user approves the plan, or
+	// Deny. A policy that only denies says Deny: a failure of it then lets no plan pass.
+	// +kubebuilder:validation:Enum=Hold;Deny
+	// +kubebuilder:default=Hold
+	// +optional
+	OnError string `json:"onError,omitempty"`
 
 	// Who approves the plans that the policy holds; by default any user who may approve.
 	// +optional

@@ -2,11 +2,13 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,26 +20,33 @@ import (
 
 // compiled is a policy that is ready to judge.
 type compiled struct {
-	id         string // the UID of its object
-	key        client.ObjectKey
-	generation int64
-	source     guard.Source
-	selector   selector
-	digest     string // of all that its judgement of a plan depends on
-	guards     policy.Guards
-	times      policy.Times
-	program    Program // nil if it has none
-	broken     string  // why it cannot be evaluated; its plans are held
-	owner      bool    // it is of the owner of a namespace, and may only be stricter
+	id            string // the UID of its object
+	key           client.ObjectKey
+	generation    int64
+	source        guard.Source
+	selector      selector
+	digest        string // of all that its judgement of a plan depends on
+	guards        policy.Guards
+	times         policy.Times
+	onError       policy.Effect // if it cannot be evaluated
+	rego          *v1alpha1.Rego
+	program       Program // nil if it has none
+	programDigest string
+	revision      string // of the source that the program is from
+	text          Text   // that the program should be made of; zero if it was not found
+	pending       bool   // its program is not compiled yet; its stacks wait
+	earlier       string // why the program is one of an earlier artifact; empty if it is not
+	broken        string // why it cannot be evaluated; its plans are held or denied
+	owner         bool   // it is of the owner of a namespace, and may only be stricter
 }
 
 // judges reports whether the policy says anything of plans. One that has only times is
 // asked before an apply.
 func (c *compiled) judges() bool { return c.guards.Judges() || c.program != nil || c.broken != "" }
 
-// same reports whether another compilation says the same.
+// same reports whether another compilation says the same of plans.
 func (c *compiled) same(o *compiled) bool {
-	return c.generation == o.generation && c.digest == o.digest
+	return c != nil && o != nil && c.generation == o.generation && c.digest == o.digest && c.pending == o.pending
 }
 
 // addTimes adds the times of the policy. A dry run withholds nothing.
@@ -51,11 +60,14 @@ func (c *compiled) addTimes(t *policy.Times) {
 	t.PlanAge = append(t.PlanAge, c.times.PlanAge...)
 }
 
-// compile makes a policy ready.
-func (p *Policies) compile(ctx context.Context, obj client.Object, name string, spec *v1alpha1.PolicySpec) *compiled {
+// compile makes a policy ready. Last is what it was, nil if it is new.
+func (p *Policies) compile(ctx context.Context, obj client.Object, name string, spec *v1alpha1.PolicySpec, last *compiled) *compiled {
 	c := &compiled{
 		id: string(obj.GetUID()), key: client.ObjectKeyFromObject(obj), generation: obj.GetGeneration(),
-		source: guard.Source{Policy: name, DryRun: spec.Mode == v1alpha1.DryRun}, owner: obj.GetNamespace() != "",
+		source: guard.Source{Policy: name, DryRun: spec.Mode == v1alpha1.DryRun}, owner: obj.GetNamespace() != "", onError: policy.Hold,
+	}
+	if spec.OnError == v1alpha1.Deny {
+		c.onError = policy.Deny
 	}
 	var wrong []string
 	check := func(err error) {
@@ -75,15 +87,51 @@ func (p *Policies) compile(ctx context.Context, obj client.Object, name string, 
 	}
 	program := ""
 	if spec.Rego != nil && len(wrong) == 0 {
-		if p.Programs == nil {
-			check(fmt.Errorf("spec.rego: this controller has no programs in Rego"))
-		} else if c.program, program, err = p.Programs.Compile(ctx, obj, *spec.Rego); err != nil {
+		if program, err = p.program(ctx, c, obj, spec.Rego, last); err != nil {
 			check(fmt.Errorf("spec.rego: %w", err))
 		}
 	}
 	c.broken = strings.Join(wrong, "; ")
-	c.digest = stack.Digest([]any{name, c.source.DryRun, c.source.Approval, c.guards, program, c.broken})
+	parts := []any{name, c.source.DryRun, c.source.Approval, c.guards, program, c.broken}
+	if c.onError == policy.Deny {
+		parts = append(parts, c.onError)
+	}
+	c.digest = stack.Digest(parts)
 	return c
+}
+
+// program finds the program of a policy, and returns its digest. While its source has an
+// error, or the next program is not compiled yet, the program of the last artifact counts.
+func (p *Policies) program(ctx context.Context, c *compiled, obj client.Object, spec *v1alpha1.Rego, last *compiled) (string, error) {
+	if p.Programs == nil {
+		return "", errors.New("this controller has no programs in Rego")
+	}
+	c.rego = spec
+	var err error
+	if spec.SourceRef == nil && last != nil && last.generation == c.generation {
+		c.text = last.text
+	} else {
+		c.text, err = p.Programs.Find(ctx, obj, *spec)
+	}
+	b := &built{err: err}
+	if err == nil {
+		b = p.builds.of(c.text, obj.GetNamespace())
+	}
+	good := last != nil && last.program != nil && equality.Semantic.DeepEqual(last.rego, spec)
+	switch {
+	case b != nil && b.err == nil:
+		c.program, c.programDigest, c.revision = b.program, b.digest, c.text.Revision
+	case good && (b == nil || b.passes()):
+		c.program, c.programDigest, c.revision, c.earlier = last.program, last.programDigest, last.revision, last.earlier
+		if b != nil {
+			c.earlier = "spec.rego: " + b.err.Error()
+		}
+	case b == nil:
+		c.pending = true
+	default:
+		return "", b.err
+	}
+	return c.programDigest, nil
 }
 
 func approvalOf(a *v1alpha1.Approval) *policy.Approval {
@@ -129,7 +177,7 @@ func guardsOf(g *v1alpha1.Guards) (policy.Guards, error) {
 	out := policy.Guards{
 		MaxDestroys: number(g.MaxDestroys), MaxReplaces: number(g.MaxReplaces), MaxDestroysPerHour: number(g.MaxDestroysPerHour), Effect: policy.Hold,
 	}
-	if g.Effect == "Deny" {
+	if g.Effect == v1alpha1.Deny {
 		out.Effect = policy.Deny
 	}
 	for _, p := range g.Protected {

@@ -17,12 +17,24 @@ import (
 
 // Programs compiles policies that are programs, and asks them.
 type Programs interface {
-	// Compile makes the program of a policy ready. The digest is that of all that its
-	// answers depend on beside the plan and the stack.
-	Compile(ctx context.Context, of client.Object, r v1alpha1.Rego) (p Program, digest string, err error)
+	// Find says where the text of a program is. It reads nothing but objects of a cache, and
+	// returns soon. Its error is Invalid if the spec is wrong; any other is about a source,
+	// and may pass.
+	Find(ctx context.Context, of client.Object, r v1alpha1.Rego) (Text, error)
+	// Compile reads a text and makes its program ready, which may take long. The digest is that
+	// of all that its answers depend on beside the plan and the stack. The error is Invalid if
+	// the text is wrong; any other may pass.
+	Compile(ctx context.Context, t Text) (p Program, digest string, err error)
 	// Judge asks programs about a plan. It always answers: what cannot be evaluated is a
 	// finding that holds the plan. The digest is that of what they were shown.
 	Judge(ctx context.Context, q Question) (findings []policy.Finding, input string)
+}
+
+// Text is the text of a program, or where it is. Two texts with the same ID say the same.
+type Text struct {
+	ID       string
+	Revision string // of the source that it is from; empty if it is in the object
+	What     any    // only the Programs that found it knows what it is
 }
 
 // Program is a compiled program; only the Programs that made it knows what is in it.
@@ -49,6 +61,7 @@ type Member struct {
 	Policy   string
 	Program  Program
 	Approval *policy.Approval
+	OnError  policy.Effect // if it cannot be evaluated: Hold or Deny
 	DryRun   bool
 }
 
@@ -94,10 +107,12 @@ func (r *reviewer) Review(ctx context.Context, p *review.Plan) (review.Answer, e
 		case err != nil:
 			a.Findings = append(a.Findings, c.failed("plan", err.Error()))
 		default:
-			a.Findings = append(a.Findings, guard.Judge(c.source, c.guards, facts)...)
+			found := guard.Judge(c.source, c.guards, facts)
+			policy.OnError(c.onError, found)
+			a.Findings = append(a.Findings, found...)
 		}
 		if c.program != nil && c.broken == "" && err == nil {
-			members = append(members, Member{c.source.Policy, c.program, c.source.Approval, c.source.DryRun})
+			members = append(members, Member{c.source.Policy, c.program, c.source.Approval, c.onError, c.source.DryRun})
 		}
 	}
 	if len(members) > 0 {
@@ -137,8 +152,12 @@ func (r *reviewer) within(found []policy.Finding) []policy.Finding {
 }
 
 func (c *compiled) failed(rule, message string) policy.Finding {
-	f := policy.Failed(c.source.Policy, rule, message)
-	f.Approval, f.DryRun = c.source.Approval, c.source.DryRun
+	found := []policy.Finding{policy.Failed(c.source.Policy, rule, message)}
+	policy.OnError(c.onError, found)
+	f := found[0]
+	if f.DryRun = c.source.DryRun; f.Effect == policy.Hold {
+		f.Approval = c.source.Approval
+	}
 	return f
 }
 

@@ -9,20 +9,22 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/review"
@@ -44,6 +46,8 @@ type Policies struct {
 	Options
 	cache client.Reader
 
+	builds *builds
+
 	dirty chan struct{} // holds one: something changed
 	ready chan struct{} // closed once all policies were read
 	now   atomic.Pointer[snapshot]
@@ -62,6 +66,8 @@ type Set struct {
 	Times    policy.Times
 	PerHour  []PerHour
 	Invalid  error // of the guards in the annotations of the stack
+
+	of *Policies
 }
 
 // Reviewers are the reviewer, if there is one.
@@ -82,11 +88,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) (*Policies, error) 
 	} else if err != nil {
 		return nil, err
 	}
-	p := &Policies{Options: o, cache: mgr.GetClient(), dirty: make(chan struct{}, 1), ready: make(chan struct{})}
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	p := newPolicies(o)
+	p.cache = mgr.GetClient()
 	var synced []toolscache.InformerSynced
-	for _, obj := range []client.Object{&v1alpha1.ClusterPolicy{}, &v1alpha1.Policy{}, namespace} {
+	for _, obj := range []client.Object{&v1alpha1.ClusterPolicy{}, &v1alpha1.Policy{}, namespaceMeta()} {
 		informer, err := mgr.GetCache().GetInformer(ctx, obj)
 		if err != nil {
 			return nil, err
@@ -103,6 +108,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) (*Policies, error) 
 		}
 		return nil
 	}))
+}
+
+func newPolicies(o Options) *Policies {
+	p := &Policies{Options: o, dirty: make(chan struct{}, 1), ready: make(chan struct{})}
+	p.builds = newBuilds(o.Programs, o.Now, o.Log, p.changed)
+	return p
 }
 
 // changes notices what may change which policies judge a stack.
@@ -141,18 +152,41 @@ func (p *Policies) Wake(wake func(client.Object)) {
 }
 
 // For returns the policies that judge a stack. It waits until all policies were read once:
-// until then it is not known which plans they hold.
+// until then it is not known which plans they hold. Its error is Later while a program of
+// these policies is not compiled yet, and while the namespace of the stack is not known.
 func (p *Policies) For(ctx context.Context, stack client.Object) (Set, error) {
 	if p == nil {
-		p = &Policies{}
-		return (&snapshot{}).set(p, stack), nil // the guards of its own
+		return (&snapshot{}).set(&Policies{}, stack, nil) // the guards of its own
 	}
 	select {
 	case <-p.ready:
 	case <-ctx.Done():
 		return Set{}, context.Cause(ctx)
 	}
-	return p.now.Load().set(p, stack), nil
+	of, err := p.labels(ctx, stack.GetNamespace())
+	if err != nil {
+		return Set{}, err
+	}
+	return p.now.Load().set(p, stack, of)
+}
+
+// Confirm makes sure that a stack is judged by the same policies still, with the labels that
+// its namespace has on the server, before something begins that cannot be undone. Its error is
+// Conflict if it is not.
+func (s Set) Confirm(ctx context.Context, stack client.Object) error {
+	p := s.of
+	if p == nil || p.now.Load() == nil || len(p.now.Load().policies) == 0 {
+		return nil
+	}
+	of, err := p.liveLabels(ctx, stack.GetNamespace())
+	if err != nil {
+		return err
+	}
+	now, err := p.now.Load().set(p, stack, of)
+	if err == nil && (now.Digest != s.Digest || !reflect.DeepEqual(now.Times, s.Times) || !slices.Equal(now.PerHour, s.PerHour)) {
+		err = fault.New(fault.Conflict, "PoliciesChanged", errors.New("the policies of the stack changed during the pass"))
+	}
+	return err
 }
 
 // statusEvery is how often the status of policies is written, if it has changed.
@@ -160,11 +194,16 @@ const statusEvery = 10 * time.Second
 
 // run reads the policies whenever they changed, until ctx ends.
 func (p *Policies) run(ctx context.Context) {
+	var building sync.WaitGroup
+	defer building.Wait()
+	building.Go(func() { p.builds.run(ctx) })
 	p.read(ctx)
 	close(p.ready)
 	p.stale.Store(true)
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -172,6 +211,11 @@ func (p *Policies) run(ctx context.Context) {
 		case <-p.dirty:
 			p.read(ctx)
 			p.stale.Store(true)
+			again.Reset(0)
+		case <-again.C:
+			if next := p.builds.retry(); !next.IsZero() {
+				again.Reset(max(time.Second, next.Sub(p.Now())))
+			}
 		case <-tick.C:
 			if (p.Leads == nil || p.Leads()) && p.stale.Swap(false) {
 				p.report(ctx)

@@ -113,7 +113,13 @@ func (p *Policies) write(ctx context.Context, c *compiled, t *tally) error {
 	switch {
 	case c.broken != "":
 		condition.Status, condition.Reason = metav1.ConditionFalse, "PolicyInvalid"
-		condition.Message = c.broken + ". Until this is corrected, every plan of a stack that the policy selects is held."
+		condition.Message = c.broken + ". Until this is corrected, every plan of a stack that the policy selects is " + c.then() + "."
+	case c.pending:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, "PolicyPending"
+		condition.Message = "The program of the policy is compiled. Until then the stacks that the policy selects wait."
+	case c.earlier != "":
+		condition.Reason = "EarlierArtifact"
+		condition.Message = "The policy is evaluated with an earlier artifact of its source, the revision " + c.revision + ", since the source cannot be read: " + c.earlier + ". Terrier tries again by itself."
 	case c.source.DryRun:
 		condition.Message = "The policy is evaluated as a dry run: its findings are shown and counted, and have no effect"
 	}
@@ -122,6 +128,14 @@ func (p *Policies) write(ctx context.Context, c *compiled, t *tally) error {
 		return nil
 	}
 	return client.IgnoreNotFound(p.Live.Status().Patch(ctx, obj, client.MergeFrom(before), client.FieldOwner(kube.FieldManager)))
+}
+
+// then says what follows if the policy cannot be evaluated.
+func (c *compiled) then() string {
+	if c.onError == policy.Deny {
+		return "denied"
+	}
+	return "held"
 }
 
 // object reads the object of a policy from the cache, as a copy.

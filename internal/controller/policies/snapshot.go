@@ -3,6 +3,7 @@ package policies
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -24,7 +26,7 @@ type snapshot struct {
 	namespaces map[string]map[string]string // labels
 }
 
-// snapshot reads all policies. What did not change stays as it was compiled.
+// snapshot reads all policies. Programs are compiled beside it.
 func (p *Policies) snapshot(ctx context.Context) (*snapshot, error) {
 	before := map[string]*compiled{}
 	if was := p.now.Load(); was != nil {
@@ -40,12 +42,10 @@ func (p *Policies) snapshot(ctx context.Context) (*snapshot, error) {
 	if err := p.cache.List(ctx, &some); err != nil {
 		return nil, err
 	}
-	s := &snapshot{namespaces: map[string]map[string]string{}}
+	s, used := &snapshot{namespaces: map[string]map[string]string{}}, map[string]bool{}
 	add := func(obj client.Object, name string, spec *v1alpha1.PolicySpec) {
-		c := p.compile(ctx, obj, name, spec)
-		if was := before[c.id]; was != nil && was.same(c) {
-			c = was
-		}
+		c := p.compile(ctx, obj, name, spec, before[string(obj.GetUID())])
+		used[c.text.ID] = true
 		s.policies = append(s.policies, c)
 	}
 	for i := range all.Items {
@@ -56,6 +56,7 @@ func (p *Policies) snapshot(ctx context.Context) (*snapshot, error) {
 		o := &some.Items[i]
 		add(o, v1alpha1.PolicyKind+"/"+o.Namespace+"/"+o.Name, &o.Spec)
 	}
+	p.builds.keep(used)
 	slices.SortFunc(s.policies, func(a, b *compiled) int { return cmp.Compare(a.source.Policy, b.source.Policy) })
 	namespaces := &metav1.PartialObjectMetadataList{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
@@ -75,8 +76,12 @@ type subject struct {
 	labels, of          labels.Set // of the stack and of its namespace
 }
 
+// subject is a stack as the labels of its namespace were when the policies were read.
 func (s *snapshot) subject(p *Policies, obj client.Object) subject {
-	of := s.namespaces[obj.GetNamespace()]
+	return p.subject(obj, s.namespaces[obj.GetNamespace()])
+}
+
+func (p *Policies) subject(obj client.Object, of labels.Set) subject {
 	own := obj.GetLabels()
 	return subject{
 		group: groupOf(p.Dialects, obj), namespace: obj.GetNamespace(), labels: own, of: of,
@@ -116,10 +121,11 @@ func (s selector) selects(of subject) bool {
 		(s.byNamespace == nil || s.byNamespace.Matches(of.of)) && (s.byStack == nil || s.byStack.Matches(of.labels))
 }
 
-// set are the policies that judge a stack.
-func (s *snapshot) set(p *Policies, obj client.Object) Set {
-	of := s.subject(p, obj)
-	var out Set
+// set are the policies that judge a stack whose namespace has these labels. Its error is
+// Later while one of them is not compiled yet.
+func (s *snapshot) set(p *Policies, obj client.Object, namespace labels.Set) (Set, error) {
+	of := p.subject(obj, namespace)
+	out := Set{of: p}
 	r := &reviewer{programs: p.Programs, now: p.Now, about: aboutStack(p.Dialects, obj, of)}
 	selected := s.selected(of)
 	own, err := ownGuards(obj)
@@ -129,9 +135,12 @@ func (s *snapshot) set(p *Policies, obj client.Object) Set {
 	}
 	var parts []string
 	for _, c := range selected {
+		if c.pending {
+			return Set{}, fault.New(fault.Later, "PolicyPending", fmt.Errorf("the program of %s is not compiled yet", c.source.Policy))
+		}
 		c.addTimes(&out.Times)
 		if m := c.guards.MaxDestroysPerHour; m != nil && !c.source.DryRun {
-			out.PerHour = append(out.PerHour, PerHour{Policy: c.source.Policy, Most: *m, Tenant: s.spender(p, obj)})
+			out.PerHour = append(out.PerHour, PerHour{Policy: c.source.Policy, Most: *m, Tenant: cmp.Or(namespace[p.TenantLabel], obj.GetNamespace())})
 		}
 		if c.judges() {
 			r.policies = append(r.policies, c)
@@ -144,7 +153,7 @@ func (s *snapshot) set(p *Policies, obj client.Object) Set {
 		}
 		out.Digest, out.Reviewer = stack.Digest(parts), r
 	}
-	return out
+	return out, nil
 }
 
 func (s *snapshot) selected(of subject) []*compiled {
@@ -167,7 +176,7 @@ func (s *snapshot) differs(next *snapshot) func(client.Object, *Policies) bool {
 	for _, c := range next.policies {
 		pairs[c.id] = pair{pairs[c.id].was, c}
 	}
-	maps.DeleteFunc(pairs, func(_ string, p pair) bool { return p.was == p.is })
+	maps.DeleteFunc(pairs, func(_ string, p pair) bool { return p.was.same(p.is) })
 	relabelled := map[string]bool{}
 	for name, l := range next.namespaces {
 		if was, ok := s.namespaces[name]; ok && !maps.Equal(was, l) {

@@ -17,7 +17,7 @@ import (
 
 // Bounds of one evaluation.
 const (
-	deadline      = 5 * time.Second // of one policy and plan
+	Deadline      = 5 * time.Second // of one policy and plan
 	textMost      = 1 << 20         // of a text that a built-in function makes
 	listMost      = 100_000         // of a list that one makes
 	numberDigits  = 400             // of a number, and of its exponent

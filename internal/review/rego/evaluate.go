@@ -49,7 +49,7 @@ func (s *Set) Evaluate(ctx context.Context, q Question) (findings []policy.Findi
 			"the plan is too large for the policy to see all of it: %s is cut or left out; split the stack", strings.Join(missing, ", "))))
 	}
 	input := q.Input.shown(s.source.Format, q.Parameters)
-	deadlined, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("it took longer than %v", deadline))
+	deadlined, cancel := context.WithTimeoutCause(ctx, Deadline, fmt.Errorf("it took longer than %v", Deadline))
 	defer cancel()
 	answer, err := s.run(deadlined, s.all, q, input)
 	if err == nil {
@@ -82,6 +82,11 @@ func (s *Set) alone(ctx context.Context, r rule, q Question, input ast.Value) ([
 		return nil, err
 	}
 	return s.findings(q.Policy, one, answer), nil
+}
+
+// Unable is the finding of a policy that could not be evaluated.
+func Unable(name string, err error) policy.Finding {
+	return policy.Failed(name, evaluation, unable(err))
 }
 
 func unable(err error) string { return text("the policy could not be evaluated: " + err.Error()) }

@@ -1,5 +1,5 @@
-// Package rego evaluates policies that are written in Rego, in the process of the
-// controller. It reads what a policy says of one plan as findings, and decides nothing.
+// Package rego evaluates policies that are written in Rego, in this process; package worker
+// gives them one of their own. It reads what a policy says of one plan as findings, and decides nothing.
 // A policy that cannot be evaluated gives a finding that holds the plan, and never none.
 //
 // Policies have no network, no environment, no files and no randomness; see allowed. The
@@ -70,6 +70,7 @@ func (s Source) Digest() string { return stack.Digest(s) }
 const (
 	modulesKept = 1000    // modules of one policy
 	moduleBytes = 1 << 20 // of one module
+	sourceBytes = 4 << 20 // of all modules
 	dataBytes   = 4 << 20 // of all data, as JSON
 )
 
@@ -146,8 +147,14 @@ func Compile(ctx context.Context, source Source) (*Set, error) {
 }
 
 func invalid(err error) error {
-	return fault.New(fault.Invalid, "PolicyInvalid", fmt.Errorf("compiling the policy: %w", err))
+	return fault.New(fault.Invalid, "PolicyInvalid", short{fmt.Errorf("compiling the policy: %w", err)})
 }
+
+// short is an error that is cut to the size of a message: the library quotes whole lines.
+type short struct{ error }
+
+func (s short) Error() string { return text(s.error.Error()) }
+func (s short) Unwrap() error { return s.error }
 
 func newCompiler() *ast.Compiler {
 	return ast.NewCompiler().WithCapabilities(allowed()).WithEnablePrintStatements(true).WithPathConflictsCheck(nil)
@@ -160,8 +167,12 @@ func (s *Set) parse() error {
 	case len(s.source.Modules) > modulesKept:
 		return fmt.Errorf("it has %d modules, more than %d", len(s.source.Modules), modulesKept)
 	}
+	all := 0
 	for _, name := range slices.Sorted(maps.Keys(s.source.Modules)) {
 		text := s.source.Modules[name]
+		if all += len(text); all > sourceBytes {
+			return fmt.Errorf("its modules are larger than %d MiB together: split the policy, or leave out the files that it does not need", sourceBytes>>20)
+		}
 		if len(text) > moduleBytes {
 			return fmt.Errorf("%s is larger than %d MiB", name, moduleBytes>>20)
 		}

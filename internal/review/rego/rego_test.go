@@ -239,6 +239,8 @@ func TestAPlanThatWasCutIsHeld(t *testing.T) {
 }
 
 func TestWhatDoesNotCompile(t *testing.T) {
+	whole := "package terrier\n#"
+	whole += strings.Repeat("a", moduleBytes-len(whole))
 	for name, tt := range map[string]struct {
 		source Source
 		want   string
@@ -250,6 +252,7 @@ func TestWhatDoesNotCompile(t *testing.T) {
 		"a wrong version": {Source{Version: "v2", Modules: map[string]string{"a.rego": "package terrier"}}, `the version of Rego is "v2"`},
 		"a wrong format":  {Source{Format: "sentinel", Modules: map[string]string{"a.rego": "package terrier"}}, `the format is "sentinel"`},
 		"large":           {terrier("#" + strings.Repeat("a", moduleBytes)), "policy.rego is larger than 1 MiB"},
+		"large together":  {Source{Modules: map[string]string{"a.rego": whole, "b.rego": whole, "c.rego": whole, "d.rego": whole, "e.rego": "package terrier"}}, "its modules are larger than 4 MiB together"},
 		"conftest":        {Source{Format: Conftest, Modules: map[string]string{"a.rego": "package other\ndeny contains \"a\""}}, "needs a rule named deny, violation or warn in the package main"},
 	} {
 		if _, err := Compile(t.Context(), tt.source); fault.Of(err) != fault.Invalid || !strings.Contains(fmt.Sprint(err), tt.want) {
@@ -272,60 +275,17 @@ func TestBothVersionsOfTheLanguage(t *testing.T) {
 
 func TestManyAtOnce(t *testing.T) {
 	set := compiled(t, terrier(`deny contains input.stack.name if true`))
-	judge := NewJudge()
 	var all sync.WaitGroup
 	for i := range 50 {
 		all.Go(func() {
 			name := fmt.Sprint("s", i)
-			found := judge.Findings(t.Context(), inputOf(t, `{"stack": {"name": "`+name+`"}}`), []Member{{Policy: "p", Set: set}})
+			found := set.Evaluate(t.Context(), Question{Policy: "p", Input: inputOf(t, `{"stack": {"name": "`+name+`"}}`)})
 			if len(found) != 1 || found[0].Message != name {
 				t.Errorf("%s: %+v", name, found)
 			}
 		})
 	}
 	all.Wait()
-}
-
-func TestTheCacheCompilesOnce(t *testing.T) {
-	var c Cache
-	a, err := c.Compile(t.Context(), terrier(`deny contains "a"`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := c.Compile(t.Context(), terrier(`deny contains "a"`))
-	if err != nil || a != b {
-		t.Errorf("Compile() = %p, %v, want %p", b, err, a)
-	}
-	if other, err := c.Compile(t.Context(), terrier(`deny contains "b"`)); err != nil || other == a || other.Digest() == a.Digest() {
-		t.Errorf("another source: %v, %v", other, err)
-	}
-}
-
-func TestJudge(t *testing.T) {
-	found := NewJudge().Findings(t.Context(), inputOf(t, `{}`), []Member{
-		{Policy: "broken", Broken: "policy.rego:2: it is wrong"},
-		{Policy: "dry", Set: compiled(t, terrier(`deny contains "no"`)), DryRun: true},
-		{Policy: "held", Set: compiled(t, terrier(`hold contains "wait"`)), Approval: &policy.Approval{Count: 2}},
-	})
-	if len(found) != 3 || policy.Combine(found) != policy.Hold {
-		t.Fatalf("Findings() = %+v", found)
-	}
-	for _, f := range found {
-		switch f.Policy {
-		case "broken":
-			if !f.Error || !strings.Contains(f.Message, "policy.rego:2: it is wrong") {
-				t.Errorf("broken: %+v", f)
-			}
-		case "dry":
-			if !f.DryRun {
-				t.Errorf("dry: %+v", f)
-			}
-		case "held":
-			if f.Approval == nil || f.Approval.Count != 2 {
-				t.Errorf("held: %+v", f)
-			}
-		}
-	}
 }
 
 func TestExplain(t *testing.T) {

@@ -75,7 +75,7 @@ func RunTests(ctx context.Context, source Source, filter string) (Tests, error) 
 	}
 	defer store.Abort(ctx, txn)
 	runner := tester.NewRunner().SetCompiler(newCompiler()).SetStore(store).SetModules(maps.Clone(s.modules)).
-		CapturePrintOutput(true).RaiseBuiltinErrors(!source.Lenient).SetTimeout(deadline).SetParallel(1).SetCoverageQueryTracer(covered)
+		CapturePrintOutput(true).RaiseBuiltinErrors(!source.Lenient).SetTimeout(Deadline).SetParallel(1).SetCoverageQueryTracer(covered)
 	if filter != "" {
 		runner.Filter(filter)
 	}

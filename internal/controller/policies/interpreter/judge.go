@@ -17,59 +17,49 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/policy/document"
-	"github.com/terrier-iac/terrier/internal/review/rego"
+	"github.com/terrier-iac/terrier/internal/review/rego/worker"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Judge implements policies.Programs.
 func (p *Programs) Judge(ctx context.Context, q policies.Question) ([]policy.Finding, string) {
-	in, digest, err := p.input(ctx, q)
-	var members []rego.Member
+	var members []worker.Member
 	for _, m := range q.Members {
-		one := rego.Member{Policy: m.Policy, Approval: m.Approval, DryRun: m.DryRun}
-		if err != nil {
-			one.Broken = err.Error()
-			members = append(members, one)
-			continue
-		}
 		prog, ok := m.Program.(*program)
 		if !ok {
 			panic(fmt.Sprintf("interpreter: %T is no program", m.Program)) // Compile made it
 		}
-		for i, set := range prog.sets {
+		for i, one := range prog.members {
 			if w := prog.weave[i]; w != nil && !w.Selects(p.dialectOf(q.Stack.Group).Kind().Kind, q.Stack.Namespace, q.Stack.Name, q.Stack.Labels) {
 				continue
 			}
-			one.Set, one.Parameters = set, prog.parameters[i]
+			one.Policy, one.Approval, one.OnError, one.DryRun = m.Policy, m.Approval, m.OnError, m.DryRun
 			members = append(members, one)
 		}
 	}
-	return p.judge.Findings(ctx, in, members), digest
+	asked, digest, err := p.asked(ctx, q)
+	if err != nil {
+		return worker.Broken(members, err), digest
+	}
+	return p.workers.Findings(ctx, asked, members), digest
 }
 
-// input makes what programs are shown, and its digest. The time of the evaluation is no
-// part of the digest.
-func (p *Programs) input(ctx context.Context, q policies.Question) (*rego.Input, string, error) {
+// asked is what programs are shown, and its digest. The time of the evaluation is no part of
+// the digest.
+func (p *Programs) asked(ctx context.Context, q policies.Question) (worker.Asked, string, error) {
 	f, err := p.facts(ctx, q)
 	if err != nil {
-		return nil, "", err
+		return worker.Asked{}, "", err
 	}
 	digest := stack.Digest([]any{string(q.Document), f})
 	f.Now = q.Now.UTC()
-	doc, err := document.Make(q.Document, f)
-	if err != nil {
-		return nil, digest, err
-	}
 	object, err := shown(q)
-	if err != nil {
-		return nil, digest, err
-	}
-	in, err := rego.NewInput(doc, object, q.Now)
-	return in, digest, err
+	return worker.Asked{Document: q.Document, Facts: f, Object: object, Now: q.Now}, digest, err
 }
 
 // shown is the object of the stack without its status, and without what kubectl and the API
@@ -194,7 +184,7 @@ func previousOf(m stack.Status) *document.Previous {
 func (p *Programs) source(ctx context.Context, out *document.Source, d dialect.Dialect, of client.Object, ref stack.Ref, q policies.Question) error {
 	kind := cmp.Or(ref.Kind, sourcev1.GitRepositoryKind)
 	out.Kind = kind
-	obj, err := sourceOf(kind)
+	obj, err := sources.New(kind)
 	if err != nil {
 		return err
 	}

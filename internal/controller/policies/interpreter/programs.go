@@ -2,7 +2,7 @@
 // and in artifacts of sources, compiles it once, and makes their input of what is known of a
 // stack and its plan. It decides nothing.
 //
-// Start reading at Programs.Compile and Programs.Judge.
+// Start reading at Programs.Find, Programs.Compile and Programs.Judge.
 package interpreter
 
 import (
@@ -16,18 +16,19 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
-	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/archive"
-	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/review/rego"
+	"github.com/terrier-iac/terrier/internal/review/rego/worker"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -46,9 +47,7 @@ type Programs struct {
 	records   Records // nil if there are none
 	dir       string  // for unpacking
 
-	compiled rego.Cache
-	unpacked cache.Map[string, []rego.Part] // by artifact, directory and options
-	judge    *rego.Judge
+	workers *worker.Pool
 
 	mu   sync.Mutex
 	used map[string]bool // sources that policies name, by kind and key
@@ -56,42 +55,99 @@ type Programs struct {
 
 var _ policies.Programs = (*Programs)(nil)
 
-// New returns Programs that read sources and tenants with reader, and unpack artifacts below dir.
-func New(reader client.Reader, dialects dialect.Registry, artifacts Artifacts, records Records, dir string) *Programs {
-	return &Programs{reader: reader, dialects: dialects, artifacts: artifacts, records: records, dir: dir, judge: rego.NewJudge(), used: map[string]bool{}}
+// New returns Programs that read sources and tenants with reader, and unpack artifacts below
+// dir. The policies are compiled and evaluated by workers.
+func New(reader client.Reader, dialects dialect.Registry, artifacts Artifacts, records Records, dir string, workers *worker.Pool) *Programs {
+	return &Programs{reader: reader, dialects: dialects, artifacts: artifacts, records: records, dir: dir, workers: workers, used: map[string]bool{}}
 }
 
 // program is a compiled policy.
 type program struct {
-	sets       []*rego.Set
-	weave      []*rego.WeavePolicy // of each set; nil of others
-	parameters []any               // of each set
+	members []worker.Member
+	weave   []*rego.WeavePolicy // of each member; nil of others
+}
+
+// text is where the text of a policy is: in its object, or in an artifact.
+type text struct {
+	parts      []rego.Part      // of an object; nil if the text is in an artifact
+	artifact   *source.Artifact // nil if the text is in an object
+	below      string           // the directory in the artifact
+	options    rego.Options
+	parameters any
+	raw        []byte // parameters as they are written
+}
+
+// Find implements policies.Programs.
+func (p *Programs) Find(ctx context.Context, of client.Object, r v1alpha1.Rego) (policies.Text, error) {
+	t := &text{options: rego.Options{Format: rego.Format(cmp.Or(r.Format, string(rego.Terrier))), Namespaces: r.Namespaces}}
+	var err error
+	if t.parameters, t.raw, err = parametersOf(r); err != nil {
+		return policies.Text{}, err
+	}
+	if r.SourceRef != nil {
+		return p.inSource(ctx, t, of, r)
+	}
+	if r.Digest != "" {
+		return policies.Text{}, invalid("digest: it is that of the artifact of a source, and there is no sourceRef")
+	}
+	modules := map[string]string{}
+	for name, text := range r.Modules {
+		if !strings.HasSuffix(name, ".rego") {
+			name += ".rego"
+		}
+		modules[name] = text
+	}
+	t.parts = []rego.Part{{Source: rego.Source{Format: t.options.Format, Namespaces: t.options.Namespaces, Modules: modules}}}
+	return t.found(), nil
+}
+
+// OfWeave is the text of a Policy object of the Weave policy agent. Its error is Invalid.
+func OfWeave(w rego.WeavePolicy) (policies.Text, error) {
+	parameters, err := w.Parameters()
+	if err != nil {
+		return policies.Text{}, err
+	}
+	t := &text{options: rego.Options{Format: rego.Weave}, parts: []rego.Part{{Source: w.Source(), Weave: &w, Parameters: parameters}}}
+	return t.found(), nil
+}
+
+// found is the text as package policies knows it.
+func (t *text) found() policies.Text {
+	out := policies.Text{ID: stack.Digest([]any{t.parts, t.artifact, t.below, t.options, string(t.raw)}), What: t}
+	if t.artifact != nil {
+		out.Revision = t.artifact.Revision
+	}
+	return out
 }
 
 // Compile implements policies.Programs.
-func (p *Programs) Compile(ctx context.Context, of client.Object, r v1alpha1.Rego) (policies.Program, string, error) {
-	parameters, raw, err := parametersOf(r)
-	if err != nil {
-		return nil, "", err
+func (p *Programs) Compile(ctx context.Context, of policies.Text) (policies.Program, string, error) {
+	t, ok := of.What.(*text)
+	if !ok {
+		panic(fmt.Sprintf("interpreter: %T is no text", of.What)) // Find made it
 	}
-	parts, err := p.parts(ctx, of, r)
-	if err != nil {
-		return nil, "", err
-	}
-	out := &program{}
-	digests := []any{string(raw)}
-	for _, part := range parts {
-		set, err := p.compiled.Compile(ctx, part.Source)
-		if err != nil {
+	parts := t.parts
+	if t.artifact != nil {
+		var err error
+		if parts, err = p.unpack(ctx, *t.artifact, t.below, t.options); err != nil {
 			return nil, "", err
 		}
-		given := parameters
+	}
+	out := &program{}
+	digests := []any{string(t.raw)}
+	for _, part := range parts {
+		if err := p.workers.Compile(ctx, part.Source); err != nil {
+			return nil, "", err
+		}
+		digest := part.Source.Digest()
+		given := t.parameters
 		if part.Weave != nil {
 			given = part.Parameters
 			digests = append(digests, part.Weave.Spec, part.Parameters)
 		}
-		out.sets, out.weave, out.parameters = append(out.sets, set), append(out.weave, part.Weave), append(out.parameters, given)
-		digests = append(digests, set.Digest())
+		out.members = append(out.members, worker.Member{Source: part.Source, Digest: digest, Parameters: given})
+		out.weave = append(out.weave, part.Weave)
+		digests = append(digests, digest)
 	}
 	return out, stack.Digest(digests), nil
 }
@@ -108,83 +164,27 @@ func parametersOf(r v1alpha1.Rego) (value any, raw []byte, err error) {
 	return value, r.Parameters.Raw, nil
 }
 
-// parts finds the text of a policy.
-func (p *Programs) parts(ctx context.Context, of client.Object, r v1alpha1.Rego) ([]rego.Part, error) {
-	o := rego.Options{Format: rego.Format(cmp.Or(r.Format, string(rego.Terrier))), Namespaces: r.Namespaces}
-	if r.SourceRef == nil {
-		if r.Digest != "" {
-			return nil, invalid("digest: it is that of the artifact of a source, and there is no sourceRef")
-		}
-		modules := map[string]string{}
-		for name, text := range r.Modules {
-			if !strings.HasSuffix(name, ".rego") {
-				name += ".rego"
-			}
-			modules[name] = text
-		}
-		return []rego.Part{{Source: rego.Source{Format: o.Format, Namespaces: o.Namespaces, Modules: modules}}}, nil
-	}
-	key := types.NamespacedName{Namespace: cmp.Or(r.SourceRef.Namespace, of.GetNamespace()), Name: r.SourceRef.Name}
+// inSource finds the artifact of a source that has the text of a policy.
+func (p *Programs) inSource(ctx context.Context, t *text, of client.Object, r v1alpha1.Rego) (policies.Text, error) {
+	kind, key := r.SourceRef.Kind, types.NamespacedName{Namespace: cmp.Or(r.SourceRef.Namespace, of.GetNamespace()), Name: r.SourceRef.Name}
 	switch {
 	case of.GetNamespace() != "" && key.Namespace != of.GetNamespace():
-		return nil, invalid("sourceRef.namespace: the source of a Policy is in its own namespace, %s", of.GetNamespace())
+		return policies.Text{}, invalid("sourceRef.namespace: the source of a Policy is in its own namespace, %s", of.GetNamespace())
 	case key.Namespace == "":
-		return nil, invalid("sourceRef.namespace: a ClusterPolicy has no namespace, so its source needs one")
+		return policies.Text{}, invalid("sourceRef.namespace: a ClusterPolicy has no namespace, so its source needs one")
 	}
-	p.use(r.SourceRef.Kind, key)
-	a, err := p.artifact(ctx, r.SourceRef.Kind, key)
+	p.use(kind, key)
+	a, err := sources.Artifact(ctx, p.reader, kind, key)
 	if err != nil {
-		return nil, err
+		return policies.Text{}, fmt.Errorf("sourceRef: %w", err)
 	}
 	if r.Digest != "" && a.Digest != r.Digest {
-		return nil, invalid("digest: the source %s %s has the artifact %s of the revision %s, and only %s may be used: change spec.rego.digest, or have the source follow the right revision",
-			r.SourceRef.Kind, key, a.Digest, a.Revision, r.Digest)
+		return policies.Text{}, invalid("digest: the source %s %s has the artifact %s of the revision %s, and only %s may be used: change spec.rego.digest, or have the source follow the right revision",
+			kind, key, a.Digest, a.Revision, r.Digest)
 	}
-	below := path.Join(a.Directory, r.Path)
-	return p.unpacked.Load(ctx, stack.Digest([]any{a.Digest, below, o}), func(ctx context.Context) ([]rego.Part, error) { return p.unpack(ctx, a, below, o) })
-}
-
-// artifact is what the source has now. A source that cannot be reached keeps its last
-// artifact, which counts until there is a newer one.
-func (p *Programs) artifact(ctx context.Context, kind string, key types.NamespacedName) (source.Artifact, error) {
-	obj, err := sourceOf(kind)
-	if err != nil {
-		return source.Artifact{}, err
-	}
-	if err := p.reader.Get(ctx, key, obj); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			err = fault.New(fault.Missing, "", fmt.Errorf("sourceRef: %s %s does not exist", kind, key))
-		}
-		return source.Artifact{}, err
-	}
-	a := obj.GetArtifact()
-	if a == nil {
-		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("sourceRef: %s %s is not ready: it has no artifact", kind, key))
-	}
-	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest, Directory: a.Metadata[source.DirectoryFound]}
-	if a.Size != nil {
-		out.Size = *a.Size
-	}
-	return out, nil
-}
-
-// sourceObject is a source of any kind.
-type sourceObject interface {
-	client.Object
-	sourcev1.Source
-}
-
-func sourceOf(kind string) (sourceObject, error) {
-	switch kind {
-	case sourcev1.GitRepositoryKind:
-		return &sourcev1.GitRepository{}, nil
-	case sourcev1.OCIRepositoryKind:
-		return &sourcev1.OCIRepository{}, nil
-	case sourcev1.BucketKind:
-		return &sourcev1.Bucket{}, nil
-	default:
-		return nil, invalid("sourceRef.kind: %q is none of GitRepository, OCIRepository and Bucket", kind)
-	}
+	a.At = time.Time{} // the time is no part of the text
+	t.artifact, t.below = &a, path.Join(a.Directory, r.Path)
+	return t.found(), nil
 }
 
 // limits bound the archive of a policy.

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/terrier-iac/terrier/internal/controller/sources"
 )
 
 // Watch has changed called whenever a source that a policy names has another artifact, or
@@ -19,7 +21,7 @@ func (p *Programs) Watch(ctx context.Context, mgr ctrl.Manager, changed func()) 
 		} else if err != nil {
 			return err
 		}
-		obj, err := sourceOf(kind)
+		obj, err := sources.New(kind)
 		if err != nil {
 			return err
 		}
@@ -28,7 +30,7 @@ func (p *Programs) Watch(ctx context.Context, mgr ctrl.Manager, changed func()) 
 			return err
 		}
 		notice := func(o any) {
-			if s, ok := o.(sourceObject); ok && p.uses(kind, s) {
+			if s, ok := o.(sources.Object); ok && p.uses(kind, s) {
 				changed()
 			}
 		}
@@ -41,8 +43,8 @@ func (p *Programs) Watch(ctx context.Context, mgr ctrl.Manager, changed func()) 
 				notice(o)
 			},
 			UpdateFunc: func(before, after any) {
-				was, ok := before.(sourceObject)
-				is, too := after.(sourceObject)
+				was, ok := before.(sources.Object)
+				is, too := after.(sources.Object)
 				if ok && too && digestOf(was) != digestOf(is) {
 					notice(after)
 				}
@@ -54,7 +56,7 @@ func (p *Programs) Watch(ctx context.Context, mgr ctrl.Manager, changed func()) 
 	return nil
 }
 
-func digestOf(s sourceObject) string {
+func digestOf(s sources.Object) string {
 	if a := s.GetArtifact(); a != nil {
 		return a.Digest
 	}

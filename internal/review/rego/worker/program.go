@@ -1,0 +1,165 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policy/document"
+	"github.com/terrier-iac/terrier/internal/review/rego"
+)
+
+// argument is the one argument of terrier that makes it a worker.
+const argument = "evaluate-policies"
+
+// Main must be called in the main function of a program that has a Pool, after
+// sandbox.Main. In a worker it never returns; else it does nothing.
+func Main() {
+	if len(os.Args) != 2 || os.Args[1] != argument {
+		return
+	}
+	go watchMemory()
+	if err := serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "terrier:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Bounds of the memory of a worker, in bytes. One evaluation is ended in good order by package rego,
+// at less than that.
+const (
+	memorySoft = 1 << 30        // above which garbage is collected whatever it costs
+	memoryHard = 3 << 29        // of objects, at which the worker ends
+	memoryOS   = 2 * memoryHard // at which the kernel ends it
+	sampled    = 5 * time.Millisecond
+	exitMemory = 3
+)
+
+// watchMemory ends a worker whose objects need too much memory: a call of a function makes
+// large ones without a step at which an evaluation could be ended.
+func watchMemory() {
+	debug.SetMemoryLimit(memorySoft)
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	for range time.Tick(sampled) {
+		metrics.Read(sample)
+		if sample[0].Value.Uint64() > memoryHard {
+			os.Exit(exitMemory)
+		}
+	}
+}
+
+// request is one thing that a worker does. One of its fields is set.
+type request struct {
+	Compile  *source   `json:"compile,omitempty"`
+	Input    *input    `json:"input,omitempty"`
+	Evaluate *evaluate `json:"evaluate,omitempty"`
+}
+
+// source is a policy to compile, and how it is called from then on.
+type source struct {
+	Set    string      `json:"set"`
+	Source rego.Source `json:"source"`
+}
+
+// input is what the policies that are evaluated next are shown.
+type input struct {
+	Document json.RawMessage `json:"document"` // of the plan, masked
+	Facts    document.Facts  `json:"facts"`
+	Object   map[string]any  `json:"object,omitempty"`
+	Now      time.Time       `json:"now"`
+}
+
+// evaluate asks one policy about the last input.
+type evaluate struct {
+	Set        string `json:"set"`
+	Policy     string `json:"policy"`
+	Parameters any    `json:"parameters,omitempty"`
+}
+
+// response answers a request.
+type response struct {
+	Findings []policy.Finding `json:"findings,omitempty"`
+	Unknown  bool             `json:"unknown,omitempty"` // the set was not compiled here
+	Error    string           `json:"error,omitempty"`
+	Kind     fault.Kind       `json:"kind,omitempty"`
+}
+
+// setsKept is how many sets a worker holds. What it does not hold is compiled again.
+const setsKept = 1000
+
+// serve answers requests until there are none.
+func serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	dec, w := json.NewDecoder(bufio.NewReaderSize(in, 64<<10)), bufio.NewWriterSize(out, 64<<10)
+	dec.UseNumber()
+	enc := json.NewEncoder(w)
+	s := &server{sets: cache.Map[string, *rego.Set]{Size: setsKept}}
+	for {
+		var r request
+		if err := dec.Decode(&r); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("reading a request: %w", err)
+		}
+		if err := enc.Encode(s.answer(ctx, r)); err != nil {
+			return fmt.Errorf("writing a response: %w", err)
+		}
+		if err := w.Flush(); err != nil {
+			return fmt.Errorf("writing a response: %w", err)
+		}
+	}
+}
+
+// server is what a worker holds between two requests.
+type server struct {
+	sets  cache.Map[string, *rego.Set]
+	input *rego.Input
+}
+
+// answer does what a request asks for. A panic is an error of the policy.
+func (s *server) answer(ctx context.Context, r request) (out response) {
+	defer func() {
+		if p := recover(); p != nil {
+			out = failed(fault.New(fault.Invalid, "PolicyInvalid", fmt.Errorf("the policy broke off: %.200v", p)))
+		}
+	}()
+	switch {
+	case r.Compile != nil:
+		set, err := rego.Compile(ctx, r.Compile.Source)
+		if err != nil {
+			return failed(err)
+		}
+		s.sets.Put(r.Compile.Set, set)
+	case r.Input != nil:
+		s.input = nil
+		doc, err := document.Make(r.Input.Document, r.Input.Facts)
+		if err != nil {
+			return failed(err)
+		}
+		if s.input, err = rego.NewInput(doc, r.Input.Object, r.Input.Now); err != nil {
+			return failed(err)
+		}
+	case r.Evaluate != nil:
+		set, ok := s.sets.Get(r.Evaluate.Set)
+		if !ok {
+			return response{Unknown: true}
+		}
+		if s.input == nil {
+			return failed(errors.New("there is no input"))
+		}
+		out.Findings = set.Evaluate(ctx, rego.Question{Policy: r.Evaluate.Policy, Input: s.input, Parameters: r.Evaluate.Parameters})
+	}
+	return out
+}
+
+func failed(err error) response { return response{Error: err.Error(), Kind: fault.Of(err)} }

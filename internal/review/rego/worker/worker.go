@@ -1,0 +1,342 @@
+// Package worker compiles and evaluates policies in processes of their own. The library
+// has no bound of time for compiling, and none of memory: one call of a function cannot be
+// ended, and a text that is nested deep enough ends the whole process. A worker is ended
+// instead, and the controller goes on. It has no network, no files and no environment.
+//
+//	Pool ── request, a line of JSON ──▶ standard input   terrier evaluate-policies, in a sandbox
+//	     ◀── response ───────────────── standard output   rego.Compile, document.Make, Set.Evaluate
+//
+// It decides nothing, and reads no policies: package rego does. Start reading at Pool.
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policy/document"
+	"github.com/terrier-iac/terrier/internal/review/rego"
+)
+
+// Bounds of time. An evaluation ends itself before its worker is ended, unless it is
+// within one call of a function.
+const (
+	compileMost  = 10 * time.Second
+	evaluateMost = rego.Deadline + 2*time.Second
+	inputMost    = 10 * time.Second
+	idleMost     = time.Minute // after which a worker ends that has nothing to do
+	againAfter   = time.Minute // when a policy is asked again that ended its worker
+	endedKept    = 1000        // policies and namespaces for which that is known
+	workersMost  = 4           // at once, each for compiling and for evaluating
+)
+
+// Pool has workers, and starts them when they are needed. New makes one.
+type Pool struct {
+	scratch   string // for their empty work directories
+	compiling lane
+	judging   lane
+	most      times
+	ended     cache.Map[string, error] // by policy and namespace: why it ended its worker
+}
+
+// times are how long a worker may take before it is ended.
+type times struct{ compile, evaluate time.Duration }
+
+// lane is a number of places for workers. Policies are compiled on one lane and evaluated on
+// another, so that neither waits for the other.
+type lane struct {
+	places chan struct{}
+
+	mu     sync.Mutex
+	idle   []*process
+	closed bool
+}
+
+// New returns a pool without workers.
+func New(scratch string, now func() time.Time) *Pool {
+	n := min(workersMost, max(1, runtime.GOMAXPROCS(0)))
+	return &Pool{
+		scratch: scratch, compiling: lane{places: make(chan struct{}, n)}, judging: lane{places: make(chan struct{}, n)},
+		most: times{compileMost, evaluateMost}, ended: cache.Map[string, error]{Size: endedKept, TTL: againAfter, Now: now},
+	}
+}
+
+// Run ends the workers when ctx ends.
+func (p *Pool) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return errors.Join(p.compiling.close(), p.judging.close())
+}
+
+// Compile makes sure that a source compiles. Its error is Invalid and says in which file and
+// line something is wrong. Any other error may pass: the time or the memory did not suffice,
+// or no worker could be started.
+func (p *Pool) Compile(ctx context.Context, s rego.Source) error {
+	return p.compiling.with(ctx, p.scratch, func(w *process) error {
+		err, broken := p.compile(ctx, w, s.Digest(), s)
+		return keep(err, broken)
+	})
+}
+
+func (p *Pool) compile(ctx context.Context, w *process, name string, s rego.Source) (err error, broken bool) {
+	out, err := w.exchange(ctx, p.most.compile, request{Compile: &source{name, s}})
+	if err != nil {
+		return fmt.Errorf("compiling the policy: %w", err), true
+	}
+	return out.failure(), false
+}
+
+// Member is one of the policies that are asked about a plan.
+type Member struct {
+	Policy     string // ClusterPolicy/production
+	Source     rego.Source
+	Digest     string // of the source
+	Parameters any
+	DryRun     bool             // its findings are shown, and change nothing
+	OnError    policy.Effect    // if it cannot be evaluated: Hold, unless it is Deny
+	Approval   *policy.Approval // of holds that do not say who approves
+}
+
+// Asked is a plan that policies are asked about.
+type Asked struct {
+	Document []byte // of the plan, masked
+	Facts    document.Facts
+	Object   map[string]any // of the stack
+	Now      time.Time
+}
+
+// Findings asks every policy about a plan. It always answers: what cannot be evaluated is a
+// finding that holds the plan, or denies it. The order is that of policy.Sort.
+func (p *Pool) Findings(ctx context.Context, a Asked, members []Member) []policy.Finding {
+	c := &conversation{Pool: p, ctx: ctx, asked: a}
+	defer c.end()
+	var all []policy.Finding
+	for _, m := range members {
+		all = append(all, m.finished(c.of(m))...)
+	}
+	policy.Sort(all)
+	return all
+}
+
+// Broken are the findings of policies that cannot be asked.
+func Broken(members []Member, err error) []policy.Finding {
+	var all []policy.Finding
+	for _, m := range members {
+		all = append(all, m.finished(m.failed(err))...)
+	}
+	policy.Sort(all)
+	return all
+}
+
+func (m Member) finished(found []policy.Finding) []policy.Finding {
+	policy.OnError(m.OnError, found)
+	for i := range found {
+		found[i].DryRun = m.DryRun
+		if found[i].Effect == policy.Hold && found[i].Approval == nil {
+			found[i].Approval = m.Approval
+		}
+	}
+	return found
+}
+
+func (m Member) failed(err error) []policy.Finding {
+	return []policy.Finding{rego.Unable(m.Policy, err)}
+}
+
+// conversation is one plan and a worker that knows it.
+type conversation struct {
+	*Pool
+	ctx   context.Context // of the call, whose length the conversation has
+	asked Asked
+	w     *process // nil if there is none
+	place bool     // on the lane
+	wrong error    // of the input
+}
+
+// of asks one policy.
+func (c *conversation) of(m Member) []policy.Finding {
+	key := m.Digest + " " + c.asked.Facts.Stack.Namespace
+	if err, ok := c.ended.Get(key); ok {
+		return m.failed(fmt.Errorf("%w; it is asked again after a minute", err))
+	}
+	if err := c.begin(); err != nil {
+		return m.failed(err)
+	}
+	found, err, broken := c.evaluate(m)
+	if broken {
+		c.drop()
+		if c.ctx.Err() == nil {
+			c.ended.Put(key, err)
+		}
+	}
+	if err != nil {
+		return m.failed(err)
+	}
+	return found
+}
+
+// begin makes sure that there is a worker that knows the plan.
+func (c *conversation) begin() error {
+	if c.w != nil || c.wrong != nil {
+		return c.wrong
+	}
+	if !c.place {
+		if err := c.judging.enter(c.ctx); err != nil {
+			return err
+		}
+		c.place = true
+	}
+	if !json.Valid(c.asked.Document) {
+		c.wrong = errors.New("reading the document of the plan: it is no JSON")
+		return c.wrong
+	}
+	w, err := c.judging.take(c.scratch)
+	if err != nil {
+		return err
+	}
+	out, err := w.exchange(c.ctx, inputMost, request{Input: &input{c.asked.Document, c.asked.Facts, c.asked.Object, c.asked.Now}})
+	c.w = w
+	if err != nil {
+		c.drop()
+		c.wrong = fmt.Errorf("reading the plan: %w", err)
+	} else {
+		c.wrong = out.failure()
+	}
+	return c.wrong
+}
+
+// evaluate asks one policy, which is compiled before if the worker does not know it. Broken
+// says that the worker is of no more use.
+func (c *conversation) evaluate(m Member) (found []policy.Finding, err error, broken bool) {
+	r := request{Evaluate: &evaluate{m.Digest, m.Policy, m.Parameters}}
+	out, err := c.w.exchange(c.ctx, c.most.evaluate, r)
+	if err == nil && out.Unknown {
+		if err, broken := c.compile(c.ctx, c.w, m.Digest, m.Source); err != nil {
+			return nil, err, broken
+		}
+		out, err = c.w.exchange(c.ctx, c.most.evaluate, r)
+	}
+	if err != nil {
+		return nil, err, true
+	}
+	return out.Findings, out.failure(), false
+}
+
+// drop ends the worker.
+func (c *conversation) drop() {
+	if c.w != nil {
+		_ = c.w.end() // killed: what is left of it is its empty directory
+		c.w = nil
+	}
+}
+
+func (c *conversation) end() {
+	if c.w != nil {
+		c.judging.put(c.w)
+	}
+	if c.place {
+		<-c.judging.places
+	}
+}
+
+// spoilt is an error after which a worker is of no more use.
+type spoilt struct{ error }
+
+func (s spoilt) Unwrap() error { return s.error }
+
+func keep(err error, broken bool) error {
+	if err != nil && broken {
+		return spoilt{err}
+	}
+	return err
+}
+
+// with has do use a worker, in its turn.
+func (l *lane) with(ctx context.Context, scratch string, do func(*process) error) error {
+	if err := l.enter(ctx); err != nil {
+		return err
+	}
+	defer func() { <-l.places }()
+	w, err := l.take(scratch)
+	if err != nil {
+		return err
+	}
+	err = do(w)
+	if _, is := errors.AsType[spoilt](err); is {
+		_ = w.end() // killed: what is left of it is its empty directory
+		return err
+	}
+	l.put(w)
+	return err
+}
+
+func (l *lane) enter(ctx context.Context) error {
+	select {
+	case l.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// take returns a worker that is idle, or else a new one. The caller has a place.
+func (l *lane) take(scratch string) (*process, error) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil, errors.New("the controller ends")
+	}
+	if n := len(l.idle); n > 0 {
+		w := l.idle[n-1]
+		l.idle = l.idle[:n-1]
+		l.mu.Unlock()
+		if w.idle.Stop() {
+			return w, nil
+		}
+		return start(scratch) // that one just ended
+	}
+	l.mu.Unlock()
+	return start(scratch)
+}
+
+// put keeps a worker for the next one, for some time.
+func (l *lane) put(w *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		_ = w.end() // killed: what is left of it is its empty directory
+		return
+	}
+	w.idle = time.AfterFunc(idleMost, func() {
+		l.mu.Lock()
+		for i, one := range l.idle {
+			if one == w {
+				l.idle = append(l.idle[:i], l.idle[i+1:]...)
+				break
+			}
+		}
+		l.mu.Unlock()
+		_ = w.end() // killed: what is left of it is its empty directory
+	})
+	l.idle = append(l.idle, w)
+}
+
+// close ends the workers that are idle, and those in use once they are put back.
+func (l *lane) close() error {
+	l.mu.Lock()
+	idle := l.idle
+	l.idle, l.closed = nil, true
+	l.mu.Unlock()
+	var errs []error
+	for _, w := range idle {
+		if w.idle.Stop() {
+			errs = append(errs, w.end())
+		}
+	}
+	return errors.Join(errs...)
+}
