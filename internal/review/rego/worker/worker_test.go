@@ -150,7 +150,6 @@ func TestTextsThatAreHostileToTheCompiler(t *testing.T) {
 		many += fmt.Sprintf("f%d(x) := y if { some y in [z | z := x[_][_]; z > %d]; not f%d(x) }\n", i+1, i, i)
 	}
 	p := newPool(t)
-	p.most.compile = 2 * time.Second
 	for name, rules := range map[string]string{
 		"brackets":             nested("[", "]", 500_000),
 		"braces":               nested(`{"a": `, "}", 100_000),
@@ -162,7 +161,10 @@ func TestTextsThatAreHostileToTheCompiler(t *testing.T) {
 		"ten thousand of them": many,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := p.Compile(t.Context(), terrier(rules)); err == nil {
+			p.most.compile = 2 * time.Second
+			err := p.Compile(t.Context(), terrier(rules))
+			p.most.compile = compileMost
+			if err == nil {
 				t.Log("it compiles in time")
 			} else if len(err.Error()) > 2100 {
 				t.Errorf("Compile() = an error of %d bytes", len(err.Error()))
@@ -189,17 +191,13 @@ func TestPoliciesThatAreHostile(t *testing.T) {
 	}
 	text := "\tt := concat(\"\", [\"abcdefgh\" | some i in numbers.range(1, 100000)])\n"
 	for name, body := range map[string]string{
-		"a tree as JSON":         tree("x", "input.stack.name") + "\tmsg := json.marshal(x60)",
-		"a tree as YAML":         tree("x", "input.stack.name") + "\tmsg := yaml.marshal(x60)",
-		"a tree as a text":       tree("x", "input.stack.name") + "\tmsg := sprintf(\"%v\", [x60])",
-		"two trees":              tree("x", "input.stack.name") + tree("y", "input.stack.name") + "\tx60 == y60\n\tmsg := \"a\"",
-		"a tree in a set":        tree("x", "input.stack.name") + tree("y", "input.stack.name") + "\tmsg := sprintf(\"%d\", [count({x60, y60})])",
-		"a walk":                 tree("x", "input.stack.name") + "\tmsg := sprintf(\"%d\", [count([p | walk(x60, [p, _])])])",
-		"a tree that is changed": tree("x", "input.stack.name") + "\tmsg := sprintf(\"%d\", [count(json.patch({\"a\": x60}, [{\"op\": \"test\", \"path\": \"a\", \"value\": x59}]))])",
-		"a comprehension":        "\tmsg := sprintf(\"%d\", [count([1 | some i in numbers.range(1, 90000); some j in numbers.range(1, 90000)])])",
-		"texts":                  text + "\tmsg := sprintf(\"%d\", [count([u | some i in numbers.range(1, 90000); u := replace(t, \"a\", format_int(i, 10))])])",
-		"a set of texts":         text + "\tmsg := sprintf(\"%d\", [count({upper(sprintf(\"%s%d\", [t, i])) | some i in numbers.range(1, 90000)})])",
-		"a YAML bomb":            "\tmsg := sprintf(\"%v\", [yaml.unmarshal(\"a: &a [x,x,x,x,x,x,x,x,x]\\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\\n\")])",
+		"a tree as JSON":   tree("x", "input.stack.name") + "\tmsg := json.marshal(x60)",
+		"a tree as a text": tree("x", "input.stack.name") + "\tmsg := sprintf(\"%v\", [x60])",
+		"a tree of texts":  text + tree("x", "t") + "\tmsg := json.marshal(x60)",
+		"two trees":        tree("x", "input.stack.name") + tree("y", "input.stack.name") + "\tx60 == y60\n\tmsg := \"a\"",
+		"a comprehension":  "\tmsg := sprintf(\"%d\", [count([1 | some i in numbers.range(1, 90000); some j in numbers.range(1, 90000)])])",
+		"texts":            text + "\tmsg := sprintf(\"%d\", [count([u | some i in numbers.range(1, 90000); u := replace(t, \"a\", format_int(i, 10))])])",
+		"a YAML bomb":      "\tmsg := sprintf(\"%v\", [yaml.unmarshal(\"a: &a [x,x,x,x,x,x,x,x,x]\\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\\n\")])",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
