@@ -73,7 +73,7 @@ func (p moduleCommands) moduleDetail(d client.ModuleDetail, part string) error {
 	if o := d.Origin; o != nil {
 		p.say("From the tag %s of %s at %s, by %s\n", clean(o.Tag), clean(o.Repository), clean(o.Commit), clean(o.Tagger))
 		if o.Signer != "" {
-			p.say("Signed with the OpenPGP key %s\n", clean(o.Signer))
+			p.say("Signed with the key %s\n", clean(o.Signer))
 		}
 	}
 	if r := d.Retracted; r != nil {

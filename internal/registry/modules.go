@@ -36,7 +36,7 @@ type Origin struct {
 	Commit     string    `json:"commit"`
 	Tagger     string    `json:"tagger,omitempty"` // NAME <EMAIL>; who committed, if the tag is not annotated
 	Tagged     time.Time `json:"tagged,omitzero"`
-	Signer     string    `json:"signer,omitempty"` // the ID of the OpenPGP key, if a signature was verified
+	Signer     string    `json:"signer,omitempty"` // the ID of the OpenPGP key or the fingerprint of the SSH key, if a signature was verified
 }
 
 // modules is the part of a registry that has modules.

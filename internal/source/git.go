@@ -52,6 +52,8 @@ type Git struct {
 	Out     *outbound.Client
 	Scratch string // where directories for the time of a fetch are made
 	Limits  archive.Limits
+
+	signed Signature
 }
 
 var _ Fetcher = (*Git)(nil)
@@ -113,7 +115,7 @@ func (g *Git) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 			if err != nil {
 				return gitFault("reading commit "+at.commit.String(), err)
 			}
-			if _, err := g.Verify.check(store, at, commit); err != nil {
+			if g.signed, err = g.Verify.check(store, at, commit); err != nil {
 				return err
 			}
 			tree, err := commit.Tree()

@@ -28,7 +28,7 @@ type Tag struct {
 type Tagged struct {
 	By     string
 	At     time.Time
-	Signer string // the ID of the OpenPGP key, if a signature was verified
+	Signer string // the ID of the OpenPGP key or the fingerprint of the SSH key, if a signature was verified
 }
 
 // Tags lists the tags of the repository, by name. It costs one request.
@@ -93,7 +93,7 @@ func (g *Git) Checkout(ctx context.Context, t Tag, directory, dir string) (Tagge
 
 // tagged verifies what has to be signed, and says who made a tag.
 func (g *Git) tagged(store *filesystem.Storage, at gitCommit, commit *object.Commit) (Tagged, error) {
-	signer, err := g.Verify.check(store, at, commit)
+	signature, err := g.Verify.check(store, at, commit)
 	if err != nil {
 		return Tagged{}, err
 	}
@@ -103,5 +103,5 @@ func (g *Git) tagged(store *filesystem.Storage, at gitCommit, commit *object.Com
 	} else if !errors.Is(err, plumbing.ErrObjectNotFound) {
 		return Tagged{}, gitFault("reading the tag", err)
 	}
-	return Tagged{By: fmt.Sprintf("%.100s <%.100s>", by.Name, by.Email), At: by.When.UTC(), Signer: signer}, nil
+	return Tagged{By: fmt.Sprintf("%.100s <%.100s>", by.Name, by.Email), At: by.When.UTC(), Signer: signature.keyID()}, nil
 }

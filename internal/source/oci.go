@@ -33,10 +33,13 @@ type OCI struct {
 	Key      secret.Text
 	Insecure bool // over http, where the operator allows it
 	Ignore   *string
+	Verify   OCIVerifier // nil lets everything pass
 
 	Out     *outbound.Client
 	Scratch string
 	Limits  archive.Limits
+
+	signed Signature
 }
 
 var _ Fetcher = (*OCI)(nil)
@@ -115,7 +118,8 @@ func (o *OCI) highest(r *ociRemote) (string, error) {
 	return tag, err
 }
 
-// Fetch gets the layer; its digest is compared before anything is unpacked.
+// Fetch verifies the signature, if one is asked for, and gets the layer; its digest is
+// compared before anything is unpacked.
 func (o *OCI) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]string, error) {
 	digest, ok := found.handle.(ociDigest)
 	if !ok {
@@ -126,6 +130,12 @@ func (o *OCI) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 		return nil, err
 	}
 	defer r.close()
+	if o.Verify != nil {
+		// What is fetched below is fetched by this digest, wherever a tag points by then.
+		if o.signed, err = o.Verify.Verify(ctx, r.repo, string(digest), r.options); err != nil {
+			return nil, ociFault("verifying the signature of "+found.Revision, err)
+		}
+	}
 	if o.Layer.Code {
 		return o.fetchImage(ctx, r, digest, w)
 	}
@@ -141,7 +151,7 @@ func (o *OCI) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Annotations, scratch(o.Scratch, func(dir string) error {
+	return declared(manifest.Annotations), scratch(o.Scratch, func(dir string) error {
 		spooled := filepath.Join(dir, "layer")
 		if err := spool(layer, spooled); err != nil {
 			return ociFault("fetching the layer", err)

@@ -85,7 +85,7 @@ func (o *OCI) fetchImage(ctx context.Context, r *ociRemote, digest ociDigest, w 
 	for i, l := range layers {
 		layers[i] = codeLayer{Layer: l, dir: dir, budget: budget}
 	}
-	return manifest.Annotations, scratch(o.Scratch, func(at string) error {
+	return declared(manifest.Annotations), scratch(o.Scratch, func(at string) error {
 		spooled := filepath.Join(at, "code")
 		if err := spoolCode(codeImage{image, layers}, dir, spooled); err != nil {
 			return ociFault("reading the image", err)

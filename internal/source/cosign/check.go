@@ -1,0 +1,124 @@
+package cosign
+
+import (
+	"bytes"
+	"crypto"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"github.com/sigstore/sigstore-go/pkg/root"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+	"github.com/sigstore/sigstore/pkg/signature"
+
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// candidate is a signature that was found, and that may not count.
+type candidate struct {
+	payload []byte // what is signed in the form of simple signing; nil of a bundle
+	// bundle makes the signature a bundle of Sigstore, to be verified with a key or with the
+	// certificate that is in it.
+	bundle func(keyed bool) (*bundle.Bundle, error)
+}
+
+// signPredicate is the type of the statements that cosign sign makes. An attestation of
+// another type says something about an artifact, as which packages are in it, and is no
+// signature of it.
+const signPredicate = "https://sigstore.dev/cosign/sign/v1"
+
+// check says whose signature a candidate is. Of is the digest of the manifest, which has to be
+// what is signed: a signature of another manifest, moved to this one, does not count.
+func (v *Verifier) check(c candidate, of string) (by source.Signature, err error) {
+	// Any user who may push writes what is parsed below, and a library of others parses it.
+	defer func() {
+		if broken := recover(); broken != nil {
+			by, err = source.Signature{}, fmt.Errorf("it is malformed: %v", broken)
+		}
+	}()
+	if c.payload != nil {
+		if err := claims(c.payload, of); err != nil {
+			return source.Signature{}, err
+		}
+	}
+	b, err := c.bundle(len(v.keys) > 0)
+	if err != nil {
+		return source.Signature{}, err
+	}
+	if len(v.keys) == 0 {
+		return v.checkCertificate(c, b, of)
+	}
+	var refused []error
+	for _, k := range v.keys {
+		verifier, err := verify.NewVerifier(k.material(), verify.WithNoObserverTimestamps())
+		if err != nil {
+			return source.Signature{}, err
+		}
+		if _, err = c.verified(verifier, b, of, verify.WithKey()); err == nil {
+			return source.Signature{Kind: source.SignedCosign, By: k.of}, nil
+		}
+		refused = append(refused, fmt.Errorf("with the key %s: %w", k.of, err))
+	}
+	return source.Signature{}, errors.Join(refused...)
+}
+
+// checkCertificate verifies a signature with the certificate that is in it.
+func (v *Verifier) checkCertificate(c candidate, b *bundle.Bundle, of string) (source.Signature, error) {
+	verifier, err := verify.NewVerifier(v.root, v.options...)
+	if err != nil {
+		return source.Signature{}, err
+	}
+	var policy []verify.PolicyOption
+	for _, id := range v.identities {
+		one, err := verify.NewShortCertificateIdentity("", id.issuer.String(), "", id.subject.String())
+		if err != nil {
+			return source.Signature{}, err
+		}
+		policy = append(policy, verify.WithCertificateIdentity(one))
+	}
+	result, err := c.verified(verifier, b, of, policy...)
+	if err != nil {
+		return source.Signature{}, err
+	}
+	by := result.Signature.Certificate
+	return source.Signature{Kind: source.SignedKeyless, By: by.SubjectAlternativeName, Issuer: by.Issuer, Root: v.of}, nil
+}
+
+// verified verifies the signature over the payload, or the statement in the bundle, which has
+// to be one that the artifact is signed.
+func (c candidate) verified(verifier *verify.Verifier, b *bundle.Bundle, of string, policy ...verify.PolicyOption) (*verify.VerificationResult, error) {
+	if c.payload != nil {
+		return verifier.Verify(b, verify.NewPolicy(verify.WithArtifact(bytes.NewReader(c.payload)), policy...))
+	}
+	sum, err := hex.DecodeString(strings.TrimPrefix(of, "sha256:"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the digest: %w", err)
+	}
+	if b.GetDsseEnvelope() == nil {
+		return nil, errors.New("the bundle has no statement that the artifact is signed")
+	}
+	result, err := verifier.Verify(b, verify.NewPolicy(verify.WithArtifactDigest("sha256", sum), policy...))
+	if err != nil {
+		return nil, err
+	}
+	if kind := result.Statement.GetPredicateType(); kind != signPredicate {
+		return nil, fmt.Errorf("it is an attestation of the type %.200q, and no signature", kind)
+	}
+	return result, nil
+}
+
+// material makes the key all that a signature may lead to.
+func (k key) material() root.TrustedMaterial {
+	return root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) {
+		v, err := signature.LoadVerifier(k.public, crypto.SHA256)
+		return always{v}, err
+	})
+}
+
+// always is a key without an end.
+type always struct{ signature.Verifier }
+
+func (always) ValidAtTime(time.Time) bool { return true }

@@ -1,0 +1,239 @@
+// Package cosign verifies signatures on artifacts of OCI registries that the program cosign
+// made, with public keys, or with certificates for identities that lead to a trusted root. It
+// signs nothing, and asks no server but the registry: what a signature has to lead to is
+// given by the caller, and not fetched.
+//
+// Start reading at Verifier.Verify: it finds signatures in the two places where cosign puts
+// them (simplesigning.go, referrers.go), and check.go says which of them count.
+package cosign
+
+import (
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/sigstore/sigstore-go/pkg/root"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// KeySuffix ends the names of public keys in a Secret, as Flux has it.
+const KeySuffix = ".pub"
+
+// RootFile is the name of the trusted root in a Secret, as Flux has it.
+const RootFile = "trusted_root.json"
+
+// Verifier says which signatures count. WithKeys and Keyless make one.
+type Verifier struct {
+	keys []key
+
+	root       *root.TrustedRoot
+	of         string // what Signature.Root says of the root
+	identities []identity
+	options    []verify.VerifierOption
+
+	rules string
+}
+
+var _ source.OCIVerifier = (*Verifier)(nil)
+
+// key is a public key and its fingerprint.
+type key struct {
+	public crypto.PublicKey
+	of     string // sha256: and the hexadecimal digest of its DER form
+}
+
+// Identity are patterns of the identities whose certificates count. Both are regular
+// expressions, and have to match the whole text.
+type Identity struct {
+	Issuer  string
+	Subject string
+}
+
+type identity struct{ issuer, subject *regexp.Regexp }
+
+// WithKeys returns a Verifier for signatures of the public keys in a Secret, whose names end
+// in .pub. A Secret without any is an error: with no key, no signature could count.
+func WithKeys(data map[string][]byte) (*Verifier, error) {
+	v := &Verifier{}
+	parts := []string{"keys"}
+	for _, at := range slices.Sorted(maps.Keys(data)) {
+		if !strings.HasSuffix(at, KeySuffix) {
+			continue
+		}
+		k, err := readKey(data[at])
+		if err != nil {
+			return nil, invalid("the public key %.100q cannot be read: %w: it is the file cosign.pub, which cosign generate-key-pair makes", at, err)
+		}
+		v.keys, parts = append(v.keys, k), append(parts, k.of)
+	}
+	if len(v.keys) == 0 {
+		return nil, invalid("there is no public key to verify signatures with: add the file cosign.pub to the Secret, under a name that ends in %s", KeySuffix)
+	}
+	v.rules = digest(parts...)
+	return v, nil
+}
+
+// readKey reads a key as PEM. Keys that are too weak to count are refused.
+func readKey(text []byte) (key, error) {
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != "PUBLIC KEY" {
+		return key{}, errors.New("it is no public key in the form of PEM")
+	}
+	if len(strings.TrimSpace(string(rest))) > 0 {
+		return key{}, errors.New("there is more than one key in it, or another text")
+	}
+	public, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return key{}, err
+	}
+	if err := cryptoutils.ValidatePubKey(public); err != nil {
+		return key{}, err
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return key{}, err
+	}
+	sum := sha256.Sum256(der)
+	return key{public, "sha256:" + hex.EncodeToString(sum[:])}, nil
+}
+
+// Keyless returns a Verifier for signatures with certificates of certain identities, which
+// lead to the trusted root in trusted, a file trusted_root.json. Of the operator says that it
+// is the root that the operator has configured. With no identity, and with a root that does
+// not say when a certificate was used, no signature could count, which is an error.
+func Keyless(trusted []byte, ofOperator bool, identities []Identity) (*Verifier, error) {
+	v := &Verifier{of: digest(string(trusted))}
+	var err error
+	if v.root, err = root.NewTrustedRootFromJSON(trusted); err != nil {
+		return nil, invalid("the trusted root cannot be read: %w: it is a file %s of Sigstore", err, RootFile)
+	}
+	if v.options, err = demands(v.root); err != nil {
+		return nil, err
+	}
+	parts := []string{"keyless", v.of}
+	if ofOperator {
+		v.of = source.RootOfOperator
+	}
+	for i, id := range identities {
+		one, err := id.compile()
+		if err != nil {
+			return nil, invalid("spec.verify.matchOIDCIdentity[%d].%w", i, err)
+		}
+		v.identities, parts = append(v.identities, one), append(parts, id.Issuer, id.Subject)
+	}
+	if len(v.identities) == 0 {
+		return nil, invalid("spec.verify.matchOIDCIdentity is empty: without a key, name the issuer and the subject whose signatures count")
+	}
+	v.rules = digest(parts...)
+	return v, nil
+}
+
+// demands are what a signature needs besides a certificate, by what is in the root: an entry
+// of a transparency log if the root has logs, the proof that a certificate was published if it
+// has logs of these, and in any case a time from a log or from a timestamp authority, at which
+// the certificate has to be valid.
+func demands(r *root.TrustedRoot) ([]verify.VerifierOption, error) {
+	if len(r.FulcioCertificateAuthorities()) == 0 {
+		return nil, invalid("the trusted root has no certificate authority")
+	}
+	var out []verify.VerifierOption
+	switch {
+	case len(r.RekorLogs()) > 0:
+		out = append(out, verify.WithTransparencyLog(1), verify.WithObserverTimestamps(1))
+	case len(r.TimestampingAuthorities()) > 0:
+		out = append(out, verify.WithSignedTimestamps(1))
+	default:
+		return nil, invalid("the trusted root has neither a transparency log nor a timestamp authority, so that nothing says when a certificate was used")
+	}
+	if len(r.CTLogs()) > 0 {
+		out = append(out, verify.WithSignedCertificateTimestamps(1))
+	}
+	return out, nil
+}
+
+// compile anchors the patterns: a pattern for one repository must not match the longer name
+// of another.
+func (id Identity) compile() (identity, error) {
+	var out identity
+	for _, p := range []struct {
+		field, pattern string
+		into           **regexp.Regexp
+	}{{"issuer", id.Issuer, &out.issuer}, {"subject", id.Subject, &out.subject}} {
+		if p.pattern == "" {
+			return out, fmt.Errorf("%s is empty: it is a regular expression that matches the whole %s", p.field, p.field)
+		}
+		// The pattern has to be one alone: "a)|(?:b" is none, and would escape the anchors.
+		if _, err := regexp.Compile(p.pattern); err != nil {
+			return out, fmt.Errorf("%s: %w", p.field, err)
+		}
+		re, err := regexp.Compile(`\A(?:` + p.pattern + `)\z`)
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", p.field, err)
+		}
+		*p.into = re
+	}
+	return out, nil
+}
+
+// Rules implements source.OCIVerifier.
+func (v *Verifier) Rules() string { return v.rules }
+
+// Verify implements source.OCIVerifier. One signature that counts suffices.
+func (v *Verifier) Verify(ctx context.Context, repo name.Repository, of string, options []remote.Option) (source.Signature, error) {
+	at, err := name.NewDigest(repo.Name()+"@"+of, repoOptions(repo)...)
+	if err != nil {
+		return source.Signature{}, invalid("%q is no digest", of)
+	}
+	var refused []error
+	for _, find := range []func(context.Context, name.Digest, []remote.Option) ([]candidate, error){simpleSignings, referrers} {
+		found, err := find(ctx, at, options)
+		if err != nil {
+			return source.Signature{}, err
+		}
+		for _, c := range found {
+			by, err := v.check(c, at.DigestStr())
+			if err == nil {
+				return by, nil
+			}
+			refused = append(refused, err)
+		}
+	}
+	if len(refused) == 0 {
+		return source.Signature{}, fault.New(fault.Missing, source.ReasonVerification, fmt.Errorf("there is no signature of %s in the repository: run cosign sign %s", of, at.Name()))
+	}
+	return source.Signature{}, invalid("none of %d signatures of %s counts: %w", len(refused), of, errors.Join(refused...))
+}
+
+func repoOptions(repo name.Repository) []name.Option {
+	if repo.Scheme() == "http" {
+		return []name.Option{name.Insecure}
+	}
+	return nil
+}
+
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		_, _ = fmt.Fprintf(h, "%d %s\n", len(p), p) // a hash has no errors
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+func invalid(format string, args ...any) error {
+	return fault.New(fault.Invalid, source.ReasonVerification, fmt.Errorf(format, args...))
+}
