@@ -62,6 +62,7 @@ type Config struct {
 	Sources        bool          `flag:"sources" env:"TERRIER_SOURCES" default:"true" help:"reconcile GitRepository, OCIRepository and Bucket; set false if another source controller does"`
 	ImageBase      string        `flag:"stack-image-base" env:"TERRIER_STACK_IMAGE_BASE" help:"image that the images of stacks are made on, with terrier-runner and the engine; by default --run-image, and where runs are processes none"`
 	KnownHosts     string        `flag:"ssh-known-hosts" env:"TERRIER_SSH_KNOWN_HOSTS" help:"file in the form of known_hosts with the keys of git servers, for sources over ssh whose Secret has no known_hosts; the keys of github.com, gitlab.com and bitbucket.org are built in"`
+	TrustedRoot    string        `flag:"sigstore-trusted-root" env:"TERRIER_SIGSTORE_TRUSTED_ROOT" help:"file trusted_root.json of Sigstore, which the certificates on signatures of OCI artifacts have to lead to, for sources that name none; read again for each verification"`
 	EventsAddress  string        `flag:"events-addr" env:"TERRIER_EVENTS_ADDR" help:"http address of the notification-controller of Flux, which receives every event; off if empty"`
 	Notifications  bool          `flag:"notifications" env:"TERRIER_NOTIFICATIONS" default:"true" help:"deliver notifications for Alert and Provider; set false if another notification controller does"`
 

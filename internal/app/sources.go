@@ -19,7 +19,7 @@ func (p *parts) setupSources(mgr ctrl.Manager, out *outbound.Client) error {
 		BaseURL: func() string { return p.http.url + web.ArtifactsPrefix },
 		Scratch: p.dir("scratch", "fetches"),
 		Events:  p.alerts.recorder(mgr, "source-controller", p.Now),
-		Pull:    p.pulls(nil).config, KnownHosts: p.Config.KnownHosts,
+		Pull:    p.pulls(nil).config, KnownHosts: p.Config.KnownHosts, TrustedRoot: p.Config.TrustedRoot,
 		Roots: func(ctx context.Context, kind string, source client.ObjectKey) ([]string, error) {
 			return controller.RootModules(ctx, mgr.GetClient(), p.kinds, kind, source)
 		},

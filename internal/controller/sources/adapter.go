@@ -30,6 +30,8 @@ type adapter interface {
 	shaped() bool
 	// note writes down the rules that the artifact was made by.
 	note()
+	// verifies reports whether the spec asks for signatures.
+	verifies() bool
 }
 
 // fields point into an object.
@@ -54,6 +56,7 @@ type inputs struct {
 	limits    archive.Limits
 	pull      func(namespace string) []byte
 	hosts     string // the file of the operator with known_hosts; may be empty
+	trusted   string // the file of the operator with the trusted root for signatures; may be empty
 }
 
 // knownHosts are the lines of the operator.

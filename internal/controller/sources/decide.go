@@ -14,6 +14,7 @@ type observation struct {
 	artifact *meta.Artifact // what the status says; nil if nothing
 	stored   bool           // the store holds exactly that
 	shaped   bool           // it was made by the rules of the spec
+	unsigned bool           // it lacks the signature that the spec asks for
 	pointers bool           // an earlier release left pointers of Git LFS in it, which stall a stack
 
 	revision string // what the origin has now
@@ -45,7 +46,7 @@ func decide(o observation) step {
 		return leave
 	case o.failure != nil:
 		return fail
-	case o.artifact == nil, !o.stored, !o.shaped, o.artifact.Revision != o.revision:
+	case o.artifact == nil, !o.stored, !o.shaped, o.unsigned, o.artifact.Revision != o.revision:
 		return build
 	case o.pointers:
 		return repair

@@ -20,6 +20,7 @@ func TestDecide(t *testing.T) {
 		"what there is nothing of is built":            {func(o *observation) { o.artifact = nil }, build},
 		"what the store lost is built":                 {func(o *observation) { o.stored = false }, build},
 		"what other rules made is built":               {func(o *observation) { o.shaped = false }, build},
+		"what lacks a signature is built":              {func(o *observation) { o.unsigned = true }, build},
 		"what stalls a stack by pointers is repaired":  {func(o *observation) { o.pointers = true }, repair},
 		"a new revision needs no repair":               {func(o *observation) { o.pointers, o.revision = true, "main@sha1:2" }, build},
 		"without a revision nothing is repaired":       {func(o *observation) { o.pointers, o.failure = true, errors.New("down") }, fail},

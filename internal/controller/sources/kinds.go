@@ -106,15 +106,10 @@ func (g git) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 }
 
 func (g git) shaped() bool {
-	return equality.Semantic.DeepEqual(g.Spec.Ignore, g.Status.ObservedIgnore) && slices.Equal(g.Spec.SparseCheckout, g.Status.ObservedSparseCheckout) && g.verified()
+	return equality.Semantic.DeepEqual(g.Spec.Ignore, g.Status.ObservedIgnore) && slices.Equal(g.Spec.SparseCheckout, g.Status.ObservedSparseCheckout)
 }
 
-// verified reports whether the signatures that the spec asks for were verified when the
-// artifact was made. A spec that asks for less than before makes no new artifact.
-func (g git) verified() bool {
-	was := g.Status.SourceVerificationMode
-	return g.Spec.Verification == nil || was != nil && *was == g.Spec.Verification.GetMode()
-}
+func (g git) verifies() bool { return g.Spec.Verification != nil }
 
 func (g git) note() {
 	g.Status.SourceVerificationMode = nil
@@ -142,14 +137,19 @@ func (o oci) fields() fields {
 }
 
 func (o oci) secrets() []*meta.LocalObjectReference {
-	return []*meta.LocalObjectReference{o.Spec.SecretRef, o.Spec.CertSecretRef}
+	refs := []*meta.LocalObjectReference{o.Spec.SecretRef, o.Spec.CertSecretRef}
+	if v := o.Spec.Verify; v != nil {
+		refs = append(refs, v.SecretRef, v.TrustedRootSecretRef)
+	}
+	return refs
 }
+
+func (o oci) verifies() bool { return o.Spec.Verify != nil }
 
 func (o oci) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 	spec := o.Spec
 	err := unsupported(map[string]bool{
 		"spec.provider " + spec.Provider: spec.Provider != "" && spec.Provider != sourcev1.GenericOCIProvider,
-		"spec.verify":                    spec.Verify != nil,
 		"spec.proxySecretRef":            spec.ProxySecretRef != nil,
 	})
 	if err != nil {
@@ -167,6 +167,9 @@ func (o oci) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) {
 		},
 	}
 	if f.CA, f.Cert, f.Key, err = certificates(ctx, in, spec.CertSecretRef); err != nil {
+		return nil, err
+	}
+	if f.Verify, err = o.verifier(ctx, in); err != nil {
 		return nil, err
 	}
 	if r := spec.Reference; r != nil {
@@ -266,6 +269,8 @@ func (b bucket) fetcher(ctx context.Context, in inputs) (source.Fetcher, error) 
 func (b bucket) shaped() bool {
 	return equality.Semantic.DeepEqual(b.Spec.Ignore, b.Status.ObservedIgnore)
 }
+
+func (b bucket) verifies() bool { return false }
 
 func (b bucket) note() { b.Status.ObservedIgnore = b.Spec.Ignore }
 

@@ -114,10 +114,11 @@ func (r *reconciler) observe(ctx context.Context, p *pass) observation {
 		o.stored = own && r.Store.Has(stored)
 		o.pointers = o.stored && r.kind.name == sourcev1.GitRepositoryKind && a.Metadata[source.LFSFetched] == "" && r.findPointers(ctx, p, stored)
 	}
-	in := inputs{namespace: p.obj.GetNamespace(), live: r.live, out: r.Out, scratch: r.Scratch, limits: r.Limits, pull: r.Pull, hosts: r.KnownHosts}
+	in := inputs{namespace: p.obj.GetNamespace(), live: r.live, out: r.Out, scratch: r.Scratch, limits: r.Limits, pull: r.Pull, hosts: r.KnownHosts, trusted: r.TrustedRoot}
 	if p.fetcher, o.failure = p.adapter.fetcher(ctx, in); o.failure != nil {
 		return o
 	}
+	o.unsigned = !p.signed(r.Key)
 	p.found, o.failure = p.fetcher.Resolve(ctx)
 	o.revision = p.found.Revision
 	for k, v := range p.found.Metadata {
@@ -198,6 +199,7 @@ func (r *reconciler) build(ctx context.Context, p *pass) error {
 		Digest: stored.Digest, Path: stored.Path, Revision: p.found.Revision,
 		LastUpdateTime: metav1.NewTime(r.Now()), Size: &stored.Size, Metadata: metadata,
 	}
+	p.sign(r.Key)
 	p.adapter.note()
 	p.fresh = true
 	r.Log.Info("artifact stored", "source", p.key, "revision", p.found.Revision, "digest", stored.Digest, "bytes", stored.Size)

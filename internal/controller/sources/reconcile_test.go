@@ -201,12 +201,12 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 	s.push("latest", "one")
 	s.repository(func(spec *sourcev1.OCIRepositorySpec) {
 		spec.Provider = "aws"
-		spec.Verify = &sourcev1.OCIRepositoryVerification{Provider: "cosign"}
+		spec.ProxySecretRef = &meta.LocalObjectReference{Name: "proxy"}
 	})
 	s.reconcile(s.reconciler(ociKind()))
 	s.wantConditions(map[string]string{"Ready": "False Unsupported", "FetchFailed": "True Unsupported", "Stalled": "True Unsupported"})
 	got := s.get().Status
-	if want := "not supported: spec.provider aws, spec.verify"; message(got.Conditions, "Stalled") != want || got.ObservedGeneration != 1 {
+	if want := "not supported: spec.provider aws, spec.proxySecretRef"; message(got.Conditions, "Stalled") != want || got.ObservedGeneration != 1 {
 		t.Errorf("the message is %q at generation %d, want %q at 1", message(got.Conditions, "Stalled"), got.ObservedGeneration, want)
 	}
 }

@@ -34,7 +34,7 @@ func (r *reconciler) report(ctx context.Context, p *pass, o observation, failure
 		a.URL = r.BaseURL() + source.ArtifactPath(r.Key, a.Path)
 	}
 	if failure != nil {
-		r.failed(p, failure)
+		r.failed(p, o, failure)
 	} else {
 		r.succeeded(p)
 	}
@@ -60,9 +60,10 @@ func (r *reconciler) succeeded(p *pass) {
 	set(p, meta.ReadyCondition, metav1.ConditionTrue, meta.SucceededReason, message)
 	set(p, sourcev1.ArtifactInStorageCondition, metav1.ConditionTrue, meta.SucceededReason, message)
 	remove(p, meta.ReconcilingCondition, meta.StalledCondition, sourcev1.FetchFailedCondition, sourcev1.StorageOperationFailedCondition)
+	p.verified()
 }
 
-func (r *reconciler) failed(p *pass, err error) {
+func (r *reconciler) failed(p *pass, o observation, err error) {
 	reason, message := fault.Reason(err, r.kind.reason), source.Message(err)
 	what, other := sourcev1.FetchFailedCondition, sourcev1.StorageOperationFailedCondition
 	if reason == source.ReasonStorage {
@@ -71,6 +72,7 @@ func (r *reconciler) failed(p *pass, err error) {
 	set(p, meta.ReadyCondition, metav1.ConditionFalse, reason, message)
 	set(p, what, metav1.ConditionTrue, reason, message)
 	remove(p, other)
+	p.refused(o, err)
 	if stalled(err) {
 		// Observed, and nothing more will come of this generation by itself.
 		*p.fields.generation = p.obj.GetGeneration()

@@ -55,6 +55,9 @@ type Options struct {
 	Pull func(namespace string) []byte
 	// KnownHosts is the file with the keys of ssh hosts for sources whose Secret has none.
 	KnownHosts string
+	// TrustedRoot is the file with the trusted root for signatures with certificates, for
+	// sources that name none.
+	TrustedRoot string
 	// Roots returns the directories of the root modules that stacks have in a source, of
 	// those stacks that are not suspended.
 	Roots  func(ctx context.Context, kind string, source client.ObjectKey) ([]string, error)
