@@ -34,6 +34,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/policies/interpreter"
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -206,6 +207,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	asked := interpreter.New(mgr.GetClient(), p.kinds, p.cache, p.blobs, p.dir("scratch", "policies"), evaluators)
 	judges, err := policies.Setup(ctx, mgr, policies.Options{
 		Programs: asked, Live: live, Dialects: p.kinds, TenantLabel: p.Config.TenantLabel, Leads: p.plane.leader, Now: p.Now, Log: p.log,
+		Signatures: provenance.Reader{Key: provenance.Key{Text: p.key}, Own: p.Config.Sources},
 	})
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -325,11 +326,12 @@ func (wt *watches) indexed(ctx context.Context, d dialect.Dialect, index, value 
 	return out
 }
 
-// artifactChanged lets a source wake its stacks only when its artifact changed.
+// artifactChanged lets a source wake its stacks only when its artifact changed, or what is
+// known of the signature on it.
 func artifactChanged() predicate.Predicate {
 	digest := func(o client.Object) string {
 		if s, ok := o.(sources.Object); ok && s.GetArtifact() != nil {
-			return s.GetArtifact().Revision + s.GetArtifact().Digest
+			return s.GetArtifact().Revision + s.GetArtifact().Digest + provenance.State(s)
 		}
 		return ""
 	}

@@ -9,12 +9,13 @@ import (
 // Guards are the limits of one policy. A guard that is not set limits nothing. Names of
 // their fields in objects and annotations are those of the constants below.
 type Guards struct {
-	MaxDestroys        *int        `json:"maxDestroys,omitempty"` // replacements count too, unless MaxReplaces is set
-	MaxReplaces        *int        `json:"maxReplaces,omitempty"`
-	MaxDestroyedShare  *int        `json:"maxDestroyedShare,omitempty"` // percent of the resources in the state before
-	MaxDestroysPerHour *int        `json:"maxDestroysPerHour,omitempty"`
-	Protected          []Protected `json:"protected,omitempty"`
-	Effect             Effect      `json:"effect,omitempty"` // of their findings: Hold, unless it is Deny
+	MaxDestroys        *int          `json:"maxDestroys,omitempty"` // replacements count too, unless MaxReplaces is set
+	MaxReplaces        *int          `json:"maxReplaces,omitempty"`
+	MaxDestroyedShare  *int          `json:"maxDestroyedShare,omitempty"` // percent of the resources in the state before
+	MaxDestroysPerHour *int          `json:"maxDestroysPerHour,omitempty"`
+	Protected          []Protected   `json:"protected,omitempty"`
+	SignedSource       *SignedSource `json:"requireSignedSource,omitempty"`
+	Effect             Effect        `json:"effect,omitempty"` // of their findings: Hold, unless it is Deny
 }
 
 // Names of guards, and so the rules of their findings.
@@ -24,6 +25,7 @@ const (
 	MaxDestroyedShare  = "maxDestroyedShare"
 	MaxDestroysPerHour = "maxDestroysPerHour"
 	ProtectedGuard     = "protected"
+	SignedSourceGuard  = "requireSignedSource"
 	WindowsGuard       = "windows"
 	FreezesGuard       = "freezes"
 	MinSourceAge       = "minSourceAge"
@@ -39,7 +41,7 @@ type Protected struct {
 
 // Judges reports whether the guards say anything of plans.
 func (g Guards) Judges() bool {
-	return g.MaxDestroys != nil || g.MaxReplaces != nil || g.MaxDestroyedShare != nil || g.MaxDestroysPerHour != nil || len(g.Protected) > 0
+	return g.MaxDestroys != nil || g.MaxReplaces != nil || g.MaxDestroyedShare != nil || g.MaxDestroysPerHour != nil || len(g.Protected) > 0 || g.SignedSource != nil
 }
 
 // Covers reports whether the protection is for a resource of this type and address.

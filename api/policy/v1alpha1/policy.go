@@ -190,6 +190,11 @@ type Guards struct {
 	// +optional
 	Protected []Protected `json:"protected,omitempty"`
 
+	// The source of a plan has to have a signature that was verified. An inline module and a
+	// Bucket have none.
+	// +optional
+	RequireSignedSource *SignedSource `json:"requireSignedSource,omitempty"`
+
 	// The only times at which plans are applied: any of these.
 	// +kubebuilder:validation:MaxItems=50
 	// +optional
@@ -248,6 +253,44 @@ type Protected struct {
 	// +kubebuilder:validation:items:MaxLength=500
 	// +optional
 	Attributes []string `json:"attributes,omitempty"`
+}
+
+// SignedSource says whose signature a source has to have. If it is empty, every signature
+// counts that spec.verify of the source asks for. Owners of a source write its spec.verify.
+type SignedSource struct {
+	// Fingerprints of keys: sha256: and the hexadecimal SHA-256 of the DER form of a key of
+	// cosign, SHA256: and its base64 form of a key of SSH, the whole fingerprint of a key of
+	// OpenPGP.
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=100
+	// +optional
+	Keys []string `json:"keys,omitempty"`
+
+	// Identities of certificates, besides the keys.
+	// +kubebuilder:validation:MaxItems=100
+	// +optional
+	Identities []Signer `json:"identities,omitempty"`
+}
+
+// Signer is an identity of a certificate by which an artifact is signed.
+type Signer struct {
+	// The issuer of the identity, exactly.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=500
+	Issuer string `json:"issuer"`
+
+	// A pattern of the subject, as https://git.example.com/team/*; * stands for any text.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1000
+	Subject string `json:"subject"`
+
+	// sha256: and the hexadecimal SHA-256 of the file trusted_root.json that the certificate
+	// has to lead to; the file of --sigstore-trusted-root if it is not set.
+	// +kubebuilder:validation:MaxLength=71
+	// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[0-9a-f]{64}$')",message="trustedRoot is a digest, as sha256sum prints it behind sha256:"
+	// +optional
+	TrustedRoot string `json:"trustedRoot,omitempty"`
 }
 
 // Day is a day of the week.

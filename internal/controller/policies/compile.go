@@ -190,6 +190,32 @@ func guardsOf(g *v1alpha1.Guards) (policy.Guards, error) {
 		}
 		out.MaxDestroyedShare = &n
 	}
+	if g.RequireSignedSource != nil {
+		var err error
+		if out.SignedSource, err = signedSourceOf(*g.RequireSignedSource); err != nil {
+			return out, fmt.Errorf("spec.guards.requireSignedSource.%w", err)
+		}
+	}
+	return out, nil
+}
+
+func signedSourceOf(s v1alpha1.SignedSource) (*policy.SignedSource, error) {
+	out := &policy.SignedSource{}
+	for i, text := range s.Keys {
+		key, ok := policy.Fingerprint(text)
+		if !ok {
+			return nil, fmt.Errorf("keys[%d]: is %.100q, and may be the whole fingerprint of a key: sha256:… of one of cosign, SHA256:… of one of SSH, 40 hexadecimal digits of one of OpenPGP", i, text)
+		}
+		out.Keys = append(out.Keys, key)
+	}
+	for i, id := range s.Identities {
+		if id.TrustedRoot != "" {
+			if _, ok := policy.Fingerprint(id.TrustedRoot); !ok || !strings.HasPrefix(id.TrustedRoot, "sha256:") {
+				return nil, fmt.Errorf("identities[%d].trustedRoot: is %.100q, and may be sha256: and 64 hexadecimal digits", i, id.TrustedRoot)
+			}
+		}
+		out.Identities = append(out.Identities, policy.Signer{Issuer: id.Issuer, Subject: id.Subject, Root: id.TrustedRoot})
+	}
 	return out, nil
 }
 

@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +47,7 @@ type Question struct {
 	Document []byte // of the plan, masked
 	Stack    Subject
 	Members  []Member
+	Source   policy.Signature // of the source of the plan
 	Now      time.Time
 }
 
@@ -70,6 +72,7 @@ type reviewer struct {
 	policies []*compiled
 	programs Programs
 	about    about
+	from     guard.Origin // if one of the policies asks for it
 	now      func() time.Time
 }
 
@@ -83,6 +86,11 @@ func (r *reviewer) depends() bool {
 		}
 	}
 	return false
+}
+
+// asksForSource reports whether the answer depends on the source as well.
+func (r *reviewer) asksForSource() bool {
+	return r.depends() || slices.ContainsFunc(r.policies, func(c *compiled) bool { return c.guards.SignedSource != nil })
 }
 
 // Sees implements review.Reviewer.
@@ -99,6 +107,7 @@ func (r *reviewer) Review(ctx context.Context, p *review.Plan) (review.Answer, e
 		a.Policies = append(a.Policies, policy.Judge{Policy: c.source.Policy, Digest: c.digest})
 	}
 	facts, err := factsOf(raw, p.Destroys)
+	facts.From = r.from
 	var members []Member
 	for _, c := range r.policies {
 		switch {
@@ -116,7 +125,7 @@ func (r *reviewer) Review(ctx context.Context, p *review.Plan) (review.Answer, e
 		}
 	}
 	if len(members) > 0 {
-		found, input := r.programs.Judge(ctx, Question{Plan: p, Document: raw, Stack: r.about.subject(), Members: members, Now: r.now()})
+		found, input := r.programs.Judge(ctx, Question{Plan: p, Document: raw, Stack: r.about.subject(), Members: members, Source: r.from.Signature, Now: r.now()})
 		a.Findings, a.Input = append(a.Findings, r.within(found)...), input
 	}
 	switch policy.Combine(a.Findings) {

@@ -76,6 +76,10 @@ var ownGuardsByName = map[string]ownGuard{
 		}
 		return true
 	}},
+	policy.SignedSourceGuard: {`"true"; fingerprints of keys are for a Policy`, func(g *v1alpha1.Guards, v string) bool {
+		g.RequireSignedSource = &v1alpha1.SignedSource{}
+		return v == "true"
+	}},
 	policy.WindowsGuard: {`windows with commas, as "Mon-Fri 08:00-18:00 Europe/Berlin"`, func(g *v1alpha1.Guards, v string) bool {
 		for _, text := range strings.Split(v, ",") {
 			w, ok := ownWindow(strings.Fields(text))

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -36,6 +37,7 @@ type Options struct {
 	Dialects    dialect.Registry
 	TenantLabel string   // whose value is the tenant of a namespace or a stack
 	Programs    Programs // nil if there are none: a policy with a program holds its plans
+	Signatures  provenance.Reader
 	Leads       func() bool
 	Now         func() time.Time
 	Log         *slog.Logger
@@ -156,7 +158,7 @@ func (p *Policies) Wake(wake func(client.Object)) {
 // these policies is not compiled yet, and while the namespace of the stack is not known.
 func (p *Policies) For(ctx context.Context, stack client.Object) (Set, error) {
 	if p == nil {
-		return (&snapshot{}).set(&Policies{}, stack, nil) // the guards of its own
+		return (&snapshot{}).set(ctx, &Policies{}, stack, nil) // the guards of its own
 	}
 	select {
 	case <-p.ready:
@@ -167,7 +169,7 @@ func (p *Policies) For(ctx context.Context, stack client.Object) (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	return p.now.Load().set(p, stack, of)
+	return p.now.Load().set(ctx, p, stack, of)
 }
 
 // Confirm makes sure that a stack is judged by the same policies still, with the labels that
@@ -182,7 +184,7 @@ func (s Set) Confirm(ctx context.Context, stack client.Object) error {
 	if err != nil {
 		return err
 	}
-	now, err := p.now.Load().set(p, stack, of)
+	now, err := p.now.Load().set(ctx, p, stack, of)
 	if err == nil && (now.Digest != s.Digest || !reflect.DeepEqual(now.Times, s.Times) || !slices.Equal(now.PerHour, s.PerHour)) {
 		err = fault.New(fault.Conflict, "PoliciesChanged", errors.New("the policies of the stack changed during the pass"))
 	}

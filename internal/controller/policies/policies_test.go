@@ -253,12 +253,13 @@ func TestOwnGuards(t *testing.T) {
 		wrong string // a part of what is wrong; empty if nothing is
 	}{
 		"none":             {map[string]string{"terrier.dev/deletion": "retain"}, ""},
-		"all of them":      {map[string]string{"guard.terrier.dev/maxDestroys": "0", "guard.terrier.dev/maxReplaces": "2", "guard.terrier.dev/maxDestroyedShare": "20%", "guard.terrier.dev/maxDestroysPerHour": "5", "guard.terrier.dev/protected": "aws_db_*, module.network.*", "guard.terrier.dev/windows": "Mon-Fri 08:00-18:00 Europe/Berlin, Sat 08:00-12:00", "guard.terrier.dev/freezes": "2026-12-20T00:00:00Z/2027-01-03T00:00:00Z", "guard.terrier.dev/minSourceAge": "1h", "guard.terrier.dev/maxPlanAge": "24h", "guard.terrier.dev/effect": "Deny"}, ""},
+		"all of them":      {map[string]string{"guard.terrier.dev/maxDestroys": "0", "guard.terrier.dev/maxReplaces": "2", "guard.terrier.dev/maxDestroyedShare": "20%", "guard.terrier.dev/maxDestroysPerHour": "5", "guard.terrier.dev/protected": "aws_db_*, module.network.*", "guard.terrier.dev/windows": "Mon-Fri 08:00-18:00 Europe/Berlin, Sat 08:00-12:00", "guard.terrier.dev/freezes": "2026-12-20T00:00:00Z/2027-01-03T00:00:00Z", "guard.terrier.dev/minSourceAge": "1h", "guard.terrier.dev/maxPlanAge": "24h", "guard.terrier.dev/requireSignedSource": "true", "guard.terrier.dev/effect": "Deny"}, ""},
 		"a typing error":   {map[string]string{"guard.terrier.dev/maxDestroy": "0"}, "the annotation guard.terrier.dev/maxDestroy is no guard; it may be guard.terrier.dev/maxDestroys"},
 		"an unknown guard": {map[string]string{"guard.terrier.dev/quota": "0"}, "guards are effect, freezes, maxDestroyedShare"},
 		"no number":        {map[string]string{"guard.terrier.dev/maxDestroys": "none"}, `the annotation guard.terrier.dev/maxDestroys is "none"; it may be a number, as "0"`},
 		"a negative one":   {map[string]string{"guard.terrier.dev/maxDestroys": "-1"}, `it may be a number, as "0"`},
 		"a bad share":      {map[string]string{"guard.terrier.dev/maxDestroyedShare": "120%"}, `it may be a share, as "20%"`},
+		"a key":            {map[string]string{"guard.terrier.dev/requireSignedSource": "SHA256:abc"}, `it may be "true"`},
 		"a window":         {map[string]string{"guard.terrier.dev/windows": "Mon-Fri 18:00-08:00"}, `it may be windows with commas`},
 		"a freeze":         {map[string]string{"guard.terrier.dev/freezes": "2027-01-03T00:00:00Z/2026-12-20T00:00:00Z"}, `it may be two times with a slash`},
 		"two of them":      {map[string]string{"guard.terrier.dev/maxPlanAge": "1d", "guard.terrier.dev/effect": "hold"}, ", and the annotation guard.terrier.dev/maxPlanAge"},

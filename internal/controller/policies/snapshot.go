@@ -122,8 +122,8 @@ func (s selector) selects(of subject) bool {
 }
 
 // set are the policies that judge a stack whose namespace has these labels. Its error is
-// Later while one of them is not compiled yet.
-func (s *snapshot) set(p *Policies, obj client.Object, namespace labels.Set) (Set, error) {
+// Later while one of them is not compiled yet, and one of reading the source.
+func (s *snapshot) set(ctx context.Context, p *Policies, obj client.Object, namespace labels.Set) (Set, error) {
 	of := p.subject(obj, namespace)
 	out := Set{of: p}
 	r := &reviewer{programs: p.Programs, now: p.Now, about: aboutStack(p.Dialects, obj, of)}
@@ -150,6 +150,12 @@ func (s *snapshot) set(p *Policies, obj client.Object, namespace labels.Set) (Se
 	if len(r.policies) > 0 {
 		if r.depends() {
 			parts = append(parts, r.about.digest())
+		}
+		if r.asksForSource() {
+			if r.from, err = p.origin(ctx, obj); err != nil {
+				return Set{}, err
+			}
+			parts = append(parts, stack.Digest(r.from.Signature))
 		}
 		out.Digest, out.Reviewer = stack.Digest(parts), r
 	}

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -28,20 +27,6 @@ import (
 type Source interface {
 	client.Object
 	sourcev1.Source
-}
-
-// NewSource returns an empty source of a kind. The error is Invalid.
-func NewSource(kind string) (Source, error) {
-	switch kind {
-	case sourcev1.GitRepositoryKind:
-		return &sourcev1.GitRepository{}, nil
-	case sourcev1.OCIRepositoryKind:
-		return &sourcev1.OCIRepository{}, nil
-	case sourcev1.BucketKind:
-		return &sourcev1.Bucket{}, nil
-	default:
-		return nil, fault.New(fault.Invalid, "PolicyInvalid", fmt.Errorf("sourceRef.kind: %q is none of GitRepository, OCIRepository and Bucket", kind))
-	}
 }
 
 // ArtifactSigned is the condition by which Terrier's controller of sources says whose

@@ -16,6 +16,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/policy"
 )
 
 // Facts are what policies are told beside the plan. What is not known is the zero value.
@@ -71,6 +72,8 @@ type Source struct {
 	Age      int64  `json:"age,omitempty"` // seconds since the revision was first seen
 	Signed   bool   `json:"signed"`        // a signature was verified
 	Signer   string `json:"signer,omitempty"`
+
+	Signature policy.Signature `json:"signature"`
 }
 
 // Module is one call of a module, also of those that modules call.

@@ -1,6 +1,6 @@
 // Package guard judges plans by the limits of a policy: how many resources a plan
-// destroys or replaces, which part of the stack, and which resources are protected. It
-// reads what the plan says and nothing else. It knows no windows and no clock: package
+// destroys or replaces, which part of the stack, which resources are protected, and whether
+// its source is signed. It reads what the plan says, and what is known of its source. It knows no windows and no clock: package
 // policy has these, and package stack asks for them before an apply.
 //
 // Start reading at Judge.
@@ -22,6 +22,14 @@ type Facts struct {
 	Replaces  int           // those that destroy; a replacement that forgets destroys nothing
 	Resources int           // in the state before; negative if that is not known
 	Cut       bool          // the document does not have all changes
+	From      Origin
+}
+
+// Origin is where the module of a plan comes from.
+type Origin struct {
+	Name      string // GitRepository team-a/net; empty of an inline module
+	Revision  string
+	Signature policy.Signature
 }
 
 // FactsOf returns the facts of a plan.
@@ -63,6 +71,7 @@ func Judge(s Source, g policy.Guards, f Facts) []policy.Finding {
 	for _, p := range g.Protected {
 		j.protected(p)
 	}
+	j.signed()
 	return j.found
 }
 
@@ -189,6 +198,28 @@ func touches(p policy.Protected, c plan.Change) []string {
 		}
 	}
 	return out
+}
+
+// signed is about where the plan comes from, and not about what it does.
+func (j *judge) signed() {
+	if j.SignedSource == nil || j.SignedSource.Allows(j.From.Signature) {
+		return
+	}
+	from := j.From
+	at := from.Name
+	if from.Revision != "" {
+		at += " at " + from.Revision
+	}
+	switch {
+	case from.Name == "":
+		j.say(policy.SignedSourceGuard, nil, "the module is inline, and cannot be signed: take it from a GitRepository or an OCIRepository with spec.verify")
+	case !from.Signature.Verified:
+		j.say(policy.SignedSourceGuard, nil, "%s has no verified signature: %s", at, from.Signature.Reason)
+	case from.Signature.By == "":
+		j.say(policy.SignedSourceGuard, nil, "%s is signed, and its controller does not say by whom: have Terrier serve the source, or let the policy allow every key that spec.verify names", at)
+	default:
+		j.say(policy.SignedSourceGuard, nil, "%s is signed %s, and the policy allows others: have one of these sign it, or add the signer to requireSignedSource", at, from.Signature.Signer())
+	}
 }
 
 func (j *judge) say(rule string, at []string, format string, args ...any) {

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -128,6 +126,7 @@ func (p *Programs) facts(ctx context.Context, q policies.Question) (document.Fac
 			f.Run.Cause = "destroy"
 		}
 	}
+	f.Source.Signature, f.Source.Signed, f.Source.Signer = q.Source, q.Source.Verified, q.Source.By
 	if ref := st.Configuration.Source; ref != nil {
 		if err := p.source(ctx, &f.Source, d, obj, *ref, q); err != nil {
 			return f, err
@@ -192,10 +191,9 @@ func (p *Programs) source(ctx context.Context, out *document.Source, d dialect.D
 	if err := p.reader.Get(ctx, key, obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	var verified []metav1.Condition
 	switch o := obj.(type) {
 	case *sourcev1.GitRepository:
-		out.URL, verified = o.Spec.URL, o.Status.Conditions
+		out.URL = o.Spec.URL
 		if r := o.Spec.Reference; r != nil {
 			out.Branch, out.Tag, out.Range, out.Pinned = r.Branch, r.Tag, r.SemVer, r.Commit != ""
 		}
@@ -203,7 +201,7 @@ func (p *Programs) source(ctx context.Context, out *document.Source, d dialect.D
 			out.Branch = "master" // what the source then follows
 		}
 	case *sourcev1.OCIRepository:
-		out.URL, verified = o.Spec.URL, o.Status.Conditions
+		out.URL = o.Spec.URL
 		if r := o.Spec.Reference; r != nil {
 			out.Tag, out.Range, out.Pinned = r.Tag, r.SemVer, r.Digest != ""
 		}
@@ -211,14 +209,11 @@ func (p *Programs) source(ctx context.Context, out *document.Source, d dialect.D
 			out.Tag = "latest"
 		}
 	case *sourcev1.Bucket:
-		out.URL, verified = strings.TrimSuffix(o.Spec.Endpoint, "/")+"/"+o.Spec.BucketName, o.Status.Conditions
+		out.URL = strings.TrimSuffix(o.Spec.Endpoint, "/") + "/" + o.Spec.BucketName
 	}
 	out.URL, _ = plan.MaskURLs(out.URL)
-	out.Signed = meta.IsStatusConditionTrue(verified, sourcev1.SourceVerifiedCondition)
-	a := obj.GetArtifact()
 	// What the source has now may be newer than what was planned.
-	out.Signed = out.Signed && a != nil && a.Revision == out.Revision
-	if a != nil && a.Revision == out.Revision && !a.LastUpdateTime.IsZero() {
+	if a := obj.GetArtifact(); a != nil && a.Revision == out.Revision && !a.LastUpdateTime.IsZero() {
 		out.Age = max(0, int64(q.Now.Sub(a.LastUpdateTime.Time).Seconds()))
 	}
 	return nil
