@@ -163,6 +163,7 @@ func (tl *teller) tellPlan(p *pass, t stack.Transition) {
 // tellVerdict tells what the reviewers said of a plan.
 func (tl *teller) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
 	switch {
+	case v.Passed && p.inside && len(v.Findings) == 0: // nothing changes for a user
 	case v.Passed:
 		tl.events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The reviewers passed %s: %s", made.Name, made.Changes))
 	case v.Held:

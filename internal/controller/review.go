@@ -26,16 +26,18 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 	if err != nil {
 		return err
 	}
-	if !ac.reviews.Asked(q) {
-		if err := ac.loader.confirm(ctx, p); err != nil {
-			return err // reviewers that are no longer wanted may not be shown a plan
-		}
-		ac.reviews.Ask(q)
-	}
 	p.inside = q.Inside
-	r, answered := ac.reviews.Answer(q)
+	r, answered := ac.reply(ctx, p, q)
 	switch {
 	case !answered:
+		if !ac.reviews.Asked(q) {
+			// Webhooks that are no longer wanted may not be shown a plan. Policies are of the
+			// operator, and belong to the controller.
+			if err := ac.confirmReviewers(ctx, p); err != nil {
+				return err
+			}
+			ac.reviews.Ask(q)
+		}
 		p.o.Asking = true // the answer wakes the stack
 		return nil
 	case r.Lost != nil:
@@ -46,6 +48,23 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 	}
 	p.o.Status = stack.Reviewed(p.o.Status, r.Verdict, p.o.Spec.Approved)
 	return nil
+}
+
+// reply is the answer to a question, false if there is none yet. Guards are asked at once: they
+// wait for nothing, and a change of one has all pending plans judged again.
+func (ac *actor) reply(ctx context.Context, p *pass, q review.Question) (review.Reply, bool) {
+	if q.Inside && p.policies.Guards {
+		return review.Ask(ctx, q, ac.loader.now), true
+	}
+	return ac.reviews.Answer(q)
+}
+
+// confirmReviewers makes sure that the object still names the webhooks that are asked.
+func (ac *actor) confirmReviewers(ctx context.Context, p *pass) error {
+	if p.inside {
+		return nil
+	}
+	return ac.loader.confirm(ctx, p)
 }
 
 // question puts together what the reviewers of a stack are asked about a plan.
@@ -64,7 +83,7 @@ func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 	if !p.o.Deleting {
 		q.Reviewers = ac.reviewers.Of(p.st.Configuration, q.Reviewers...)
 	}
-	q.Inside = len(q.Reviewers) == len(p.policies.Reviewers())
+	q.Inside = p.policies.Reviewer != nil && len(q.Reviewers) == 1
 	past := ""
 	if r := p.o.Status.Review; r != nil {
 		past = r.At.String()

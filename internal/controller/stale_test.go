@@ -23,6 +23,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -356,6 +357,35 @@ type judging struct {
 func (j judging) For(context.Context, client.Object) (policies.Set, error) { return j.set, nil }
 
 type unasked struct{ review.Reviewer }
+
+// passing passes every plan.
+type passing struct{}
+
+func (passing) Sees() review.Document { return review.Masked }
+
+func (passing) Review(context.Context, *review.Plan) (review.Answer, error) {
+	return review.Answer{Policies: []policy.Judge{{Policy: "ClusterPolicy/a", Digest: "1"}}}, nil
+}
+
+// Guards answer within the pass, so that a change of one takes one pass and one write of each
+// stack. Programs are asked beside it.
+func TestGuardsAnswerAtOnce(t *testing.T) {
+	l := newLagging(t, testkit.Kube(t, v1alpha2.AddToScheme), "net")
+	l.old = l.server(t)
+	for _, guards := range []bool{true, false} {
+		l.loader.policies = judging{set: policies.Set{Digest: "1", Reviewer: passing{}, Guards: guards}}
+		p, err := l.loader.load(t.Context(), l.ref())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.review(t.Context(), p, stack.Plan{Digest: "sha256:d"}); err != nil {
+			t.Fatal(err)
+		}
+		if v := p.o.Status.Review; (v != nil && v.Passed) != guards || p.o.Asking == guards {
+			t.Errorf("guards only: %v; the verdict is %+v and the stack waits: %v", guards, v, p.o.Asking)
+		}
+	}
+}
 
 // What policies judge is reviewed, although the object names no reviewer, and another
 // policy is another reviewer.

@@ -27,8 +27,8 @@ type timeline struct {
 // drift check that finds nothing decides nothing. The timeline is for people to
 // read: what cannot be written is tried again the next time.
 func (cm *committer) writeTimeline(ctx context.Context, p *pass) error {
-	if p.checkingDrift() {
-		return nil
+	if p.checkingDrift() || p.o.Asking && p.inside {
+		return nil // policies answer soon
 	}
 	if err := cm.noteDecision(ctx, &p.entry.timeline, p, p.decision); err != nil {
 		cm.log.Warn("decisions not kept", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)

@@ -46,7 +46,7 @@ type estate struct {
 	plane      *exec.Cmd
 	controller *exec.Cmd
 	kubeconfig string
-	client     client.Client
+	client     client.WithWatch
 	metrics    string // where the controller serves them; empty if it does not
 }
 
@@ -164,7 +164,7 @@ func stop(c *exec.Cmd) error {
 }
 
 // connect speaks to an API server without a limit of requests.
-func connect(kubeconfig string) (client.Client, error) {
+func connect(kubeconfig string) (client.WithWatch, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func connect(kubeconfig string) (client.Client, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha2.AddToScheme(scheme), tenantsv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	return client.New(config, client.Options{Scheme: scheme})
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
 // inline is a stack of a module that is written in place, applied without asking,

@@ -54,7 +54,7 @@ func (s *shop) open(ctx context.Context) error {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha2.AddToScheme(scheme), tenantsv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
-	if s.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
 	if s.raw, err = kubernetes.NewForConfig(config); err != nil {

@@ -65,6 +65,7 @@ type Policies struct {
 type Set struct {
 	Digest   string          // of all that judges its plans; empty if no policy does
 	Reviewer review.Reviewer // nil if Digest is empty
+	Guards   bool            // the Reviewer has guards only, and no programs: it answers at once
 	Times    policy.Times
 	PerHour  []PerHour
 	Invalid  error // of the guards in the annotations of the stack

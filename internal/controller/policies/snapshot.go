@@ -148,7 +148,7 @@ func (s *snapshot) set(ctx context.Context, p *Policies, obj client.Object, name
 		}
 	}
 	if len(r.policies) > 0 {
-		if r.depends() {
+		if out.Guards = !r.depends(); !out.Guards {
 			parts = append(parts, r.about.digest())
 		}
 		if r.asksForSource() {
