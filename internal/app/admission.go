@@ -26,8 +26,9 @@ import (
 )
 
 // admissionHandlers are the webhooks of tenants and stacks; webhookSecret is the end of the path at which
-// we name registries to an API server, and empty if we do not.
-func admissionHandlers(c *rest.Config, webhookSecret string) (map[string]http.Handler, error) {
+// we name registries and policies to an API server, and empty if we do not. The teller is of
+// policies.
+func admissionHandlers(c *rest.Config, webhookSecret string, teller func() admission.Teller) (map[string]http.Handler, error) {
 	all, err := admission.Handlers(crd.Files, kinds.All())
 	if err != nil || webhookSecret == "" {
 		return all, err
@@ -38,6 +39,7 @@ func admissionHandlers(c *rest.Config, webhookSecret string) (map[string]http.Ha
 	}
 	// Logs name the pattern of a path, and not the secret at its end.
 	all[admission.ValidateTemplate+"/:webhookSecret"] = knowing{webhookSecret, admission.Knowing(direct)}
+	all[admission.WarnOfStack+"/:webhookSecret"] = knowing{webhookSecret, admission.Telling(kinds.All(), teller)}
 	return all, nil
 }
 
@@ -79,7 +81,7 @@ func (p *parts) registerWebhooks(ctx context.Context, c client.Client) {
 type webhooks struct {
 	url           string
 	ca            []byte
-	webhookSecret string   // a secret in the path for the API server only, since answers name registries
+	webhookSecret string   // a secret in the path for the API server only, since answers name registries and policies
 	hosts         []string // other names of the same server
 	namespaces    []string // all if empty
 }
@@ -128,7 +130,7 @@ func (w webhooks) adapt(u *unstructured.Unstructured) error {
 		if err != nil {
 			return err
 		}
-		if path == admission.ValidateTemplate && w.webhookSecret != "" {
+		if (path == admission.ValidateTemplate || path == admission.WarnOfStack) && w.webhookSecret != "" {
 			path += "/" + w.webhookSecret
 		}
 		if hook["clientConfig"], err = w.clientConfig(path); err != nil {

@@ -16,7 +16,7 @@ import (
 // Every webhook that an API server is told of is served, leads to this server
 // and to no other, and never holds up a write.
 func TestWebhooksOfAdmission(t *testing.T) {
-	served, err := admissionHandlers(nil, "")
+	served, err := admissionHandlers(nil, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -30,6 +31,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/failpoint"
@@ -123,7 +125,8 @@ type parts struct {
 	alerts        alerts
 	leader        *leader.Leader // of the controllers that share stacks; nil if this one is alone
 	lists         tenantLists
-	webhookSecret string // the end of the path at which we tell an API server of registries; empty if we do not
+	webhookSecret string // the end of the path at which we tell an API server of registries and policies; empty if we do not
+	judges        atomic.Pointer[policies.Policies]
 	bindings      *access.Bindings
 	packages      *packages.Packages // the registry of modules and providers; nil without one
 	reads         *reads.Registry    // as runs reach it

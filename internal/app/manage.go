@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	notificationv1beta3 "github.com/fluxcd/notification-controller/api/v1beta3"
@@ -36,6 +37,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/policies/interpreter"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
+	"github.com/terrier-iac/terrier/internal/controller/tenants/admission"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -103,6 +105,25 @@ func demote(l slog.Level) slog.Level {
 		return slog.LevelInfo
 	}
 	return l
+}
+
+// weaveOf reads policies of the Weave policy agent, nil if they do not count: the control plane
+// of "terrier up" has no other program that evaluates them.
+func weaveOf(c *ClusterConfig) func(map[string]any) (policies.Weave, error) {
+	if c != nil && !c.Weave {
+		return nil
+	}
+	return interpreter.Weave
+}
+
+// tellerOf returns the policies that webhooks warn of, nil until there are some.
+func tellerOf(judges *atomic.Pointer[policies.Policies]) func() admission.Teller {
+	return func() admission.Teller {
+		if p := judges.Load(); p != nil {
+			return p
+		}
+		return nil
+	}
 }
 
 // manager makes the manager that runs the controllers. Its cache drops fields that no
@@ -206,12 +227,13 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	}
 	asked := interpreter.New(mgr.GetClient(), p.kinds, p.cache, p.blobs, p.dir("scratch", "policies"), evaluators)
 	judges, err := policies.Setup(ctx, mgr, policies.Options{
-		Programs: asked, Live: live, Dialects: p.kinds, TenantLabel: p.Config.TenantLabel, Leads: p.plane.leader, Now: p.Now, Log: p.log,
+		Programs: asked, Foresee: asked.Foresee, Weave: weaveOf(p.Cluster), Live: live, Dialects: p.kinds, TenantLabel: p.Config.TenantLabel, Leads: p.plane.leader, Now: p.Now, Log: p.log,
 		Signatures: provenance.Reader{Key: provenance.Key{Text: p.key}, Own: p.Config.Sources},
 	})
 	if err != nil {
 		return err
 	}
+	p.judges.Store(judges)
 	if judges != nil {
 		if err := asked.Watch(ctx, mgr, judges.Changed); err != nil {
 			return err

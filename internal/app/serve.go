@@ -42,6 +42,9 @@ const (
 	stopAll  = 3 * time.Second
 )
 
+// weaveGroup is the group of the Policy objects of the Weave policy agent.
+const weaveGroup = "pac.weave.works"
+
 // server is the HTTP server and where it is.
 type server struct {
 	listener net.Listener
@@ -63,10 +66,13 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	for _, d := range p.leftOut.All() {
 		unwanted = append(unwanted, d.Kind().Group)
 	}
+	if weaveOf(p.Cluster) == nil {
+		unwanted = append(unwanted, weaveGroup)
+	}
 	definitions := crd.Without(unwanted)
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
-		err = kube.InstallDefinitions(ctx, direct, definitions, sourcev1.GroupVersion.Group, noticesGroup)
+		err = kube.InstallDefinitions(ctx, direct, definitions, sourcev1.GroupVersion.Group, noticesGroup, weaveGroup)
 		if p.Cluster != nil { // the control plane in this process stamps changes itself
 			err = errors.Join(err, stamps(ctx, direct, p.log))
 		}
@@ -317,7 +323,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if p.webhookSecret, err = p.keys.Derive("terrier path of admission webhooks"); err != nil {
 		return nil, err
 	}
-	hooks, err := admissionHandlers(p.plane.rest(), p.webhookSecret)
+	hooks, err := admissionHandlers(p.plane.rest(), p.webhookSecret, tellerOf(&p.judges))
 	if err != nil {
 		return nil, err
 	}

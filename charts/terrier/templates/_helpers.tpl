@@ -30,6 +30,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- range list "infra.contrib.fluxcd.io" "alustan.io" }}
 {{- if not (has . $.Values.kinds) }}{{ $none = append $none . }}{{ end }}
 {{- end }}
+{{- if not (get $.Values.flags "weave-policies") }}{{ $none = append $none "pac.weave.works" }}{{ end }}
 {{- toJson $none }}
 {{- end }}
 

@@ -38,6 +38,7 @@ type compiled struct {
 	earlier       string // why the program is one of an earlier artifact; empty if it is not
 	broken        string // why it cannot be evaluated; its plans are held or denied
 	owner         bool   // it is of the owner of a namespace, and may only be stricter
+	foreign       bool   // it is of Weave, and its status is not ours
 }
 
 // judges reports whether the policy says anything of plans. One that has only times is

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,9 +39,14 @@ type Options struct {
 	TenantLabel string   // whose value is the tenant of a namespace or a stack
 	Programs    Programs // nil if there are none: a policy with a program holds its plans
 	Signatures  provenance.Reader
-	Leads       func() bool
-	Now         func() time.Time
-	Log         *slog.Logger
+	// Foresee asks programs about a stack that has no plan yet: what they find whatever the plan
+	// will be. It says nothing of a program that cannot be evaluated. Nil if nothing is foreseen.
+	Foresee func(ctx context.Context, q Early) []policy.Finding
+	// Weave reads Policy objects of the Weave policy agent. Nil if they are not evaluated.
+	Weave func(object map[string]any) (Weave, error)
+	Leads func() bool
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Policies know the policies of the cluster. Nil has none.
@@ -49,6 +55,7 @@ type Policies struct {
 	cache client.Reader
 
 	builds *builds
+	weave  schema.GroupVersionKind // of Policy objects of the Weave policy agent; empty if there are none
 
 	dirty chan struct{} // holds one: something changed
 	ready chan struct{} // closed once all policies were read
@@ -93,8 +100,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) (*Policies, error) 
 	}
 	p := newPolicies(o)
 	p.cache = mgr.GetClient()
+	watched := []client.Object{&v1alpha1.ClusterPolicy{}, &v1alpha1.Policy{}, namespaceMeta()}
+	if err := findWeave(p, mgr.GetRESTMapper()); err != nil {
+		return nil, err
+	}
+	if !p.weave.Empty() {
+		watched = append(watched, weaveObject(p.weave))
+	}
 	var synced []toolscache.InformerSynced
-	for _, obj := range []client.Object{&v1alpha1.ClusterPolicy{}, &v1alpha1.Policy{}, namespaceMeta()} {
+	for _, obj := range watched {
 		informer, err := mgr.GetCache().GetInformer(ctx, obj)
 		if err != nil {
 			return nil, err

@@ -33,6 +33,9 @@ func (p *Policies) report(ctx context.Context) {
 		return
 	}
 	for _, c := range s.policies {
+		if c.foreign {
+			continue
+		}
 		if err := p.write(ctx, c, tallies[c.source.Policy]); err != nil && ctx.Err() == nil {
 			p.Log.Warn("status of a policy not written", "policy", c.source.Policy, "err", err)
 			p.stale.Store(true)

@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
@@ -56,6 +58,14 @@ func (p *Policies) snapshot(ctx context.Context) (*snapshot, error) {
 		o := &some.Items[i]
 		add(o, v1alpha1.PolicyKind+"/"+o.Namespace+"/"+o.Name, &o.Spec)
 	}
+	if err := eachWeave(ctx, p, func(obj *unstructured.Unstructured) {
+		if c := compileWeave(p, obj, before[string(obj.GetUID())]); c != nil {
+			used[c.text.ID] = true
+			s.policies = append(s.policies, c)
+		}
+	}); err != nil {
+		return nil, err
+	}
 	p.builds.keep(used)
 	slices.SortFunc(s.policies, func(a, b *compiled) int { return cmp.Compare(a.source.Policy, b.source.Policy) })
 	namespaces := &metav1.PartialObjectMetadataList{}
@@ -71,9 +81,9 @@ func (p *Policies) snapshot(ctx context.Context) (*snapshot, error) {
 
 // subject is what selectors look at.
 type subject struct {
-	group, namespace    string
-	tenant, environment string
-	labels, of          labels.Set // of the stack and of its namespace
+	group, kind, namespace, name string
+	tenant, environment          string
+	labels, of                   labels.Set // of the stack and of its namespace
 }
 
 // subject is a stack as the labels of its namespace were when the policies were read.
@@ -83,8 +93,9 @@ func (s *snapshot) subject(p *Policies, obj client.Object) subject {
 
 func (p *Policies) subject(obj client.Object, of labels.Set) subject {
 	own := obj.GetLabels()
+	kind := kindOf(p.Dialects, obj)
 	return subject{
-		group: groupOf(p.Dialects, obj), namespace: obj.GetNamespace(), labels: own, of: of,
+		group: kind.Group, kind: kind.Kind, namespace: obj.GetNamespace(), name: obj.GetName(), labels: own, of: of,
 		tenant:      cmp.Or(of[p.TenantLabel], own[p.TenantLabel], obj.GetNamespace()),
 		environment: cmp.Or(of[v1alpha1.EnvironmentLabel], own[v1alpha1.EnvironmentLabel]),
 	}
@@ -96,11 +107,11 @@ func (s *snapshot) spender(p *Policies, obj client.Object) string {
 	return cmp.Or(s.namespaces[obj.GetNamespace()][p.TenantLabel], obj.GetNamespace())
 }
 
-func groupOf(dialects dialect.Registry, obj client.Object) string {
+func kindOf(dialects dialect.Registry, obj client.Object) schema.GroupVersionKind {
 	if d := dialects.For(obj); d != nil {
-		return d.Kind().Group
+		return d.Kind()
 	}
-	return ""
+	return schema.GroupVersionKind{}
 }
 
 // selector selects stacks. A selector that could not be read selects all stacks of its
@@ -109,6 +120,7 @@ type selector struct {
 	in                                        string // the namespace of a Policy
 	namespaces, tenants, environments, groups []string
 	byNamespace, byStack                      labels.Selector
+	targets                                   func(kind, namespace, name string, labels map[string]string) bool // of Weave; nil for all
 }
 
 func (s selector) selects(of subject) bool {
@@ -118,7 +130,8 @@ func (s selector) selects(of subject) bool {
 	return (s.in == "" || s.in == of.namespace) &&
 		(len(s.groups) == 0 || slices.Contains(s.groups, of.group)) &&
 		matches(s.namespaces, of.namespace) && matches(s.tenants, of.tenant) && matches(s.environments, of.environment) &&
-		(s.byNamespace == nil || s.byNamespace.Matches(of.of)) && (s.byStack == nil || s.byStack.Matches(of.labels))
+		(s.byNamespace == nil || s.byNamespace.Matches(of.of)) && (s.byStack == nil || s.byStack.Matches(of.labels)) &&
+		(s.targets == nil || s.targets(of.kind, of.namespace, of.name, of.labels))
 }
 
 // set are the policies that judge a stack whose namespace has these labels. Its error is

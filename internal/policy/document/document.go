@@ -154,6 +154,13 @@ func Make(masked []byte, f Facts) (map[string]any, error) {
 	return out, nil
 }
 
+// Early returns the part of the input that is known of a stack before it has a plan.
+func Early(f Facts) (map[string]any, error) {
+	f.Source.URL, _ = plan.MaskURLs(f.Source.URL)
+	f.Stack.Annotations = annotations(f.Stack.Annotations)
+	return object(f)
+}
+
 // Counts says how many resources a plan does what with. Each resource counts once, by its
 // kind of change.
 func Counts(doc *plan.Document) map[string]any {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -330,5 +331,67 @@ func TestNumbersFit(t *testing.T) {
 		if got := numberFits(ast.NumberTerm(json.Number(text))); got != want {
 			t.Errorf("numberFits(%.30s) = %v, want %v", text, got, want)
 		}
+	}
+}
+
+// A finding that depends on no plan is told before there is one. What the plan decides is
+// left out, also where it is asked for by a negation or a count.
+func TestEarlyFindings(t *testing.T) {
+	known := map[string]any{"stack": map[string]any{"environment": "production"}, "source": map[string]any{"kind": "GitRepository", "branch": "main", "pinned": false}, "run": map[string]any{"deletion": false}}
+	for name, tt := range map[string]struct {
+		rules string
+		want  []string
+	}{
+		"of the source":          {`deny contains sprintf("no %s", [input.source.kind]) if input.source.kind != "OCIRepository"`, []string{"deny: no GitRepository"}},
+		"of the parameters":      {`warn contains "x" if input.parameters.level > 2`, []string{"warn: x"}},
+		"that does not apply":    {`deny contains "x" if input.source.kind == "Bucket"`, nil},
+		"of changes":             {`hold contains c.address if some c in input.changes`, nil},
+		"of no changes":          {`hold contains "x" if count(input.changes) == 0`, nil},
+		"of none of the changes": {"hold contains \"x\" if not any_database\nany_database if { some c in input.changes; c.type == \"db\" }", nil},
+		"of the run":             {`hold contains "x" if not input.run.deletion`, nil},
+		"of some of a set": {"deny contains p.msg if some p in problem\nproblem contains {\"msg\": \"branch\"} if input.source.branch\nproblem contains {\"msg\": m.path} if some m in input.modules",
+			[]string{"deny: branch"}},
+		"of a count of a set":    {"hold contains \"x\" if count(problem) < 5\nproblem contains m if some m in input.modules", nil},
+		"by the whole input":     {`deny contains "x" if not object.get(input, "plan", null)`, nil},
+		"of a default":           {"deny contains \"x\" if not fine\ndefault fine := false\nfine if some m in input.modules", nil},
+		"of every change":        {`hold contains "x" if every c in input.changes { c.kind == "create" }`, nil},
+		"not of every change":    {"hold contains \"x\" if not fine\nfine if every c in input.changes { c.kind == \"create\" }", nil},
+		"of every known element": {`hold contains "x" if every i, f in ["kind", "branch"] { i < 2; input.source[f] }`, []string{"hold: x"}},
+		"of one that has not":    {`hold contains "x" if every f in ["kind", "tag"] { input.source[f] }`, nil},
+		"of every one of none":   {`hold contains "x" if every f in input.source.tags { f }`, nil},
+		"that fails":             {`deny contains "x" if to_number(input.source.kind) > 1`, nil},
+		"with nothing about one": {`warn contains "x" if input.source.age > 5`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Compile(t.Context(), Source{Modules: map[string]string{"p.rego": "package terrier\n" + tt.rules}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := s.Early(t.Context(), "P", known, map[string]any{"level": json.Number("3")})
+			var got []string
+			for _, f := range found {
+				got = append(got, string(f.Effect)+": "+f.Message)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" || (err != nil) != (name == "that fails") {
+				t.Errorf("Early() has the error %v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// The program of the library about versions says before a plan what it says of the source.
+func TestEarlyFindingsOfTheLibrary(t *testing.T) {
+	text, err := os.ReadFile("../../../policies/fixed-versions/policy.rego")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Compile(t.Context(), Source{Modules: map[string]string{"policy.rego": string(text)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]any{"stack": map[string]any{"environment": "production"}, "source": map[string]any{"kind": "OCIRepository", "range": "~ 0.1.0-0", "pinned": false}}
+	found, err := s.Early(t.Context(), "P", known, nil)
+	if err != nil || len(found) != 1 || found[0].Effect != policy.Deny || found[0].Rule != "source-version" || !strings.Contains(found[0].Message, "the range ~ 0.1.0-0") {
+		t.Errorf("Early() = %+v, %v", found, err)
 	}
 }

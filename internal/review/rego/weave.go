@@ -74,6 +74,15 @@ func ReadWeave(manifest []byte) (WeavePolicy, error) {
 	return p, nil
 }
 
+// WeaveOf reads such an object as an API server has it.
+func WeaveOf(object map[string]any) (WeavePolicy, error) {
+	b, err := json.Marshal(object)
+	if err != nil {
+		return WeavePolicy{}, invalid(err)
+	}
+	return ReadWeave(b)
+}
+
 func (p WeavePolicy) is() bool {
 	return p.Kind == "Policy" && strings.HasPrefix(p.APIVersion, WeaveGroup+"/")
 }

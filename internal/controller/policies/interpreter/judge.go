@@ -20,6 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/policy/document"
+	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/review/rego/worker"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -132,7 +133,31 @@ func (p *Programs) facts(ctx context.Context, q policies.Question) (document.Fac
 			return f, err
 		}
 	}
+	if q.Document == nil {
+		return f, nil // there is no plan yet
+	}
 	return f, p.modules(ctx, &f, s.UID, st.Status)
+}
+
+// Foresee implements policies.Programs.
+func (p *Programs) Foresee(ctx context.Context, q policies.Early) []policy.Finding {
+	f, err := p.facts(ctx, policies.Question{Plan: &review.Plan{Object: q.Object}, Stack: q.Stack, Now: q.Now})
+	if err != nil {
+		return nil
+	}
+	f.Requester, f.Now = q.Requester, q.Now.UTC()
+	var members []worker.Member
+	for _, m := range q.Members {
+		prog, ok := m.Program.(*program)
+		if !ok {
+			panic(fmt.Sprintf("interpreter: %T is no program", m.Program)) // Compile made it
+		}
+		for _, one := range prog.members {
+			one.Policy, one.DryRun = m.Policy, m.DryRun
+			members = append(members, one)
+		}
+	}
+	return p.workers.Early(ctx, f, members)
 }
 
 // requestedBy is the stamp of the user who asked for the change.

@@ -101,14 +101,23 @@ func (p *Programs) Find(ctx context.Context, of client.Object, r v1alpha1.Rego) 
 	return t.found(), nil
 }
 
-// OfWeave is the text of a Policy object of the Weave policy agent. Its error is Invalid.
-func OfWeave(w rego.WeavePolicy) (policies.Text, error) {
+// Weave reads a Policy object of the Weave policy agent. Its error is Invalid.
+func Weave(object map[string]any) (policies.Weave, error) {
+	w, err := rego.WeaveOf(object)
+	if err != nil {
+		return policies.Weave{}, err
+	}
+	out := policies.Weave{Judges: w.Judges(), Selects: w.Selects}
+	if !out.Judges {
+		return out, nil
+	}
 	parameters, err := w.Parameters()
 	if err != nil {
-		return policies.Text{}, err
+		return out, err
 	}
 	t := &text{options: rego.Options{Format: rego.Weave}, parts: []rego.Part{{Source: w.Source(), Weave: &w, Parameters: parameters}}}
-	return t.found(), nil
+	out.Text = t.found()
+	return out, nil
 }
 
 // found is the text as package policies knows it.

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -311,6 +312,88 @@ spec:
 	q.Stack.Namespace = "others"
 	if found, _ := s.Judge(t.Context(), q); len(found) != 0 {
 		t.Errorf("a stack that is no target: %+v", found)
+	}
+}
+
+// A Policy object of an API server is the same as its manifest, whatever its version.
+func TestWeavePoliciesOfACluster(t *testing.T) {
+	s := newStage(t, nil)
+	object := func(version string, spec map[string]any) map[string]any {
+		all := map[string]any{"id": "all", "name": "All", "severity": "high", "provider": "terraform", "code": "package a\nviolation[r] { r := {\"msg\": sprintf(\"%s in %s\", [input.parameters.word, input.review.object.metadata.namespace])} }",
+			"parameters": []any{map[string]any{"name": "word", "type": "string", "required": true, "value": "found"}}, "targets": map[string]any{"kinds": []any{"Terraform"}, "labels": []any{map[string]any{"team": "*"}}}}
+		maps.Copy(all, spec)
+		return map[string]any{"apiVersion": "pac.weave.works/" + version, "kind": "Policy", "metadata": map[string]any{"name": "all"}, "spec": all}
+	}
+	for name, tt := range map[string]struct {
+		object map[string]any
+		judges bool
+		effect policy.Effect
+		says   string // of the error
+	}{
+		"v2beta3":             {object("v2beta3", nil), true, policy.Deny, ""},
+		"v2beta2":             {object("v2beta2", map[string]any{"enabled": true}), true, policy.Deny, ""},
+		"v2beta1":             {object("v2beta1", nil), true, policy.Deny, ""},
+		"switched off":        {object("v2beta2", map[string]any{"enabled": false}), false, "", ""},
+		"audited":             {object("v2beta3", map[string]any{"enforce": false}), true, policy.Warn, ""},
+		"of resources":        {object("v2beta3", map[string]any{"provider": "kubernetes"}), false, "", ""},
+		"without a parameter": {object("v2beta3", map[string]any{"parameters": []any{map[string]any{"name": "word", "type": "string", "required": true}}}), true, "", "the parameter word of the Policy all needs a value"},
+		"of another kind":     {map[string]any{"apiVersion": "v1", "kind": "Secret"}, false, "", `it is "Secret" of "v1"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := Weave(tt.object)
+			if tt.says != "" {
+				if fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.says) || tt.judges && !w.Selects("Terraform", "apps", "network", map[string]string{"team": "a"}) {
+					t.Errorf("Weave() = %+v, %v, want %q", w, err, tt.says)
+				}
+				return
+			}
+			if err != nil || w.Judges != tt.judges {
+				t.Fatalf("Weave() = %+v, %v", w, err)
+			}
+			if !tt.judges {
+				return
+			}
+			if !w.Selects("Terraform", "apps", "network", map[string]string{"team": "a"}) || w.Selects("Terraform", "apps", "network", nil) || w.Selects("Kustomization", "apps", "network", map[string]string{"team": "a"}) {
+				t.Error("it selects other stacks than its targets")
+			}
+			p, _, err := s.Compile(t.Context(), w.Text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, _ := s.Judge(t.Context(), question(t, policies.Member{Policy: "Policy.pac.weave.works/all", Program: p}))
+			if len(found) != 1 || found[0].Effect != tt.effect || found[0].Severity != "high" || found[0].Rule != "all" || found[0].Message != "found in apps" {
+				t.Errorf("findings %+v", found)
+			}
+		})
+	}
+}
+
+// Before there is a plan, a program finds what its object and its source show. The user is the
+// one who applies the object.
+func TestForesee(t *testing.T) {
+	s := newStage(t, map[string]string{"a/policy.rego": `package terrier
+deny contains input.source.branch if input.source.kind == "GitRepository"
+warn contains sprintf("%s in %s by %s", [input.stack.name, input.stack.environment, input.requester])
+hold contains "no changes" if count(input.changes) == 0
+`, "c/main.rego": "package main\nwarn[msg] { msg := \"x\" }"})
+	conftest := fromSource("c")
+	conftest.Format = "conftest"
+	var members []policies.Member
+	for _, r := range []v1alpha1.Rego{fromSource("a"), conftest} {
+		p, _, err := s.compile(t, cluster(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, policies.Member{Policy: "ClusterPolicy/p", Program: p})
+	}
+	q := question(t)
+	found := s.Foresee(t.Context(), policies.Early{Object: q.Plan.Object, Stack: q.Stack, Requester: "ann", Members: members, Now: q.Now})
+	text := ""
+	for _, f := range found {
+		text += string(f.Effect) + " " + f.Message + "\n"
+	}
+	if want := "deny main\nwarn network in prod by ann\n"; text != want {
+		t.Errorf("Foresee() says %q, want %q", text, want)
 	}
 }
 

@@ -10,7 +10,8 @@
 // that cannot be read gets an error, and the API server continues without a verdict.
 //
 // Of stacks it refuses nothing. It warns of annotations that have no effect, or a value
-// that means nothing.
+// that means nothing, and at a secret path (Telling) of policies that hold every plan of
+// the stack, or its destroy.
 //
 // Start reading at Handlers, then at validate.
 package admission
@@ -58,7 +59,7 @@ func Handlers(definitions fs.FS, stacks dialect.Registry) (map[string]http.Handl
 		MutateTemplate:   defaults[tenantsv1.TemplateKind].mutate,
 		ValidateRegistry: registries.validate,
 		ValidateTemplate: templates(nil).validate,
-		WarnOfStack:      warnOfStack(stacks),
+		WarnOfStack:      warnOfStack(stacks, nil),
 	} {
 		all[path] = webhook{answer, turns}
 	}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,9 +16,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/config/crd"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 )
 
@@ -334,6 +337,59 @@ func TestWarningsOfStacks(t *testing.T) {
 			got := ask(t, WarnOfStack, r)
 			if diff := cmp.Diff(tt.want, got.Warnings); diff != "" || !got.Allowed {
 				t.Errorf("allowed: %v; warnings (-want +got):\n%s", got.Allowed, diff)
+			}
+		})
+	}
+}
+
+// teller says one thing of every stack.
+type teller struct{ told []string }
+
+func (t *teller) Tell(_ context.Context, _ dialect.Dialect, obj client.Object, raw map[string]json.RawMessage, user string) []string {
+	t.told = append(t.told, obj.GetNamespace()+"/"+obj.GetName()+" of "+user)
+	return []string{fmt.Sprintf("it has %d parts", len(raw))}
+}
+
+func (*teller) TellDeleted(_ context.Context, _ dialect.Dialect, obj client.Object) []string {
+	return []string{"deleted: " + obj.GetName()}
+}
+
+// Policies are told at the secret path, of objects that are not being deleted already, and of
+// deletions.
+func TestPoliciesAreTold(t *testing.T) {
+	const stack = "apiVersion: infra.contrib.fluxcd.io/v1alpha2\nkind: Terraform\nmetadata: {name: net, annotations: {guard.terrier.dev/nothing: a}}\nspec: {}\n"
+	const leaving = "apiVersion: infra.contrib.fluxcd.io/v1alpha2\nkind: Terraform\nmetadata: {name: net, deletionTimestamp: '2026-01-01T00:00:00Z'}\n"
+	kind := metav1.GroupVersionKind{Group: "infra.contrib.fluxcd.io", Version: "v1alpha2", Kind: "Terraform"}
+	for name, tt := range map[string]struct {
+		r    admissionv1.AdmissionRequest
+		none bool // there are no policies
+		want string
+		told int
+	}{
+		"an object":                {r: admissionv1.AdmissionRequest{Operation: "CREATE", Object: object(t, stack)}, want: "guard.terrier.dev/nothing is no guard|it has 4 parts", told: 1},
+		"without policies":         {r: admissionv1.AdmissionRequest{Operation: "CREATE", Object: object(t, stack)}, none: true, want: "guard.terrier.dev/nothing is no guard"},
+		"a deletion":               {r: admissionv1.AdmissionRequest{Operation: "DELETE", OldObject: object(t, stack)}, want: "deleted: net"},
+		"what is deleted already":  {r: admissionv1.AdmissionRequest{Operation: "UPDATE", Object: object(t, leaving), OldObject: object(t, leaving)}},
+		"a status":                 {r: admissionv1.AdmissionRequest{Operation: "UPDATE", SubResource: "status", Object: object(t, stack)}},
+		"a deletion of everything": {r: admissionv1.AdmissionRequest{Operation: "DELETE"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &teller{}
+			h := Telling(kinds.All(), func() Teller {
+				if tt.none {
+					return nil
+				}
+				return p
+			})
+			tt.r.Kind, tt.r.Namespace, tt.r.UserInfo.Username = kind, "team", "ann"
+			got := asks(t, h, tt.r)
+			for i, want := range strings.Split(tt.want, "|") {
+				if tt.want != "" && (len(got.Warnings) <= i || !strings.Contains(got.Warnings[i], want)) || tt.want == "" && len(got.Warnings) > 0 || !got.Allowed {
+					t.Errorf("allowed %t with %q, want %q", got.Allowed, got.Warnings, tt.want)
+				}
+			}
+			if len(p.told) != tt.told || tt.told > 0 && p.told[0] != "team/net of ann" {
+				t.Errorf("asked about %q", p.told)
 			}
 		})
 	}

@@ -64,6 +64,7 @@ type request struct {
 	Compile  *source   `json:"compile,omitempty"`
 	Input    *input    `json:"input,omitempty"`
 	Evaluate *evaluate `json:"evaluate,omitempty"`
+	Early    *early    `json:"early,omitempty"`
 }
 
 // source is a policy to compile, and how it is called from then on.
@@ -85,6 +86,14 @@ type evaluate struct {
 	Set        string `json:"set"`
 	Policy     string `json:"policy"`
 	Parameters any    `json:"parameters,omitempty"`
+}
+
+// early asks one policy about a stack that has no plan yet.
+type early struct {
+	Set        string         `json:"set"`
+	Policy     string         `json:"policy"`
+	Facts      document.Facts `json:"facts"`
+	Parameters any            `json:"parameters,omitempty"`
 }
 
 // response answers a request.
@@ -158,6 +167,18 @@ func (s *server) answer(ctx context.Context, r request) (out response) {
 			return failed(errors.New("there is no input"))
 		}
 		out.Findings = set.Evaluate(ctx, rego.Question{Policy: r.Evaluate.Policy, Input: s.input, Parameters: r.Evaluate.Parameters})
+	case r.Early != nil:
+		set, ok := s.sets.Get(r.Early.Set)
+		if !ok {
+			return response{Unknown: true}
+		}
+		known, err := document.Early(r.Early.Facts)
+		if err == nil {
+			out.Findings, err = set.Early(ctx, r.Early.Policy, known, r.Early.Parameters)
+		}
+		if err != nil {
+			return failed(err)
+		}
 	}
 	return out
 }

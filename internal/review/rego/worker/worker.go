@@ -123,6 +123,40 @@ func (p *Pool) Findings(ctx context.Context, a Asked, members []Member) []policy
 	return all
 }
 
+// Early are the findings that policies have before there is a plan, as Set.Early. It says
+// nothing of a policy that cannot be evaluated within the time of ctx.
+func (p *Pool) Early(ctx context.Context, f document.Facts, members []Member) []policy.Finding {
+	var all []policy.Finding
+	for _, m := range members {
+		if m.Source.Format != "" && m.Source.Format != rego.Terrier {
+			continue // they see only the plan
+		}
+		r := request{Early: &early{m.Digest, m.Policy, f, m.Parameters}}
+		err := p.judging.with(ctx, p.scratch, func(w *process) error {
+			out, err := w.exchange(ctx, p.most.evaluate, r)
+			if err == nil && out.Unknown {
+				if err, broken := p.compile(ctx, w, m.Digest, m.Source); err != nil {
+					return keep(err, broken)
+				}
+				out, err = w.exchange(ctx, p.most.evaluate, r)
+			}
+			if err != nil {
+				return spoilt{err}
+			}
+			for _, found := range out.Findings {
+				found.DryRun = m.DryRun
+				all = append(all, found)
+			}
+			return out.failure()
+		})
+		if err != nil && ctx.Err() != nil {
+			break // the others would be later still
+		}
+	}
+	policy.Sort(all)
+	return all
+}
+
 // Broken are the findings of policies that cannot be asked.
 func Broken(members []Member, err error) []policy.Finding {
 	var all []policy.Finding
