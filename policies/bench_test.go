@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/policy/document"
 	"github.com/terrier-iac/terrier/internal/review/rego"
 )
@@ -36,15 +37,14 @@ func large(tb testing.TB, changes int) []byte {
 // its document is read, and each of the policies is asked.
 func BenchmarkJudge(b *testing.B) {
 	raw := large(b, 200)
-	var members []rego.Member
+	var sets []*rego.Set
 	for _, name := range []string{"auto-approval", "required-tags", "allowed-regions", "public-buckets"} {
 		set, err := rego.Compile(b.Context(), source(b, name, false))
 		if err != nil {
 			b.Fatal(err)
 		}
-		members = append(members, rego.Member{Policy: name, Set: set, Parameters: map[string]any{"regions": []any{"eu-central-1"}}})
+		sets = append(sets, set)
 	}
-	judge := rego.NewJudge()
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
 		doc, err := document.Make(raw, document.Facts{})
@@ -55,7 +55,11 @@ func BenchmarkJudge(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if found := judge.Findings(b.Context(), in, members); len(found) != 1 {
+		var found []policy.Finding
+		for _, set := range sets {
+			found = append(found, set.Evaluate(b.Context(), rego.Question{Policy: "p", Input: in, Parameters: map[string]any{"regions": []any{"eu-central-1"}}})...)
+		}
+		if len(found) != 1 {
 			b.Fatalf("%+v", found)
 		}
 	}
