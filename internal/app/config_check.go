@@ -50,6 +50,12 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	if err := reads.CheckNames(c.RegistryHosts); err != nil {
 		return err
 	}
+	if err := reads.CheckDirect(c.RunDirect); err != nil {
+		return err
+	}
+	if len(c.RunDirect) > 0 && !c.mirrorsRuns() {
+		return usage("--run-direct: runs take no provider from the mirror of this registry, so none can go past it: leave it out, or look at --registry, --run-mirror and, with --provider-registries=false, --registry-config")
+	}
 	if _, err := namedEngines(c.Engines); err != nil {
 		return err
 	}

@@ -63,6 +63,8 @@ func TestFlagsAreCheckedFirst(t *testing.T) {
 		{"--webhook-certs", nowhere},
 		{"--webhook-key", nowhere},
 		{"--registry-login-life", "0"}, {"--registry-login-life", "9000h"},
+		{"--run-direct", "*/*/*"}, {"--run-mirror=false", "--run-direct", "registry.example.com/*/*"},
+		{"--provider-registries=false", "--run-direct", "registry.example.com/acme/cloud"},
 		{"--oidc-client-id", "terrier"},
 		{"--oidc-issuer", "http://sso.example.com"},
 		{"--oidc-issuer", "https://sso.example.com"},

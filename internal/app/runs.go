@@ -37,7 +37,7 @@ func openReads(p *parts) error {
 		return err
 	}
 	p.reads, err = reads.Open(reads.Options{
-		Key: key, Names: p.Config.RegistryHosts, Pods: p.asPods() != nil, Account: p.account(), Now: p.Now,
+		Key: key, Names: p.Config.RegistryHosts, Direct: p.Config.RunDirect, Pods: p.asPods() != nil, Account: p.account(), Now: p.Now,
 		Mirror: func() bool { return p.packages.Mirrors() && p.Config.mirrorsRuns() },
 		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
 	})

@@ -179,7 +179,8 @@ type Pod struct {
 // sees none of this: see package relay.
 type Registry struct {
 	Hosts  []string `json:",omitempty"` // its names in the addresses of modules and providers
-	Mirror bool     `json:",omitempty"` // all other providers come from there, too
+	Mirror bool     `json:",omitempty"` // all other providers come from there, too, but for
+	Direct []string `json:",omitempty"` // these, by patterns of the engine: the operator has them come from the registries of their addresses
 
 	// Where it is. A controller whose runs are elsewhere leaves it empty: the agent
 	// of the run knows its way.

@@ -126,7 +126,7 @@ func (r *registryRelay) writeConfig(address string) error {
 		m.Providers = slices.DeleteFunc(all, func(p string) bool { return slices.Contains(r.directory.moved, p) })
 	}
 	content := workdir.Relay{
-		Address: address, Secret: r.relay.Secret(), Hosts: r.job.Registry.Hosts, Mirror: r.mirrors(), Direct: r.lacks,
+		Address: address, Secret: r.relay.Secret(), Hosts: r.job.Registry.Hosts, Mirror: r.mirrors(), Direct: slices.Concat(r.job.Registry.Direct, r.lacks),
 	}.Complete(r.job.Files[at].Content, m)
 	tree, err := r.work.open(dirTree)
 	if err != nil {
@@ -192,13 +192,22 @@ func (r *registryRelay) withdraw(res result, err error) bool {
 }
 
 // lacking are the providers that the mirror of the registry does not know. Where it knows
-// some versions and none fits, its rules may have left out others.
+// some versions and none fits, its rules may have left out others. Those that do not come from
+// there in any case are none of them.
 func (r *registryRelay) lacking(res result) []string {
 	name, diags := r.job.Engine.Name, res.output.diagnostics
 	unfit := engine.UnfitProviders(name, diags)
 	return slices.DeleteFunc(engine.MissingProviders(name, diags), func(a string) bool {
 		host, _, _ := strings.Cut(a, "/")
-		return slices.Contains(unfit, a) || slices.Contains(r.job.Registry.Hosts, host) || r.mirrored(a) && !slices.Contains(r.directory.moved, a)
+		return slices.Contains(unfit, a) || slices.Contains(r.job.Registry.Hosts, host) || r.past(a) || r.mirrored(a) && !slices.Contains(r.directory.moved, a)
+	})
+}
+
+// past reports whether the operator has a provider come from the registry of its address.
+func (r *registryRelay) past(provider string) bool {
+	return slices.ContainsFunc(r.job.Registry.Direct, func(pattern string) bool {
+		named, all := strings.CutSuffix(pattern, "/*")
+		return provider == pattern || all && strings.HasPrefix(provider, strings.TrimSuffix(named, "/*")+"/")
 	})
 }
 

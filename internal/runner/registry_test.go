@@ -36,6 +36,20 @@ func TestWhereProvidersComeFromIfTheRegistryHasNone(t *testing.T) {
 		"the operator allows no other": {status: http.StatusServiceUnavailable, change: func(p *runner.Platform, _ *runner.Job) { p.MirrorOnly = true }, says: "The registry of this platform did not serve", asks: true},
 		"no mirror, and no other": {change: func(p *runner.Platform, _ *runner.Job) { p.MirrorOnly = true },
 			says: "The registry of this platform does not mirror " + provider + ", and --provider-registries=false", asks: true},
+		"the operator has it come from there": {status: http.StatusServiceUnavailable, from: true, change: func(_ *runner.Platform, j *runner.Job) {
+			j.Registry.Direct = []string{"example.com/team/*"}
+		}},
+		"only that comes from there": {from: true, change: func(p *runner.Platform, j *runner.Job) {
+			p.MirrorOnly, j.Registry.Direct = true, []string{provider}
+			only := workdir.CLIConfig(workdir.Mirror{Dir: runner.MirrorInside, Only: true})
+			j.Files[len(j.Files)-1].Content = only.Content
+		}},
+		"another one comes from there": {change: func(p *runner.Platform, j *runner.Job) {
+			p.MirrorOnly, j.Registry.Direct = true, []string{"example.com/team/smaller", "example.com/te/*", "ample.com/*/*"}
+		}, says: "The registry of this platform does not mirror " + provider, asks: true},
+		"it was to come from there, which has none": {none: true, change: func(_ *runner.Platform, j *runner.Job) {
+			j.Registry.Direct = []string{"example.com/*/*"}
+		}, says: "registry example.com does not have a provider named " + provider},
 		"the stack names the host": {from: true, change: func(_ *runner.Platform, j *runner.Job) {
 			j.Files[len(j.Files)-1].Content = append(j.Files[len(j.Files)-1].Content, "\ncredentials \"example.com\" {\n  token = \"x\"\n}\n"...)
 		}},

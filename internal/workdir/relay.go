@@ -15,7 +15,7 @@ type Relay struct {
 	Secret  string   // the bearer token of its clients
 	Hosts   []string // the names of the registry in the addresses of modules and providers
 	Mirror  bool     // all other providers come from there as well, but for
-	Direct  []string // these, by address: they come from their registries
+	Direct  []string // these, by address or pattern: they come from their registries, also where no other does
 }
 
 // Complete returns a configuration that CLIConfig made, or one that a stack completed,
@@ -33,9 +33,9 @@ func (r Relay) Complete(config []byte, m Mirror) []byte {
 		if r.Mirror {
 			direct := everyProvider(hosts)
 			if !in.Only {
-				direct = slices.Concat(direct, everyProvider(named), r.Direct)
+				direct = append(direct, everyProvider(named)...)
 			}
-			after = r.installation(in, direct)
+			after = r.installation(in, append(direct, r.Direct...))
 		}
 		if before == "" {
 			text += after

@@ -85,6 +85,26 @@ provider_installation {
   }
 }
 ` + credentials + host},
+		"only mirrors, and some providers past them": {
+			string(CLIConfig(Mirror{Dir: "/mirror", Only: true}).Content),
+			Relay{Address: all.Address, Secret: all.Secret, Mirror: true, Direct: []string{"private.example.com:8443/*/*"}}, Mirror{Dir: "/mirror", Providers: []string{null}},
+			`disable_checkpoint = true
+
+provider_installation {
+  filesystem_mirror {
+    path    = "/mirror"
+    include = ["registry.opentofu.org/hashicorp/null"]
+  }
+  direct {
+    include = ["private.example.com:8443/*/*"]
+    exclude = ["registry.opentofu.org/hashicorp/null"]
+  }
+  network_mirror {
+    url     = "https://127.0.0.1:4711/v1/mirror/"
+    exclude = ["registry.opentofu.org/hashicorp/null", "private.example.com:8443/*/*"]
+  }
+}
+` + credentials},
 		"modules alone where only the directory counts": {string(CLIConfig(Mirror{Dir: "/mirror", Only: true}).Content), modules, mirror, string(CLIConfig(Mirror{Dir: "/mirror", Only: true}).Content) + host},
 		"modules alone change no place of providers":    {string(CLIConfig(mirror).Content), modules, mirror, string(CLIConfig(mirror).Content) + host},
 		"modules alone, and one provider has moved": {string(CLIConfig(mirror).Content), modules, Mirror{Dir: "/mirror", Providers: []string{null}},

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry/runtoken"
@@ -32,7 +33,8 @@ import (
 type Options struct {
 	Key     string // derived for runtoken.Purpose
 	Names   []string
-	Mirror  func() bool // whether providers of other registries come from there, too
+	Mirror  func() bool // whether providers of other registries come from there, too, but for
+	Direct  []string    // these, as CheckDirect has them
 	Pods    bool        // runs are pods, and reach it by way of their agents
 	Account string      // the ServiceAccount in the namespace of a stack whose roles count
 
@@ -64,10 +66,33 @@ func CheckNames(names []string) error {
 	return nil
 }
 
+// CheckDirect reports a pattern that names no providers of a registry. Engines know a * in the
+// last parts alone.
+func CheckDirect(patterns []string) error {
+	for _, pattern := range patterns {
+		parts := strings.Split(pattern, "/")
+		if len(parts) == 3 && parts[2] == "*" {
+			parts[2] = "x"
+			if parts[1] == "*" {
+				parts[1] = "x"
+			}
+		}
+		valid := len(parts) == 3 && workdir.IsHost(parts[0]) && strings.Contains(parts[0], ".") && pattern == strings.ToLower(pattern)
+		if valid {
+			_, err := address.NewProvider("", parts[1], parts[2])
+			valid = err == nil
+		}
+		if !valid {
+			return fault.New(fault.Invalid, "Usage", fmt.Errorf("--run-direct: %q names no providers of a registry: write HOST/NAMESPACE/TYPE, HOST/NAMESPACE/* or HOST/*/*, in lower case", pattern))
+		}
+	}
+	return nil
+}
+
 // Of is what the job of a run has.
 func (r *Registry) Of(by controller.RegistryReader) (*runner.Registry, error) {
 	url, authority := r.o.Server()
-	g := &runner.Registry{Hosts: r.names(url), Mirror: r.o.Mirror()}
+	g := &runner.Registry{Hosts: r.names(url), Mirror: r.o.Mirror(), Direct: r.o.Direct}
 	if r.o.Pods {
 		return g, nil
 	}

@@ -153,6 +153,18 @@ func TestAgents(t *testing.T) {
 	}
 }
 
+func TestCheckDirect(t *testing.T) {
+	if err := reads.CheckDirect([]string{"registry.example.com/acme/cloud", "registry.example.com/acme/*", "registry.example.com:8443/*/*"}); err != nil {
+		t.Errorf("CheckDirect() = %v", err)
+	}
+	for _, pattern := range []string{"", "acme/cloud", "*/*/*", "registry.example.com/*/cloud", "registry.example.com/acme/cl*", "registry.example.com/acme", "localhost/acme/cloud",
+		"https://registry.example.com/acme/*", "Registry.example.com/acme/cloud", "registry.example.com/acme/cloud/1.0.0", "registry.example.com/acme/\"]\n"} {
+		if err := reads.CheckDirect([]string{pattern}); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "--run-direct") {
+			t.Errorf("CheckDirect(%q) = %v", pattern, err)
+		}
+	}
+}
+
 func TestCheckNames(t *testing.T) {
 	if err := reads.CheckNames([]string{"registry.example.com", "127.0.0.1:8443"}); err != nil {
 		t.Errorf("CheckNames() = %v", err)
