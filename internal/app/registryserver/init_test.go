@@ -307,11 +307,13 @@ func TestDrain(t *testing.T) {
 }
 
 // The settings of the mirror come from the file of --config, and its traffic is counted by
-// tenant (RG-24).
+// tenant: what the upstream sent, what clients got, and what the store saved (RG-24). What the
+// upstream does not answer is counted with its reason (RG-12).
 func TestMirrorOfTheSettings(t *testing.T) {
 	here := runtime.GOOS + "_" + runtime.GOARCH
 	upstream := registrytest.New(t)
-	upstream.Publish(registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", "1.2.0", 1000, here))
+	release := registrytest.NewRelease(t, registrytest.NewSigner(t), "acme/cloud", "1.2.0", 1000, here)
+	upstream.Publish(release)
 	config := files(t, map[string]string{"upstream.pem": string(upstream.Authority)})
 	settings := fmt.Sprintf("upstreams:\n  example.com: {url: %q, caFile: %q}\n", upstream.URL, filepath.Join(config, "upstream.pem"))
 	if err := os.WriteFile(filepath.Join(config, "mirror.yaml"), []byte(settings), 0o600); err != nil {
@@ -322,11 +324,27 @@ func TestMirrorOfTheSettings(t *testing.T) {
 	})
 	dir := enginetest.Requiring(t, "example.com/acme/cloud", "~> 1.0")
 	// The configuration is the one that is printed at the start.
-	if out, err := r.engine("", clientConfig(r.host(), r.token(t))).Init(t, dir); err != nil {
-		t.Fatalf("init: %v: %s", err, out)
+	for range 3 {
+		if err := os.RemoveAll(filepath.Join(dir, ".terraform")); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := r.engine("", clientConfig(r.host(), r.token(t))).Init(t, dir); err != nil {
+			t.Fatalf("init: %v: %s", err, out)
+		}
+	}
+	upstream.Fail("", registrytest.Status(http.StatusInternalServerError))
+	if status, text := r.get(t, r.URL+"/v1/mirror/example.com/acme/other/index.json", r.token(t)); status != http.StatusServiceUnavailable {
+		t.Errorf("what an upstream that fails has is %d %s, want 503", status, text)
 	}
 	_, body := r.get(t, r.Metrics, "")
-	for _, want := range []string{`terrier_mirror_downloads_total{host="example.com",tenant="admin"} 1`, `terrier_mirror_bytes_total{host="example.com",kind="served",tenant="admin"}`} {
+	size := len(release.Archives[here])
+	moved := func(kind string, n int) string {
+		return fmt.Sprintf("terrier_mirror_bytes_total{host=\"example.com\",kind=%q,tenant=\"admin\"} %d\n", kind, n)
+	}
+	for _, want := range []string{
+		`terrier_mirror_downloads_total{host="example.com",tenant="admin"} 1`, moved("fetched", size), moved("served", 3*size), moved("saved", 2*size),
+		`terrier_mirror_failures_total{host="example.com",reason="UpstreamFailed",tenant="admin"} 1`,
+	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the metrics lack %s:\n%s", want, body)
 		}

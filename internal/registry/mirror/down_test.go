@@ -49,6 +49,9 @@ func TestUpstreamIsDown(t *testing.T) {
 				t.Errorf("Versions() = %v, %v, want the stored one", got, err)
 			}
 			s.installs(t, r, amd64)
+			if reasons := s.counts.reasons(); len(reasons) == 0 || slices.Contains(reasons, "Internal") {
+				t.Errorf("the failures are counted as %q, want the reason", reasons)
+			}
 			for what, err := range map[string]error{
 				"another version":  second(s.Version(t.Context(), tenant, p, "2.0.0")),
 				"another platform": second(s.read(t, p, "1.0.0", arm64)),

@@ -101,6 +101,12 @@ func (c *counts) has(reason string) bool {
 	return slices.Contains(c.failed, reason)
 }
 
+func (c *counts) reasons() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.failed)
+}
+
 func (c *counts) alarmed() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
