@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -60,12 +62,20 @@ func TestRegistryOfTheChart(t *testing.T) {
 	r.deploy(t, ship(t, root, "0.9.0"))
 	ada := r.user(t, "ada", "terrier-operator")
 
-	token := filepath.Join(t.TempDir(), "token")
-	made := ada.prints(t, "registry", "tokens", "create", "--namespace", r.Namespace, "--name", "ci", "--write")
-	if err := os.WriteFile(token, []byte(made), 0o600); err != nil {
+	// CI has no kubeconfig: it has the token, and the authority that docs/registry-server.md says
+	// where to take from.
+	server, err := r.Client.CoreV1().ConfigMaps(chartNamespace).Get(t.Context(), "terrier-server", metav1.GetOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	ci := []string{"--namespace", r.Namespace, "--token-file", token}
+	token, authority := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "ca.crt")
+	made := ada.prints(t, "registry", "tokens", "create", "--namespace", r.Namespace, "--name", "ci", "--write")
+	for file, text := range map[string]string{token: made, authority: server.Data["ca.crt"]} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ci := []string{"--namespace", r.Namespace, "--token-file", token, "--server-ca", authority}
 	module := t.TempDir()
 	if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("output \"says\" {\n  value = \"hello\"\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -90,6 +100,9 @@ func TestRegistryOfTheChart(t *testing.T) {
 	}
 	ada.says(t, "Added the key", append([]string{"provider", "keys", "add", filepath.Join(dist, "key.asc")}, ci...)...)
 	ada.says(t, "Published", append([]string{"provider", "push", dist}, ci...)...)
+	if t.Failed() {
+		t.FailNow() // the stack would wait for what is not there
+	}
 
 	r.stacks.Apply(t, fmt.Sprintf(packaged, r.Namespace))
 	r.awaitOutput(t, "packaged", "says", "hello")
