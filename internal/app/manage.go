@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -39,6 +40,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
 	"github.com/terrier-iac/terrier/internal/controller/tenants/admission"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/review"
@@ -221,7 +223,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if p.leader != nil {
 		ended, backlog = p.leader.Ran, p.leader.Queue.Measured
 	}
-	evaluators := worker.New(p.dir("scratch", "policies"), p.Now)
+	evaluators := worker.New(p.dir("scratch", "policies"), machine.Memory(os.DirFS("/")), p.Now)
 	if err := mgr.Add(kube.Everywhere(evaluators.Run)); err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func newStage(t *testing.T, files map[string]string) *stage {
 	s.repo.Status.Artifact = s.stored.put(t, files)
 	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(s.repo).WithStatusSubresource(s.repo).Build()
 	s.kept = kept{}
-	workers := worker.New(t.TempDir(), time.Now)
+	workers := worker.New(t.TempDir(), 4<<30, time.Now)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error)
 	go func() { done <- workers.Run(ctx) }()

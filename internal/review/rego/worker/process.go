@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,17 +27,18 @@ type process struct {
 	dec     *json.Decoder
 	said    *tail // on its standard error
 	dir     string
+	memory  int64 // bytes that its objects may need
 
 	idle *time.Timer
 }
 
 // start starts a worker. It has no network, no files and no environment.
-func start(scratch string) (p *process, err error) {
-	config, err := confined(scratch)
+func start(scratch string, memory int64) (p *process, err error) {
+	config, err := confined(scratch, memory)
 	if err != nil {
 		return nil, err
 	}
-	p = &process{said: &tail{}, dir: config.Work}
+	p = &process{said: &tail{}, dir: config.Work, memory: memory}
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
@@ -49,7 +51,7 @@ func start(scratch string) (p *process, err error) {
 	// Without a context: the pool ends the process, and a process that outlives its starter is
 	// killed by the kernel.
 	p.program, err = sandbox.Start(context.Background(), sandbox.Command{
-		Path: sandbox.Self, Args: []string{argument}, Sandbox: config, Stdin: theirIn, Stdout: theirOut, Stderr: p.said,
+		Path: sandbox.Self, Args: []string{argument, strconv.FormatInt(memory, 10)}, Sandbox: config, Stdin: theirIn, Stdout: theirOut, Stderr: p.said,
 	})
 	err = errors.Join(err, theirIn.Close(), theirOut.Close())
 	if err != nil {
@@ -62,12 +64,13 @@ func start(scratch string) (p *process, err error) {
 	return p, nil
 }
 
-// confined is the sandbox of a worker.
-func confined(scratch string) (*sandbox.Config, error) {
+// confined is the sandbox of a worker. The kernel ends it at twice the memory at which it ends
+// itself.
+func confined(scratch string, memory int64) (*sandbox.Config, error) {
 	level := sandbox.Probe().Level
 	c := &sandbox.Config{
 		Level: level, Network: sandbox.NoNetwork, TmpBytes: 1 << 20,
-		Limits: sandbox.Limits{Memory: memoryOS, FileBytes: 1, OpenFiles: 32, Processes: 64},
+		Limits: sandbox.Limits{Memory: 2 * memory, FileBytes: 1, OpenFiles: 32, Processes: 64},
 	}
 	if level == sandbox.Basic {
 		c.Network = sandbox.HostNetwork // which the level cannot remove
@@ -115,7 +118,7 @@ func (p *process) exchange(ctx context.Context, most time.Duration, r request) (
 	case werr != nil:
 		return out, werr
 	case exit.Code == exitMemory, exit.Memory.Kills > 0, strings.Contains(p.said.String(), "cannot allocate memory"), strings.Contains(p.said.String(), "out of memory"):
-		return out, fmt.Errorf("it needs more than %d MiB of memory", memoryHard>>20)
+		return out, fmt.Errorf("it needs more than %d MiB of memory", p.memory>>20)
 	case strings.Contains(p.said.String(), "stack overflow"):
 		return out, errors.New("it is nested too deep")
 	default:

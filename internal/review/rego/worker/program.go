@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"strconv"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/cache"
@@ -19,16 +20,22 @@ import (
 	"github.com/terrier-iac/terrier/internal/review/rego"
 )
 
-// argument is the one argument of terrier that makes it a worker.
+// argument is the first argument of terrier that makes it a worker. The second is how many
+// bytes its objects may need.
 const argument = "evaluate-policies"
 
 // Main must be called in the main function of a program that has a Pool, after
 // sandbox.Main. In a worker it never returns; else it does nothing.
 func Main() {
-	if len(os.Args) != 2 || os.Args[1] != argument {
+	if len(os.Args) != 3 || os.Args[1] != argument {
 		return
 	}
-	go watchMemory()
+	most, err := strconv.ParseUint(os.Args[2], 10, 64)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "terrier:", err)
+		os.Exit(2)
+	}
+	go watchMemory(most)
 	if err := serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "terrier:", err)
 		os.Exit(1)
@@ -36,24 +43,20 @@ func Main() {
 	os.Exit(0)
 }
 
-// Bounds of the memory of a worker, in bytes. One evaluation is ended in good order by package rego,
-// at less than that.
 const (
-	memorySoft = 1 << 30        // above which garbage is collected whatever it costs
-	memoryHard = 3 << 29        // of objects, at which the worker ends
-	memoryOS   = 2 * memoryHard // at which the kernel ends it
 	sampled    = 5 * time.Millisecond
 	exitMemory = 3
 )
 
-// watchMemory ends a worker whose objects need too much memory: a call of a function makes
-// large ones without a step at which an evaluation could be ended.
-func watchMemory() {
-	debug.SetMemoryLimit(memorySoft)
+// watchMemory ends a worker whose objects need more bytes than most: a call of a function
+// makes large ones without a step at which an evaluation could be ended. Before that, garbage
+// is collected whatever it costs.
+func watchMemory(most uint64) {
+	debug.SetMemoryLimit(int64(most / 3 * 2))
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	for range time.Tick(sampled) {
 		metrics.Read(sample)
-		if sample[0].Value.Uint64() > memoryHard {
+		if sample[0].Value.Uint64() > most {
 			os.Exit(exitMemory)
 		}
 	}

@@ -39,6 +39,7 @@ const (
 // Pool has workers, and starts them when they are needed. New makes one.
 type Pool struct {
 	scratch   string // for their empty work directories
+	memory    int64  // bytes that the objects of one worker may need
 	compiling lane
 	judging   lane
 	most      times
@@ -58,11 +59,21 @@ type lane struct {
 	closed bool
 }
 
-// New returns a pool without workers.
-func New(scratch string, now func() time.Time) *Pool {
+// Bounds of the memory of one worker: a share of what there is, so that no worker ends the
+// controller with it. An evaluation is ended in good order by package rego before.
+const (
+	memoryShare = 8
+	memoryLeast = 192 << 20
+	memoryMost  = 3 << 29
+)
+
+// New returns a pool without workers. Memory is what the machine has, or the control group of
+// this process, in bytes.
+func New(scratch string, memory int64, now func() time.Time) *Pool {
 	n := min(workersMost, max(1, runtime.GOMAXPROCS(0)))
 	return &Pool{
-		scratch: scratch, compiling: lane{places: make(chan struct{}, n)}, judging: lane{places: make(chan struct{}, n)},
+		scratch: scratch, memory: min(memoryMost, max(memoryLeast, memory/memoryShare)),
+		compiling: lane{places: make(chan struct{}, n)}, judging: lane{places: make(chan struct{}, n)},
 		most: times{compileMost, evaluateMost}, ended: cache.Map[string, error]{Size: endedKept, TTL: againAfter, Now: now},
 	}
 }
@@ -77,7 +88,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // line something is wrong. Any other error may pass: the time or the memory did not suffice,
 // or no worker could be started.
 func (p *Pool) Compile(ctx context.Context, s rego.Source) error {
-	return p.compiling.with(ctx, p.scratch, func(w *process) error {
+	return p.with(ctx, &p.compiling, func(w *process) error {
 		err, broken := p.compile(ctx, w, s.Digest(), s)
 		return keep(err, broken)
 	})
@@ -229,7 +240,7 @@ func (c *conversation) begin() error {
 		c.wrong = errors.New("reading the document of the plan: it is no JSON")
 		return c.wrong
 	}
-	w, err := c.judging.take(c.scratch)
+	w, err := c.take(&c.judging)
 	if err != nil {
 		return err
 	}
@@ -290,13 +301,13 @@ func keep(err error, broken bool) error {
 	return err
 }
 
-// with has do use a worker, in its turn.
-func (l *lane) with(ctx context.Context, scratch string, do func(*process) error) error {
+// with has do use a worker of a lane, in its turn.
+func (p *Pool) with(ctx context.Context, l *lane, do func(*process) error) error {
 	if err := l.enter(ctx); err != nil {
 		return err
 	}
 	defer func() { <-l.places }()
-	w, err := l.take(scratch)
+	w, err := p.take(l)
 	if err != nil {
 		return err
 	}
@@ -319,7 +330,7 @@ func (l *lane) enter(ctx context.Context) error {
 }
 
 // take returns a worker that is idle, or else a new one. The caller has a place.
-func (l *lane) take(scratch string) (*process, error) {
+func (p *Pool) take(l *lane) (*process, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -332,10 +343,10 @@ func (l *lane) take(scratch string) (*process, error) {
 		if w.idle.Stop() {
 			return w, nil
 		}
-		return start(scratch) // that one just ended
+		return start(p.scratch, p.memory) // that one just ended
 	}
 	l.mu.Unlock()
-	return start(scratch)
+	return start(p.scratch, p.memory)
 }
 
 // put keeps a worker for the next one, for some time.

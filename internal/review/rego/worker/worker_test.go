@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 func newPool(t testing.TB) *Pool {
 	t.Helper()
-	p := New(t.TempDir(), time.Now)
+	p := New(t.TempDir(), 4<<30, time.Now)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error)
 	go func() { done <- p.Run(ctx) }()
@@ -209,6 +209,28 @@ func TestPoliciesThatAreHostile(t *testing.T) {
 			}
 			t.Log(found[0].Message)
 		})
+	}
+}
+
+// A worker has a share of the memory, and ends before the kernel ends it.
+func TestMemory(t *testing.T) {
+	for total, want := range map[int64]int64{0: memoryLeast, 1 << 30: memoryLeast, 4 << 30: 512 << 20, 64 << 30: memoryMost} {
+		if got := New(t.TempDir(), total, time.Now).memory; got != want {
+			t.Errorf("with %d bytes: %d for a worker, want %d", total, got, want)
+		}
+	}
+	p := newPool(t)
+	p.memory = memoryLeast
+	long := `"` + strings.Repeat("abcdefgh", 100_000) + `"`
+	body := "\tx0 := array.concat([" + long + "], [])\n"
+	for i := range 11 {
+		body += fmt.Sprintf("\tx%[1]d := array.concat([x%[2]d], [x%[2]d])\n", i+1, i)
+	}
+	found := p.Findings(t.Context(), asked("network"), []Member{
+		member("hostile", "deny contains msg if {\n"+body+"\tmsg := json.marshal(x11)\n}"), member("honest", `warn contains "seen"`),
+	})
+	if len(found) != 2 || found[0].Policy != "hostile" || !strings.Contains(found[0].Message, "it needs more than 192 MiB of memory") || found[1].Message != "seen" {
+		t.Errorf("Findings() = %+v, want that the memory does not suffice", found)
 	}
 }
 
