@@ -142,8 +142,12 @@ func (p *Pool) Early(ctx context.Context, f document.Facts, members []Member) []
 		if m.Source.Format != "" && m.Source.Format != rego.Terrier {
 			continue // they see only the plan
 		}
+		key := m.endedAs(f)
+		if _, ended := p.ended.Get(key); ended {
+			continue
+		}
 		r := request{Early: &early{m.Digest, m.Policy, f, m.Parameters}}
-		err := p.judging.with(ctx, p.scratch, func(w *process) error {
+		err := p.with(ctx, &p.judging, func(w *process) error {
 			out, err := w.exchange(ctx, p.most.evaluate, r)
 			if err == nil && out.Unknown {
 				if err, broken := p.compile(ctx, w, m.Digest, m.Source); err != nil {
@@ -162,6 +166,9 @@ func (p *Pool) Early(ctx context.Context, f document.Facts, members []Member) []
 		})
 		if err != nil && ctx.Err() != nil {
 			break // the others would be later still
+		}
+		if _, broken := errors.AsType[spoilt](err); broken {
+			p.ended.Put(key, err)
 		}
 	}
 	policy.Sort(all)
@@ -193,6 +200,9 @@ func (m Member) failed(err error) []policy.Finding {
 	return []policy.Finding{rego.Unable(m.Policy, err)}
 }
 
+// endedAs is how Pool.ended calls the policy where a stack is.
+func (m Member) endedAs(f document.Facts) string { return m.Digest + " " + f.Stack.Namespace }
+
 // conversation is one plan and a worker that knows it.
 type conversation struct {
 	*Pool
@@ -205,7 +215,7 @@ type conversation struct {
 
 // of asks one policy.
 func (c *conversation) of(m Member) []policy.Finding {
-	key := m.Digest + " " + c.asked.Facts.Stack.Namespace
+	key := m.endedAs(c.asked.Facts)
 	if err, ok := c.ended.Get(key); ok {
 		return m.failed(fmt.Errorf("%w; it is asked again after a minute", err))
 	}
