@@ -30,39 +30,54 @@ type candidate struct {
 // signature of it.
 const signPredicate = "https://sigstore.dev/cosign/sign/v1"
 
-// check says whose signature a candidate is. Of is the digest of the manifest, which has to be
-// what is signed: a signature of another manifest, moved to this one, does not count.
-func (v *Verifier) check(c candidate, of string) (by source.Signature, err error) {
-	// Any user who may push writes what is parsed below, and a library of others parses it.
-	defer func() {
-		if broken := recover(); broken != nil {
-			by, err = source.Signature{}, fmt.Errorf("it is malformed: %v", broken)
-		}
-	}()
-	if c.payload != nil {
-		if err := claims(c.payload, of); err != nil {
-			return source.Signature{}, err
-		}
-	}
-	b, err := c.bundle(len(v.keys) > 0)
-	if err != nil {
-		return source.Signature{}, err
-	}
+// way verifies a signature on the manifest with this digest in one way.
+type way func(c candidate, of string) (source.Signature, error)
+
+// ways are those in which a signature may count: with each key, or with its certificate.
+func (v *Verifier) ways() []way {
 	if len(v.keys) == 0 {
-		return v.checkCertificate(c, b, of)
+		return []way{careful(false, v.checkCertificate)}
 	}
-	var refused []error
+	var out []way
 	for _, k := range v.keys {
-		verifier, err := verify.NewVerifier(k.material(), verify.WithNoObserverTimestamps())
+		out = append(out, careful(true, k.check))
+	}
+	return out
+}
+
+// careful checks what is signed before a signature is verified: a signature of another
+// manifest, moved to this one, does not count.
+func careful(keyed bool, verify func(c candidate, b *bundle.Bundle, of string) (source.Signature, error)) way {
+	return func(c candidate, of string) (by source.Signature, err error) {
+		// Any user who may push writes what is parsed below, and a library of others parses it.
+		defer func() {
+			if broken := recover(); broken != nil {
+				by, err = source.Signature{}, fmt.Errorf("it is malformed: %v", broken)
+			}
+		}()
+		if c.payload != nil {
+			if err := claims(c.payload, of); err != nil {
+				return source.Signature{}, err
+			}
+		}
+		b, err := c.bundle(keyed)
 		if err != nil {
 			return source.Signature{}, err
 		}
-		if _, err = c.verified(verifier, b, of, verify.WithKey()); err == nil {
-			return source.Signature{Kind: source.SignedCosign, By: k.of}, nil
-		}
-		refused = append(refused, fmt.Errorf("with the key %s: %w", k.of, err))
+		return verify(c, b, of)
 	}
-	return source.Signature{}, errors.Join(refused...)
+}
+
+// check verifies a signature with the key.
+func (k key) check(c candidate, b *bundle.Bundle, of string) (source.Signature, error) {
+	verifier, err := verify.NewVerifier(k.material(), verify.WithNoObserverTimestamps())
+	if err != nil {
+		return source.Signature{}, err
+	}
+	if _, err = c.verified(verifier, b, of, verify.WithKey()); err != nil {
+		return source.Signature{}, fmt.Errorf("with the key %s: %w", k.of, err)
+	}
+	return source.Signature{Kind: source.SignedCosign, By: k.of}, nil
 }
 
 // checkCertificate verifies a signature with the certificate that is in it.

@@ -200,23 +200,28 @@ func (v *Verifier) Verify(ctx context.Context, repo name.Repository, of string, 
 		return source.Signature{}, invalid("%q is no digest", of)
 	}
 	var refused []error
+	seen := 0
 	for _, find := range []func(context.Context, name.Digest, []remote.Option) ([]candidate, error){simpleSignings, referrers} {
 		found, err := find(ctx, at, options)
 		if err != nil {
 			return source.Signature{}, err
 		}
-		for _, c := range found {
-			by, err := v.check(c, at.DigestStr())
-			if err == nil {
-				return by, nil
+		seen += len(found)
+		// Of several signatures the one of the first key counts, and not the one that was made first.
+		for _, with := range v.ways() {
+			for _, c := range found {
+				by, err := with(c, at.DigestStr())
+				if err == nil {
+					return by, nil
+				}
+				refused = append(refused, err)
 			}
-			refused = append(refused, err)
 		}
 	}
-	if len(refused) == 0 {
+	if seen == 0 {
 		return source.Signature{}, fault.New(fault.Missing, source.ReasonVerification, fmt.Errorf("there is no signature of %s in the repository: run cosign sign %s", of, at.Name()))
 	}
-	return source.Signature{}, invalid("none of %d signatures of %s counts: %w", len(refused), of, errors.Join(refused...))
+	return source.Signature{}, invalid("none of %d signatures of %s counts: %w", seen, of, errors.Join(refused...))
 }
 
 func repoOptions(repo name.Repository) []name.Option {
