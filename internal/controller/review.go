@@ -74,7 +74,7 @@ func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 		Stack: p.id, Namespace: key.Namespace, Wake: func() { ac.wakes.add(p.entry.objectRef) },
 		By: stack.Reviewers(p.o), Reviewers: p.policies.Reviewers(), Hide: plan.NewRedactor(p.in.Mask),
 		Plan: &review.Plan{
-			Digest: made.Digest, Destroys: made.Changes.Destroy,
+			Digest: made.Digest, Destroys: made.Changes.Destroy, Source: made.PlanInputs.Source,
 			Open: func(ctx context.Context, d review.Document) (io.ReadCloser, error) {
 				return ac.blobs.Get(ctx, record.Plan(p.id, made.Digest, string(d)))
 			},

@@ -77,6 +77,7 @@ const (
 type Plan struct {
 	Digest   string
 	Destroys int                        // as the engine counted them
+	Source   string                     // digest of the module tree that it was made from
 	Object   map[string]json.RawMessage // the stack, as the API server has it
 
 	// Open opens a document of the plan. Its error is Missing if the document is not

@@ -107,7 +107,12 @@ func (r *reviewer) Review(ctx context.Context, p *review.Plan) (review.Answer, e
 		a.Policies = append(a.Policies, policy.Judge{Policy: c.source.Policy, Digest: c.digest})
 	}
 	facts, err := factsOf(raw, p.Destroys)
-	facts.From = r.from
+	from := r.from
+	if from.Signature.Verified && from.Artifact != p.Source {
+		// The pass read the source before it knew of the plan. The next one reads it again.
+		from.Signature = policy.Signature{Reason: "the source has another artifact than the plan was made from"}
+	}
+	facts.From = from
 	var members []Member
 	for _, c := range r.policies {
 		switch {
@@ -125,7 +130,7 @@ func (r *reviewer) Review(ctx context.Context, p *review.Plan) (review.Answer, e
 		}
 	}
 	if len(members) > 0 {
-		found, input := r.programs.Judge(ctx, Question{Plan: p, Document: raw, Stack: r.about.subject(), Members: members, Source: r.from.Signature, Now: r.now()})
+		found, input := r.programs.Judge(ctx, Question{Plan: p, Document: raw, Stack: r.about.subject(), Members: members, Source: from.Signature, Now: r.now()})
 		a.Findings, a.Input = append(a.Findings, r.within(found)...), input
 	}
 	switch policy.Combine(a.Findings) {

@@ -35,7 +35,7 @@ func (p *Policies) origin(ctx context.Context, obj client.Object) (guard.Origin,
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.GetNamespace()), Name: ref.Name}
 	out := guard.Origin{Name: fmt.Sprintf("%s %s", kind, key)}
 	if pending := st.Status.Pending; pending != nil {
-		out.Revision = pending.PlanInputs.Revision
+		out.Revision, out.Artifact = pending.PlanInputs.Revision, pending.PlanInputs.Source
 	}
 	source, err := sources.New(kind)
 	if err != nil {
@@ -47,13 +47,9 @@ func (p *Policies) origin(ctx context.Context, obj client.Object) (guard.Origin,
 		out.Signature = policy.Signature{Reason: "the source does not exist any more: create it again"}
 		return out, nil
 	}
-	digest := ""
 	if a := source.GetArtifact(); a != nil {
-		out.Revision, digest = cmp.Or(out.Revision, a.Revision), a.Digest
+		out.Revision, out.Artifact = cmp.Or(out.Revision, a.Revision), cmp.Or(out.Artifact, a.Digest)
 	}
-	if pending := st.Status.Pending; pending != nil {
-		digest = pending.PlanInputs.Source
-	}
-	out.Signature = p.Signatures.Of(source, out.Revision, digest)
+	out.Signature = p.Signatures.Of(source, out.Revision, out.Artifact)
 	return out, nil
 }

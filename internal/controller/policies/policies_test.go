@@ -191,7 +191,7 @@ func asked(t testing.TB, p *Policies, obj client.Object, document string) review
 	if set.Reviewer == nil {
 		return review.Answer{}
 	}
-	a, err := set.Reviewer.Review(t.Context(), &review.Plan{Digest: "sha256:d", Open: func(context.Context, review.Document) (io.ReadCloser, error) {
+	a, err := set.Reviewer.Review(t.Context(), &review.Plan{Digest: "sha256:d", Source: signedArtifact, Open: func(context.Context, review.Document) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(raw)), nil
 	}})
 	if err != nil {

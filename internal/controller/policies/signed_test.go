@@ -1,6 +1,11 @@
 package policies
 
 import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -91,6 +96,25 @@ func TestSignedSources(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("a signature of another artifact than the plan was made from", func(t *testing.T) {
+		p := having(t, nil, clusterPolicy("p", requires(v1alpha1.SignedSource{})))
+		p.cache, p.Signatures = reader, provenance.Reader{Key: key, Own: true}
+		set, err := p.For(t.Context(), sourced(t, "GitRepository", "signed", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(filepath.Join("..", "..", "plan", "testdata", "unchanged.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := set.Reviewer.Review(t.Context(), &review.Plan{Digest: "sha256:d", Source: "sha256:bbbb", Open: func(context.Context, review.Document) (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(raw)), nil
+		}})
+		if err != nil || a.Outcome != review.Hold || !strings.Contains(a.Why, "the source has another artifact than the plan was made from") {
+			t.Errorf("Review() = %+v, %v, want a hold", a, err)
+		}
+	})
 
 	t.Run("a signature has the plan judged again", func(t *testing.T) {
 		p := having(t, nil, clusterPolicy("p", requires(v1alpha1.SignedSource{})))

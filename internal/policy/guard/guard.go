@@ -29,6 +29,7 @@ type Facts struct {
 type Origin struct {
 	Name      string // GitRepository team-a/net; empty of an inline module
 	Revision  string
+	Artifact  string // the digest of the archive that the signature is about
 	Signature policy.Signature
 }
 
