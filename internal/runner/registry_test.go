@@ -21,7 +21,8 @@ import (
 func TestWhereProvidersComeFromIfTheRegistryHasNone(t *testing.T) {
 	const provider = "example.com/team/small"
 	for name, tt := range map[string]struct {
-		status int // of the registry of the platform
+		port   string // of the host of the provider, in its address
+		status int    // of the registry of the platform
 		change func(*runner.Platform, *runner.Job)
 		says   string // the log, or the message
 		from   bool   // it comes from its registry
@@ -39,6 +40,9 @@ func TestWhereProvidersComeFromIfTheRegistryHasNone(t *testing.T) {
 		"the operator has it come from there": {status: http.StatusServiceUnavailable, from: true, change: func(_ *runner.Platform, j *runner.Job) {
 			j.Registry.Direct = []string{"example.com/team/*"}
 		}},
+		"its host has a port": {port: ":8443", from: true, change: func(_ *runner.Platform, j *runner.Job) {
+			j.Registry.Direct = []string{"example.com:8443/*/*"}
+		}},
 		"only that comes from there": {from: true, change: func(p *runner.Platform, j *runner.Job) {
 			p.MirrorOnly, j.Registry.Direct = true, []string{provider}
 			only := workdir.CLIConfig(workdir.Mirror{Dir: runner.MirrorInside, Only: true})
@@ -55,6 +59,7 @@ func TestWhereProvidersComeFromIfTheRegistryHasNone(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			provider := strings.Replace(provider, "/", tt.port+"/", 1)
 			upstream := registrytest.New(t)
 			if !tt.none {
 				upstream.Publish(registrytest.NewRelease(t, registrytest.NewSigner(t), "team/small", "1.0.0", 0, runtime.GOOS+"_"+runtime.GOARCH))

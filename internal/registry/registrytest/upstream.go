@@ -246,12 +246,12 @@ func answer(w http.ResponseWriter, what any) {
 	_ = json.NewEncoder(w).Encode(what)
 }
 
-// tunnel is a proxy. By the name of the registry it leads to that.
+// tunnel is a proxy. By the name of the registry it leads to that, at any port.
 type tunnel struct{ registry string }
 
 func (p *tunnel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to := r.Host
-	if to == Host+":443" {
+	if strings.HasPrefix(to, Host+":") {
 		to = p.registry
 	}
 	if r.Method != http.MethodConnect {
