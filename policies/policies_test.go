@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,29 @@ func TestPagesNameParametersAndRules(t *testing.T) {
 	}
 }
 
+// A policy declares each parameter that it reads, so that no other one is taken.
+func TestPoliciesDeclareTheirParameters(t *testing.T) {
+	read := regexp.MustCompile(`input\.parameters(?:, "([a-z_]+)"|\.([a-z_]+))`)
+	for _, name := range policies.Names() {
+		src := source(t, name, false)
+		var want []string
+		for _, m := range read.FindAllStringSubmatch(src.Modules["policy.rego"], -1) {
+			want = append(want, m[1]+m[2])
+		}
+		slices.Sort(want)
+		set, err := rego.Compile(t.Context(), src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(set.Parameters(), slices.Compact(want)); d != "" {
+			t.Errorf("%s declares other parameters than it reads: %s", name, d)
+		}
+		if err := set.CheckParameters(map[string]any{"approvals": 1}); err == nil || !strings.Contains(err.Error(), "parameters.approvals: the policy has no such parameter; it has ") {
+			t.Errorf("%s takes any parameter: %v", name, err)
+		}
+	}
+}
+
 // judged is what a policy says of a plan that an engine made.
 func judged(t *testing.T, name, recorded string, f document.Facts, parameters any) []policy.Finding {
 	t.Helper()
@@ -108,6 +132,9 @@ func judged(t *testing.T, name, recorded string, f document.Facts, parameters an
 	set, err := rego.Compile(t.Context(), source(t, name, false))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := set.CheckParameters(jsonOf(t, parameters)); err != nil {
+		t.Errorf("%s: %v", name, err)
 	}
 	found := set.Evaluate(t.Context(), rego.Question{Policy: name, Input: in, Parameters: jsonOf(t, parameters)})
 	for _, one := range found {

@@ -68,6 +68,7 @@ func kinds(stacks dialect.Registry) (*runtime.Scheme, meta.RESTMapper, error) {
 	for _, kind := range []string{LynqHub, LynqForm, LynqNode} {
 		mapper.Add(LynqGroup.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(authnv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	return scheme, mapper, nil
 }

@@ -63,7 +63,7 @@ func kubernetesStaysPut(t tree) []problem {
 	}, func(f file) bool {
 		// A test may set the scene in a cluster for a package that knows none.
 		return f.isTest() || under(f.path, "api", "config", "standalone", "test", "tools", "internal/app", "internal/controller",
-			"internal/dialect", "internal/tenantapi", "internal/kube", "internal/pods", "internal/access", "internal/query", "internal/command", "internal/client", "internal/testkit",
+			"internal/dialect", "internal/tenantapi", "internal/policyapi", "internal/kube", "internal/pods", "internal/access", "internal/query", "internal/command", "internal/client", "internal/testkit",
 			"internal/provision") // the backend kubernetes marks its states
 	})
 }

@@ -30,7 +30,7 @@ var layerOf = map[string]layer{
 	"cache": core, "record": ground, "input": edge, "review": edge,
 	"address": core, "backend": core, "fault": core, "graph": core, "location": core, "meter": core, "plan": core, "policy": core, "schedule": core, "secret": core, "shard": core, "stack": core, "tenant": core, "workdir": core,
 	"archive": ground, "failpoint": ground, "machine": ground, "outbound": ground, "sandbox": ground,
-	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "image": edge, "kube": edge, "notify": edge, "peers": edge, "pods": edge, "provision": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "tenantapi": edge, "vault": edge,
+	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "image": edge, "kube": edge, "notify": edge, "peers": edge, "pods": edge, "policyapi": edge, "provision": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "tenantapi": edge, "vault": edge,
 	"controller": controller, "access": access, "query": query, "command": command, "client": client,
 	"cli": outside, "web": outside,
 	"app":      wiring,
@@ -71,6 +71,7 @@ var beside = map[string][]string{
 	// objects do, and knows which kinds of sources its objects may name.
 	"internal/dialect":   {"internal/kube", "internal/input", "api"},
 	"internal/tenantapi": {"internal/kube", "api"}, // the same for the kinds of tenants
+	"internal/policyapi": {"api"},                  // and for policies
 }
 
 // place finds the unit that a directory belongs to, the directory whose

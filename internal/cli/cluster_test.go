@@ -258,6 +258,7 @@ func TestConfirmations(t *testing.T) {
 		t.Errorf("a no on a terminal: exit %d, %q, approved is %q", got.code, got.err, approved())
 	}
 	e.Terminal, e.Stdin = false, strings.NewReader("y\n")
+	e.withStates(t, aState(3, "a")) // which no run has seen
 	for _, args := range [][]string{{"state", "accept", "network"}, {"break-glass", "network", "--", "state", "rm", "a.b"}} {
 		if got := e.run(t, args...); got.code != 2 || !strings.Contains(got.err, "There is no terminal to ask this on, so nothing was changed: use --yes") {
 			t.Errorf("terrier %v without a terminal: exit %d, %q; want a refusal that names --yes", args, got.code, got.err)

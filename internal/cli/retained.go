@@ -30,8 +30,9 @@ destroyResourcesOnDeletion), or when its object is removed by force, Terrier rec
 what is retained: the reason, the time, the resources, and the location of the state.
 The records expire after 30 days. Terrier also records the resources that an apply or a
 destroy forgets (lifecycle { destroy = false }, in a resource or in a removed block):
-the address, the type and the ID of each, which an import needs. Of a stack that exists
-these records do not expire. This command lists the records. "terrier retained show"
+the address, the type and the ID of each, which an import needs. A state that a user gave
+up with "terrier state accept" is recorded with the place where it was. Of a stack that
+exists these records do not expire. This command lists the records. "terrier retained show"
 shows the next steps for one of them.`,
 		Example: `  terrier retained -A
   terrier retained show network
@@ -69,12 +70,16 @@ func (p retainedCommands) records(ctx context.Context) (command.RetainedStacks, 
 
 func (p retainedCommands) printRetained(list []command.Retained) {
 	if len(list) == 0 {
-		p.say("No deleted stack has retained resources, and no stack has forgotten resources.\n")
+		p.say("No deleted stack has retained resources, and no stack has forgotten resources or gave up a state.\n")
 		return
 	}
 	t := &table{head: []string{"NAMESPACE", "NAME", "AGE", "RESOURCES", "STATE", "WHY"}}
 	for _, r := range list {
-		t.add(plain(r.Namespace), plain(r.Name), plain(age(p.Now(), r.At)), plain(counted(r.Count(), r.Sealed)), plain(whereRetained(r)), plain(r.Why))
+		n := counted(r.Count(), r.Sealed)
+		if !r.Sealed && r.Unknown() {
+			n = "unknown"
+		}
+		t.add(plain(r.Namespace), plain(r.Name), plain(age(p.Now(), r.At)), plain(n), plain(whereRetained(r)), plain(r.Why))
 	}
 	p.table(t)
 }
@@ -82,6 +87,8 @@ func (p retainedCommands) printRetained(list []command.Retained) {
 // whereRetained is the location of the state of a deleted stack.
 func whereRetained(r command.Retained) string {
 	switch {
+	case len(r.GivenUp) > 0 && len(r.Resources) == 0 && r.Secret == "" && !r.Kept:
+		return r.GivenIn()
 	case len(r.Forgotten) > 0 && len(r.Resources) == 0 && r.Secret == "" && !r.Kept:
 		return "not in a state"
 	case r.Secret != "":
@@ -156,9 +163,12 @@ func (p retainedCommands) retainedSheet(r command.Retained) *sheet {
 	s := &sheet{colour: p.coloured()}
 	s.row("Stack", r.Key().String())
 	s.row("UID", r.UID)
-	if r.Exists {
+	switch {
+	case r.Exists && len(r.Forgotten) == 0:
+		s.row("Given up", age(p.Now(), r.At)+" ago")
+	case r.Exists:
 		s.row("Forgotten", age(p.Now(), r.At)+" ago")
-	} else {
+	default:
 		s.row("Deleted", age(p.Now(), r.At)+" ago")
 	}
 	s.text("Why", r.Why)
@@ -166,7 +176,7 @@ func (p retainedCommands) retainedSheet(r command.Retained) *sheet {
 	if !r.Exists {
 		s.row("Expires", r.Until.UTC().Format("2006-01-02"))
 	}
-	if len(r.Resources) > 0 || len(r.Forgotten) == 0 {
+	if len(r.Resources) > 0 || len(r.Forgotten)+len(r.GivenUp) == 0 {
 		s.heading("Resources in its last state")
 		switch {
 		case r.Sealed:
@@ -179,6 +189,13 @@ func (p retainedCommands) retainedSheet(r command.Retained) *sheet {
 		}
 	}
 	p.forgottenRows(s, r.Forgotten)
+	if len(r.GivenUp) > 0 {
+		s.heading("States that were given up")
+		for _, g := range r.GivenUp {
+			s.line("%s", g)
+			s.line("  given up %s ago for %s%s", age(p.Now(), g.At), g.Now, reasonGiven(g.Why))
+		}
+	}
 	if r.Untracked != nil {
 		heading := "Untracked resources"
 		if r.Untracked.Apart {
@@ -194,6 +211,13 @@ func (p retainedCommands) retainedSheet(r command.Retained) *sheet {
 		s.line("- %s", way) // on one line, so that commands in it can be copied
 	}
 	return s
+}
+
+func reasonGiven(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
 }
 
 // forgottenRows list forgotten resources, with what an import of each takes.

@@ -132,3 +132,26 @@ func TestRetainedIsForgottenByBothOfItsNames(t *testing.T) {
 		}
 	}
 }
+
+// A state that a user gave up is listed with the place where it was, while the stack exists
+// and after it is deleted.
+func TestRetainedListsStatesThatWereGivenUp(t *testing.T) {
+	e := newEstate(t)
+	bucket := stack.GivenUp{LastState: stack.LastState{Place: "d", In: `the backend aws (bucket "old", key "network")`, Lineage: "l", Serial: 7, Resources: 5}, At: e.ago(time.Hour), Why: "the old account was closed", Now: `the backend aws (bucket "new", key "network")`, Token: "missing-1"}
+	uid := string(e.object(t).UID)
+	raw, err := json.Marshal(kube.Forgotten{Stack: e.cluster.Namespace + "/network", UID: uid, GivenUp: []stack.GivenUp{bucket}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.records[record.Retained(uid, record.ForgottenFile)] = string(raw)
+	sealed := bucket
+	sealed.Resources, sealed.Uncounted = 0, true
+	e.left(t, "old", "uid-1", kube.Retained{Why: "a user gave up its former state", GivenUp: []stack.GivenUp{sealed}})
+	e.dialogue(t, []line{
+		{"retained", 0, []string{"network", "60m", "5", `the backend aws (bucket "old", key "network")`, "a user gave up its state: the old account was closed", "unknown"}, "not stored here"},
+		{"retained show network", 0, []string{"Given up", "States that were given up", "5 resources, serial 7 of the lineage l, in the backend aws", `given up 60m ago for the backend aws (bucket "new", key "network"): the old account was closed`, "may still exist"}, "none known"},
+		{"retained show old", 0, []string{"resources that cannot be counted", "Deleted"}, ""},
+		{"retained forget network --yes", 0, []string{"Deleted the record"}, ""},
+		{"retained", 0, []string{"old"}, "the old account was closed\n"},
+	})
+}

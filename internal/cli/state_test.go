@@ -90,3 +90,41 @@ func TestStateCommands(t *testing.T) {
 		t.Errorf("the file is %v, %v; want the state, for its owner only", info, err)
 	}
 }
+
+// The question to a user who accepts a state says what is wrong with it.
+func TestAcceptingAState(t *testing.T) {
+	e := newEstate(t)
+	e.withStates(t, aState(7, "a"))
+	known := stack.Status{StoredState: stack.StoredState{KnownState: stateID(t, aState(7, "a"))}}
+	phase := func(p stack.Reason, m stack.Status) {
+		t.Helper()
+		e.remember(t, m)
+		o := e.object(t)
+		o.Status.Terrier.Phase = string(p)
+		if err := e.cluster.Client.Status().Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	phase(stack.NoDrift, known)
+	e.dialogue(t, []line{{"state accept network", 5, []string{"there is nothing to accept", "whose status is " + string(stack.NoDrift), "terrier explain STACK"}, "There is no terminal"}})
+	phase(stack.StateTampered, known)
+	e.dialogue(t, []line{{"state accept network", 2, []string{"Accept the stored state of ", "in place of the version that Terrier expects?", "--yes"}, "a second time"}})
+	missing := stack.ExpectedState{Last: stack.LastState{Place: "a", In: "the backend aws", Lineage: "l", Serial: 7, Resources: 5}, Place: "b", In: "the Secret"}.Check(stack.StateFacts{})
+	known.Missing = missing
+	phase(stack.StateMissing, known)
+	e.dialogue(t, []line{
+		{"state accept network", 2, []string{"--reason: the last known state of the stack", "terrier state accept network -n " + e.cluster.Namespace + " --reason TEXT"}, "terminal"},
+		{"state accept network --yes", 2, []string{"--reason TEXT"}, "Accepted"},
+		{"state accept network --reason closed", 2, []string{"continue without its last known state? Resources that are not in the state that is there are created a second time", "--yes"}, "that Terrier expects?"},
+		{"state accept network --reason closed --yes", 0, []string{"Accepted for ", "terrier retained show network"}, ""},
+	})
+}
+
+func stateID(t *testing.T, state []byte) stack.StateID {
+	t.Helper()
+	f, err := stack.ReadState(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.StateID
+}

@@ -7,11 +7,13 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // stateBytes bounds a state, as a run does.
@@ -203,14 +205,30 @@ before the controller accepts it, nothing is accepted.
 A stack with the reason StateMissing did not find its last known state: its place was
 changed, or emptied. Accepting lets it begin with what is in the new place. Resources
 that are not in that state are created a second time. The command then needs a reason,
-which the audit log keeps, and counts for that place alone.`,
+which the audit log keeps, and counts for that place alone. "terrier retained" lists the
+state that was given up, with the place where it was.
+
+If Terrier found no unexpected state, there is nothing to accept, and the exit code is 5.`,
 		Example: `  terrier state accept network
   terrier state accept network --yes
   terrier state accept network --reason "the old account was closed"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.names,
 		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
-			if agreed, err := p.agreed(yes, "Accept the stored state of %s, in place of the version that Terrier expects?", key); !agreed {
+			st, err := command.UnexpectedState(ctx, s, key)
+			if err != nil {
+				return err
+			}
+			question := "Accept the stored state of %s, in place of the version that Terrier expects?"
+			missing := st.Phase == string(stack.StateMissing)
+			if missing {
+				if strings.TrimSpace(reason) == "" {
+					return command.NeedsReason(st, p.argument(key))
+				}
+				p.say("%s\n\n", st.Message)
+				question = "Let %s continue without its last known state? Resources that are not in the state that is there are created a second time, and Terrier no longer manages the first ones."
+			}
+			if agreed, err := p.agreed(yes, question, key); !agreed {
 				return err
 			}
 			known, err := s.AcceptState(ctx, key, reason)
@@ -224,6 +242,9 @@ which the audit log keeps, and counts for that place alone.`,
 				what = fmt.Sprintf("serial %d of the lineage %s", known.Serial, known.Lineage)
 			}
 			p.say("Accepted for %s: %s.\n", key, what)
+			if missing {
+				p.say("Once the next run begins, the state that was given up is listed with its place: terrier retained show %s\n", p.argument(key))
+			}
 			return nil
 		}),
 	}

@@ -2,10 +2,12 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
@@ -79,6 +81,18 @@ func (r *Records) SecretPrints(ctx context.Context, id query.StackID) (plan.Prin
 
 func (r *Records) Uses(ctx context.Context, id query.StackID) (usage.Record, error) {
 	return get[usage.Record](ctx, r.conn, r.path(id, nil, "uses"))
+}
+
+// Verdict implements Records.
+func (r *Records) Verdict(ctx context.Context, id query.StackID, digest string) (query.Verdict, error) {
+	v, err := get[*query.Verdict](ctx, r.conn, r.path(id, url.Values{"digest": {digest}}, "plan", "verdict"))
+	if err == nil && v == nil {
+		err = fault.New(fault.Missing, query.ReasonNoVerdict, fmt.Errorf("policies found nothing in the plan %s of the stack %s", digest, id.Key))
+	}
+	if err != nil {
+		return query.Verdict{}, err
+	}
+	return *v, nil
 }
 
 func (r *Records) KeepOutgrown(ctx context.Context, id query.StackID, _ kube.StateRef, state []byte) error {

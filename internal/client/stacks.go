@@ -204,6 +204,10 @@ func (s *questions) Outputs(ctx context.Context, key query.Key, show bool) ([]qu
 	return list.Items, err
 }
 
+func (s *questions) Verdict(ctx context.Context, key query.Key, digest string) (*query.Verdict, error) {
+	return getOf[*query.Verdict](ctx, s.stackConn, key, url.Values{"digest": {digest}}, "plan", "verdict")
+}
+
 func (s *questions) Uses(ctx context.Context, key query.Key) (usage.Record, error) {
 	return getOf[usage.Record](ctx, s.stackConn, key, nil, "uses")
 }

@@ -35,6 +35,7 @@ var hints = map[string]string{
 	ReasonNothingUntracked:    "Show the status with: terrier explain",
 	"RepairUnclear":           "Give the ID to import it by with --id 'ADDRESS=ID', or say that it does not exist with --absent 'ADDRESS'.",
 	"PreviewFailed":           "Read the log with: terrier logs",
+	query.ReasonAsExpected:    "Show the status with: terrier explain STACK",
 	query.ReasonNoLock:        "No lock has to be freed.",
 	query.ReasonLockChanged:   "Show the holder of the lock with: terrier explain STACK",
 	query.ReasonStateForeign:  "Use the engine with that backend: in a session (terrier break-glass STACK), or outside of Terrier.",

@@ -44,6 +44,7 @@ type Retained struct {
 	Ways      []string         `json:"ways"`                // what a user can do about it, each in a sentence
 
 	Forgotten []stack.ForgottenResource `json:"forgotten,omitempty"` // that its runs took out of the state and did not destroy
+	GivenUp   []stack.GivenUp           `json:"givenUp,omitempty"`   // states in whose place a user accepted others
 }
 
 // Key is the name that the stack had.
@@ -130,7 +131,7 @@ func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 	namespace, name, _ := strings.Cut(r.Stack, "/")
 	out := Retained{
 		Namespace: namespace, Name: name, Kind: r.Kind, UID: uid, At: r.At, Until: r.At.Add(kube.RetainedFor), Why: r.Why,
-		Resources: append([]string{}, r.Resources...), Sealed: r.Sealed, Untracked: r.Untracked, Gap: r.Untracked, Forgotten: r.Forgotten,
+		Resources: append([]string{}, r.Resources...), Sealed: r.Sealed, Untracked: r.Untracked, Gap: r.Untracked, Forgotten: r.Forgotten, GivenUp: r.GivenUp,
 	}
 	if r.State != nil {
 		_, out.Secret, _ = strings.Cut(r.State.String(), "/")
@@ -150,7 +151,12 @@ func (k *KeptRetained) readForgotten(ctx context.Context, uid string) (Retained,
 	namespace, name, _ := strings.Cut(f.Stack, "/")
 	out := Retained{
 		Namespace: namespace, Name: name, Kind: f.Kind, UID: uid, Exists: true, Why: "its applies forgot the resources, as its configuration asks (destroy = false)",
-		Resources: []string{}, Forgotten: f.Resources,
+		Resources: []string{}, Forgotten: f.Resources, GivenUp: f.GivenUp,
+	}
+	for _, g := range f.GivenUp {
+		if g.At.After(out.At) {
+			out.At, out.Why = g.At, cmp.Or("a user gave up its state: "+g.Why, out.Why)
+		}
 	}
 	for _, r := range f.Resources {
 		if r.At.After(out.At) {
@@ -161,16 +167,46 @@ func (k *KeptRetained) readForgotten(ctx context.Context, uid string) (Retained,
 }
 
 // Count is how many resources are retained, as far as they are known.
-func (r Retained) Count() int { return len(r.Resources) + len(r.Forgotten) }
+func (r Retained) Count() int {
+	n := len(r.Resources) + len(r.Forgotten)
+	for _, g := range r.GivenUp {
+		n += g.Resources
+	}
+	return n
+}
+
+// GivenIn is where the state was that a user gave up last; empty if there is none.
+func (r Retained) GivenIn() string {
+	if len(r.GivenUp) == 0 {
+		return ""
+	}
+	return cmp.Or(r.GivenUp[len(r.GivenUp)-1].In, "the place of the last apply")
+}
+
+// Unknown reports whether there are resources that cannot be counted.
+func (r Retained) Unknown() bool {
+	return r.Sealed || slices.ContainsFunc(r.GivenUp, func(g stack.GivenUp) bool { return g.Uncounted })
+}
 
 // imports says how forgotten resources are managed again.
 const imports = "To manage a forgotten resource again, add it to the configuration with an import block that has its address and its ID: import { to = ADDRESS, id = \"ID\" }. " +
 	"The documentation of its provider says which ID an import takes."
 
+// givenUp says what a user can do about the resources of a state that was given up.
+const givenUp = "The resources of a state that was given up may still exist. If the state does, have another stack manage it in its place, or destroy them with the engine and that backend. " +
+	"If it does not, find them in the cloud, and delete or import each of them manually."
+
 // ways say what a user can do about retained resources.
 func (r Retained) ways() []string {
 	if r.Exists {
-		return []string{imports, fmt.Sprintf("When you do not need the record: terrier retained forget %s -n %s --uid %s", r.Key().Argument(), r.Namespace, r.UID)}
+		var out []string
+		if len(r.Forgotten) > 0 {
+			out = append(out, imports)
+		}
+		if len(r.GivenUp) > 0 {
+			out = append(out, givenUp)
+		}
+		return append(out, fmt.Sprintf("When you do not need the record: terrier retained forget %s -n %s --uid %s", r.Key().Argument(), r.Namespace, r.UID))
 	}
 	again := "To manage the resources again, create the stack again under its name, with the same backend."
 	if r.Secret != "" {
@@ -180,7 +216,10 @@ func (r Retained) ways() []string {
 	if len(r.Forgotten) > 0 {
 		out = append(out, imports)
 	}
-	if len(r.Resources) > 0 || len(r.Forgotten) == 0 {
+	if len(r.GivenUp) > 0 {
+		out = append(out, givenUp)
+	}
+	if len(r.Resources) > 0 || len(r.Forgotten)+len(r.GivenUp) == 0 {
 		out = append(out, again, "To destroy the resources, create the stack again, annotated with terrier.dev/deletion=destroy, wait until it is ready, and delete it.")
 	}
 	if r.Kept {

@@ -279,6 +279,27 @@ func TestAcceptNamesWhatIsThere(t *testing.T) {
 	}
 }
 
+// A state that is as expected needs no one to accept it.
+func TestThereIsNothingToAccept(t *testing.T) {
+	now := stateOf("m", 1, "a")
+	v := newVault(t, now)
+	v.status(func(s *v1alpha2.TerraformStatus) {
+		raw, err := json.Marshal(stack.Status{StoredState: stack.StoredState{KnownState: facts(t, now).StateID}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Terrier = &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: raw}}
+	})
+	_, err := v.AcceptState(t.Context(), v.key(), "")
+	if fault.Of(err) != fault.Conflict || fault.Reason(err, "") != query.ReasonAsExpected || v.object().Annotations[dialect.AcceptState] != "" {
+		t.Errorf("AcceptState() = %v, want that there is nothing to accept", err)
+	}
+	v.status(func(s *v1alpha2.TerraformStatus) { s.Terrier.Phase = string(stack.StateTampered) })
+	if _, err := v.AcceptState(t.Context(), v.key(), ""); err != nil {
+		t.Errorf("AcceptState() of a state that a run found to be tampered = %v", err)
+	}
+}
+
 func TestStatesAreListedWithTheirTroubles(t *testing.T) {
 	v := newVault(t, stateOf("l", 7, "a", "b"))
 	v.Apply(t, `

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 
@@ -187,56 +186,6 @@ func (s *States) WriteState(ctx context.Context, c StateChange) error {
 	}
 	return s.wake(ctx, c.Key)
 }
-
-// AcceptState accepts the stored state of a stack, although another one was
-// expected. It returns the state that was accepted. In place of a last known state that is
-// missing, resources may be created a second time, so it needs a reason.
-func (s *States) AcceptState(ctx context.Context, key query.Key, reason string) (stack.StateID, error) {
-	o, err := s.Read(ctx, key)
-	if err != nil {
-		return stack.StateID{}, err
-	}
-	if m := o.Status.Missing; m != nil && (o.Configuration.Backend.Kind != stack.Managed || o.Deleting()) {
-		if strings.TrimSpace(reason) == "" {
-			return stack.StateID{}, fault.New(fault.Invalid, query.ReasonNoReason, fmt.Errorf("%s. To continue nevertheless, give a reason: terrier state accept %s --reason TEXT", m, o.Spec.Words.Argument))
-		}
-		return stack.StateID{Lineage: m.Found.Lineage, Serial: m.Found.Serial}, s.accept(ctx, key, m.Token(), reason)
-	}
-	h, err := s.StoredState(ctx, key)
-	if err != nil {
-		return stack.StateID{}, err
-	}
-	found, err := h.States.Load(ctx, h.Ref)
-	if err != nil {
-		return stack.StateID{}, err
-	}
-	said, facts := stack.NoState, stack.StateFacts{}
-	if found.Digest != "" {
-		if facts, err = stack.ReadState(found.State); err != nil {
-			return stack.StateID{}, fault.New(fault.Invalid, query.ReasonNoState, fmt.Errorf("the stored state of %s cannot be read: %w", key, err))
-		}
-		said = facts.Digest
-	}
-	return facts.StateID, s.accept(ctx, key, said, reason)
-}
-
-// accept writes what a user accepts into the object, with the time and the reason, and
-// requests a plan.
-func (s *States) accept(ctx context.Context, key query.Key, said, reason string) error {
-	request := s.request()
-	_, err := s.edit(ctx, key, func(o *query.Object) error {
-		o.View.AcceptState = said + "@" + request
-		if reason = strings.TrimSpace(reason); reason != "" {
-			o.View.AcceptState += " " + fault.Shorten(reason, mostReason)
-		}
-		o.View.Replan = request
-		return nil
-	})
-	return err
-}
-
-// mostReason bounds the reason that a user gives, in bytes.
-const mostReason = 500
 
 // newLock is the identifier of a lock.
 func newLock() string { return string(uuid.NewUUID()) }

@@ -195,7 +195,7 @@ func auditEntry(t stack.Transition, is stack.Status) (e audit.Entry, once string
 	case stack.PlanReviewed:
 		v := t.Verdict
 		if v.Digest != "" && !t.Repeated {
-			return verdictEntry(v), v.Plan + v.Digest + strconv.FormatInt(v.At.UnixNano(), 36)
+			return verdictEntry(v, is.Pending), v.Plan + v.Digest + strconv.FormatInt(v.At.UnixNano(), 36)
 		}
 		if !v.Refused || t.Repeated {
 			return e, ""

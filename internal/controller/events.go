@@ -165,7 +165,7 @@ func (tl *teller) tellVerdict(p *pass, v stack.Verdict, made *stack.Plan) {
 	switch {
 	case v.Passed && p.inside && len(v.Findings) == 0: // nothing changes for a user
 	case v.Passed:
-		tl.events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The reviewers passed %s: %s", made.Name, made.Changes))
+		tl.events.Event(p.obj, normal, "PlanReviewed", fmt.Sprintf("The %s passed %s: %s", stack.ReviewedBy(p.o), made.Name, made.Changes))
 	case v.Held:
 		tl.say(p, warning, "PlanHeld", made.Name+" needs an approval: "+v.Message, verdictFacts(v, made))
 	case v.Refused:

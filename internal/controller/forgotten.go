@@ -60,10 +60,10 @@ func (se *settler) keepForgotten(ctx context.Context, p *pass, r *runner.Report,
 	switch {
 	case slices.Equal(all, kept.Resources):
 		return nil
-	case len(all) == 0:
+	case len(all) == 0 && len(kept.GivenUp) == 0:
 		return se.blobs.Delete(ctx, forgottenRecord(p.id).Key)
 	default:
-		kept = kube.Forgotten{Stack: client.ObjectKeyFromObject(p.obj).String(), Kind: se.dialects.Word(p.dialect), UID: p.id, Resources: all}
+		kept = kube.Forgotten{Stack: client.ObjectKeyFromObject(p.obj).String(), Kind: se.dialects.Word(p.dialect), UID: p.id, Resources: all, GivenUp: kept.GivenUp}
 		return forgottenRecord(p.id).Write(ctx, se.blobs, kept)
 	}
 }

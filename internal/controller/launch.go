@@ -276,8 +276,9 @@ func (la *launcher) expect(ctx context.Context, p *pass, kind stack.RunKind) err
 	expected := stack.ExpectedState{Last: last, Place: p.note.place(), In: p.note.In}
 	if !p.o.Spec.Accepts(expected.Token()) {
 		p.job.Expected = &expected
+		return nil
 	}
-	return nil
+	return la.states.GiveUp(ctx, p.subject(), expected)
 }
 
 // rememberSecrets keeps prints of the secret values of a run, unless they are those

@@ -82,6 +82,7 @@ func (ld *loader) judging(ctx context.Context, p *pass, decoded error) (policies
 		return set, fmt.Errorf("reading the policies: %w", err)
 	}
 	p.o.Spec.Policies, p.o.Spec.Times = set.Digest, set.Times
+	p.o.Spec.Webhooks = p.o.Spec.Reviews != ""
 	p.o.Spec.Reviews = review.Digest(p.o.Spec.Reviews, set.Digest)
 	return set, decoded
 }

@@ -33,12 +33,15 @@ func (rm *removals) retain(ctx context.Context, p *pass, whole bool) (forgotten 
 	switch {
 	case whole:
 		err = rm.retainState(ctx, p)
-	case len(left.Resources) > 0:
+	case len(left.Resources) > 0 || len(left.GivenUp) > 0:
 		r := kube.Retained{
 			Stack: left.Stack, Kind: left.Kind, UID: p.id, At: p.o.Now,
 			Why: "its runs forgot the resources, as the configuration asks (destroy = false), and did not destroy them",
 		}
-		if err = rm.keepRetained(ctx, &r, nil); err == nil {
+		if len(left.Resources) == 0 {
+			r.Why = "a user gave up its former state, so that its resources were not destroyed"
+		}
+		if err = rm.keepRetained(ctx, &r, nil); err == nil && len(left.Resources) > 0 {
 			rm.events.Event(p.obj, warning, "ResourcesRetained", fmt.Sprintf(
 				"The stack is deleted. Resources that its runs forgot and did not destroy: %d. To list them with their IDs: terrier retained show %s -n %s",
 				len(left.Resources), p.o.Spec.Words.Argument, p.obj.GetNamespace()))
@@ -108,7 +111,7 @@ func (rm *removals) keepRetained(ctx context.Context, r *kube.Retained, state []
 	if err != nil {
 		return err
 	}
-	r.Forgotten = left.Resources
+	r.Forgotten, r.GivenUp = left.Resources, left.GivenUp
 	if len(state) > 0 {
 		facts, err := stack.ReadState(state)
 		if err == nil {

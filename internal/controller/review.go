@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -167,8 +168,11 @@ func (ac *actor) keepVerdict(ctx context.Context, p *pass, j *policy.Judgement) 
 
 // verdictEntry is what policies said of a plan, as the audit log has it. It has no name if
 // they neither hold nor deny the plan.
-func verdictEntry(v *stack.Verdict) audit.Entry {
+func verdictEntry(v *stack.Verdict, made *stack.Plan) audit.Entry {
 	e := audit.Entry{Digest: v.Plan, Details: map[string]string{"verdict": v.Digest}}
+	if made != nil && made.Digest == v.Plan {
+		e.Plan, e.Run, e.Changes = made.Name, made.Run, made.Changes
+	}
 	effect := policy.Hold
 	switch {
 	case v.Refused:
@@ -212,6 +216,9 @@ func judgedIn(e *audit.Entry, p *pass, made *stack.Plan) {
 	}
 }
 
+// linksTold bounds the links to pages about rules in a notification.
+const linksTold = 5
+
 // verdictFacts are what programs are told of a verdict.
 func verdictFacts(v stack.Verdict, made *stack.Plan) map[string]string {
 	facts := counted(made.Changes, map[string]string{"plan": made.Name})
@@ -220,7 +227,20 @@ func verdictFacts(v stack.Verdict, made *stack.Plan) map[string]string {
 		effect = policy.Deny
 	}
 	if v.Digest != "" {
-		facts["policies"], facts["rules"] = policyNames(policy.With(effect, v.Findings))
+		found := policy.With(effect, v.Findings)
+		facts["policies"], facts["rules"] = policyNames(found)
+		var links []string
+		for _, f := range found { // the most severe first
+			if facts["severity"] == "" && f.Severity != "" {
+				facts["severity"] = f.Severity
+			}
+			if f.Link != "" && !slices.Contains(links, f.Link) && len(links) < linksTold {
+				links = append(links, f.Link)
+			}
+		}
+		if len(links) > 0 {
+			facts["links"] = strings.Join(links, " ")
+		}
 	}
 	return facts
 }

@@ -130,7 +130,7 @@ func waitingFor(p *pass, d stack.Decision) string {
 	case stack.InputsFailed:
 		return "its inputs"
 	case stack.Reviewing:
-		return "the answer of its reviewers"
+		return "the answer of its policies or webhooks"
 	case stack.ApplyWithheld:
 		return "a time that policies allow"
 	case stack.Suspended:

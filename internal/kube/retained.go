@@ -20,16 +20,19 @@ type Retained struct {
 	Untracked *stack.Untracked `json:"gap,omitempty"`       // untracked resources
 
 	Forgotten []stack.ForgottenResource `json:"forgotten,omitempty"` // that its runs took out of the state and did not destroy
+	GivenUp   []stack.GivenUp           `json:"givenUp,omitempty"`   // states in whose place a user accepted others
 }
 
-// Forgotten is the record of the resources that the runs of a stack took out of the
-// state and did not destroy, as its configuration asked. It is written before the run
-// counts as taken over, and outlives the stack.
+// Forgotten is the record of what a stack does not manage any more: the resources that its
+// runs took out of the state and did not destroy, as its configuration asked, and the states
+// that a user gave up. It is written before the run counts as taken over, or begins, and
+// outlives the stack.
 type Forgotten struct {
 	Stack     string                    `json:"stack"`          // namespace/name
 	Kind      string                    `json:"kind,omitempty"` // as of Retained
 	UID       string                    `json:"uid"`
 	Resources []stack.ForgottenResource `json:"resources"`
+	GivenUp   []stack.GivenUp           `json:"givenUp,omitempty"`
 }
 
 // RetainedFor is how long the record of a deleted stack is kept.

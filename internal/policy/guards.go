@@ -32,6 +32,10 @@ const (
 	MaxPlanAge         = "maxPlanAge"
 )
 
+// OwnGuards is how findings call the guards that a stack has in its annotations, in the place
+// of the name of a policy. It is part of verdicts.
+const OwnGuards = "the annotations of the stack"
+
 // Protected are resources that no plan destroys, replaces or forgets.
 type Protected struct {
 	Types      []string `json:"types,omitempty"`      // patterns; any type if empty

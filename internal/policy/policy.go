@@ -119,6 +119,15 @@ func OnError(e Effect, findings []Finding) {
 	}
 }
 
+// Stricter is a finding of a policy of the owner of a namespace, which can add limits and
+// lift none: what it allows has no effect.
+func Stricter(f Finding) Finding {
+	if f.Effect == Allow {
+		f.Effect, f.Message = Warn, "only a ClusterPolicy can allow a plan without an approval, so this has no effect: "+f.Message
+	}
+	return f
+}
+
 // Combine returns the effect of all findings together: the strictest one, and "" if none
 // of them counts.
 func Combine(findings []Finding) Effect {

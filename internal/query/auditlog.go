@@ -159,6 +159,15 @@ func AuditAbout(e AuditEntry) string {
 		add("“" + e.Comment + "”")
 	}
 	add(e.Why)
+	for _, by := range []struct{ detail, what string }{{"rules", "by "}, {"webhooks", "by a webhook"}, {"held-by", "held by "}, {"allowed-by", "allowed by "}} {
+		switch v := e.Details[by.detail]; {
+		case v == "":
+		case by.detail == "webhooks": // the detail is a digest
+			add(by.what)
+		default:
+			add(by.what + v)
+		}
+	}
 	for _, name := range []string{"command", "lock", "state", "generation", "deleted", "held", "request", "version", "objects"} {
 		if v := e.Details[name]; v != "" {
 			add(name + " " + v)

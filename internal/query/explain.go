@@ -77,7 +77,7 @@ var situations = map[stack.Reason]Situation{
 		"A deleted stack of this name left a state with resources. Terrier does not adopt it without an annotation.",
 		"To adopt it, annotate the stack with terrier.dev/adopt-state=true. To begin without it, give the stack another {stateName}.",
 	},
-	stack.Reviewing:     {"The reviewers of the stack are reviewing the plan.", ""},
+	stack.Reviewing:     {"The policies or webhooks of the stack are asked about the plan.", ""},
 	stack.ReviewRefused: {"A policy denies the plan, or a webhook refused it or did not answer.", "View the plan with terrier plan; the message names the policy, or has the answer of the webhook. Correct the module, or have the policy or the webhook corrected."},
 	stack.ApplyWithheld: {
 		"An apply or a destroy is due, and a policy lets it begin later: at a window, after a freeze, once the source is old enough, or once less was destroyed in the last hour. The message names the policy and the time.",
@@ -390,9 +390,13 @@ func troubles(s Stack, m stack.Status) []string {
 		add("the same changes were applied %s in a row, among them %s", Count(c.Applies, "time"), c.Example)
 	}
 	if r := m.Review; r != nil && r.Held && len(r.Findings) == 0 {
-		add("a reviewer holds the plan until it is approved, since %s: %s", r.At.UTC().Format(time.RFC3339), r.Message)
+		add("the plan is held until it is approved, since %s: %s", r.At.UTC().Format(time.RFC3339), r.Message)
 	} else if r != nil && !r.Passed && !r.Held && len(r.Findings) == 0 {
-		add("the reviewers refused the plan at %s", r.At.UTC().Format(time.RFC3339))
+		what := "the policies or webhooks could not be asked about the plan"
+		if r.Refused {
+			what = "a webhook refused the plan"
+		}
+		add("%s at %s", what, r.At.UTC().Format(time.RFC3339))
 	}
 	return out
 }

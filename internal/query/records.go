@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/logfile"
@@ -46,6 +47,65 @@ type Records interface {
 	StateRecords
 	SecretRecords
 	UsesRecords
+	VerdictRecords
+}
+
+// VerdictRecords know what policies said of plans.
+type VerdictRecords interface {
+	// Verdict returns what policies found in a plan that is kept. It is Missing if no policy
+	// judged the plan.
+	Verdict(ctx context.Context, id StackID, digest string) (Verdict, error)
+}
+
+// Verdict implements Records.
+func (b *Blobs) Verdict(ctx context.Context, id StackID, digest string) (Verdict, error) {
+	if id.UID == "" {
+		return Verdict{}, noVerdict(id, digest) // of a deleted stack no plan is kept
+	}
+	if err := errors.Join(CheckID(id, "any"), checkDigest(digest)); err != nil {
+		return Verdict{}, err
+	}
+	kept, err := b.store.Get(ctx, record.Verdict(id.UID, digest).Key)
+	if fault.Of(err) == fault.Missing {
+		return Verdict{}, noVerdict(id, digest)
+	}
+	var j policy.Judgement
+	if err == nil {
+		j, err = record.Verdict(id.UID, digest).Decode(kept)
+	}
+	if err != nil {
+		return Verdict{}, fmt.Errorf("reading the verdict about the plan %s: %w", digest, err)
+	}
+	v := Verdict{Effect: policy.Combine(j.Findings), At: j.At}
+	v.Findings, v.More = policy.Keep(j.Findings)
+	return v, nil
+}
+
+func noVerdict(id StackID, digest string) error {
+	return fault.New(fault.Missing, ReasonNoVerdict, fmt.Errorf("no policy judged the plan %s of the stack %s, or its record is not kept any more", digest, id.Key))
+}
+
+// Verdict returns what policies find in a plan of a stack, or found in it before it was
+// applied. It is nil if they found nothing.
+func (s *Stacks) Verdict(ctx context.Context, key Key, digest string) (*Verdict, error) {
+	o, err := s.Read(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	st := View(o)
+	if st.Plan != nil && st.Plan.Digest == digest {
+		return st.Verdict, nil
+	}
+	return s.kept(ctx, st.ID(), digest)
+}
+
+// kept is the verdict about a plan that is not pending, nil if policies found nothing.
+func (s *Stacks) kept(ctx context.Context, id StackID, digest string) (*Verdict, error) {
+	v, err := s.Objects.Records.Verdict(ctx, id, digest)
+	if fault.Of(err) == fault.Missing || err == nil && len(v.Findings) == 0 {
+		return nil, nil
+	}
+	return &v, err
 }
 
 // UsesRecords know the modules and providers that stacks use.
@@ -229,7 +289,7 @@ func (s *Stacks) Log(ctx context.Context, key Key, run string, o LogOptions) (io
 type PlanDocument struct {
 	PlanInfo
 	Waits    bool            `json:"waits"`             // it is neither applied nor replaced yet
-	Verdict  *Verdict        `json:"verdict,omitempty"` // what policies find in it, while it waits
+	Verdict  *Verdict        `json:"verdict,omitempty"` // what policies find in it, or found before it was applied
 	Document json.RawMessage `json:"document"`          // as the engine's show -json, sensitive values masked
 }
 
@@ -260,9 +320,14 @@ func (s *Stacks) Plan(ctx context.Context, key Key, digest string) (PlanDocument
 		return PlanDocument{}, fault.New(fault.Missing, ReasonNoPlan, fmt.Errorf("no plan of the stack %s is kept", key))
 	}
 	doc, err := s.Document(ctx, st.ID(), *info)
+	if err != nil {
+		return doc, err
+	}
 	if doc.Waits = info == st.Plan; doc.Waits {
 		doc.Verdict = st.Verdict
+		return doc, nil
 	}
+	doc.Verdict, err = s.kept(ctx, st.ID(), info.Digest)
 	return doc, err
 }
 

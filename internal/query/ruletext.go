@@ -90,7 +90,7 @@ var rules = []RuleText{
 		"Their answer starts the next reconcile.",
 	},
 	{
-		"policies are asked before a deleted stack is destroyed", "ask the reviewers", []stack.Reason{stack.Reviewing},
+		"policies are asked before a deleted stack is destroyed", "have the plan reviewed", []stack.Reason{stack.Reviewing},
 		"A policy judges the stack. Webhooks in spec.webhooks are not asked about the destroy of a deleted stack.",
 	},
 	{
@@ -175,7 +175,7 @@ var rules = []RuleText{
 	},
 	{
 		"a script that needs no plan is run on request", "run the script", []stack.Reason{stack.Applying},
-		"A user requested it with terrier replan or the annotation reconcile.fluxcd.io/requestedAt. Each request is one attempt. A script needs a plan if terrier.dev/approval is manual, if the stack has a reviewer, or if it has untracked resources.",
+		"A user requested it with terrier replan or the annotation reconcile.fluxcd.io/requestedAt. Each request is one attempt. A script needs a plan if terrier.dev/approval is manual, if a policy or a webhook judges its plans, or if it has untracked resources.",
 	},
 	{
 		"a plan is made on request", "plan", []stack.Reason{stack.Planning},
@@ -186,12 +186,12 @@ var rules = []RuleText{
 		"The stack asks for drift checks alone.",
 	},
 	{
-		"a plan waits for the answer of its reviewers", "wait", []stack.Reason{stack.Reviewing},
+		"a plan waits for the answer of policies and webhooks", "wait", []stack.Reason{stack.Reviewing},
 		"Their answer starts the next reconcile.",
 	},
 	{
-		"the reviewers are asked before a plan is applied", "ask the reviewers", []stack.Reason{stack.Reviewing},
-		"The stack has a reviewer: an enabled webhook in spec.webhooks, or a policy. Terrier asks again about the same plan after a refusal or an error, and when a policy changes.",
+		"policies and webhooks are asked before a plan is applied", "have the plan reviewed", []stack.Reason{stack.Reviewing},
+		"An enabled webhook in spec.webhooks or a policy judges the plans of the stack. Terrier asks again about the same plan after a refusal or an error, and when a policy changes.",
 	},
 	{
 		"an unhealthy stack is checked for drift as well", "check for drift, or plan", unhealthy,
@@ -210,8 +210,8 @@ var rules = []RuleText{
 		"The pause is over. The status stays until a check has another result.",
 	},
 	{
-		"a plan that its reviewers did not pass is held", "wait", []stack.Reason{stack.ReviewRefused},
-		"Terrier asks a reviewer that did not answer again after the pause of a retry, and one that refused after the check interval.",
+		"a plan that policies or webhooks did not pass is held", "wait", []stack.Reason{stack.ReviewRefused},
+		"Terrier asks a webhook that did not answer again after the pause of a retry, and a policy or a webhook that refused after the check interval.",
 	},
 	{
 		"changes that come back after each apply stop the stack", "wait, or check for drift", []stack.Reason{stack.NotConverging},
@@ -223,7 +223,7 @@ var rules = []RuleText{
 	},
 	{
 		"an approved plan is applied", "apply, or run the script", []stack.Reason{stack.Applying},
-		"The approval ({approved}) names exactly the pending plan, or the stack applies every plan by itself, unless a reviewer holds the plan; or a policy allows it without an approval. No input of the plan has changed.",
+		"The approval ({approved}) names exactly the pending plan, or the stack applies every plan by itself, unless a policy holds the plan; or a policy allows it without an approval. No input of the plan has changed.",
 	},
 	{
 		"a rejected plan waits for another plan", "wait, or check for drift", []stack.Reason{stack.PlanRejected},
@@ -239,7 +239,7 @@ var rules = []RuleText{
 	},
 	{
 		"a plan waits for approval", "wait", []stack.Reason{stack.AwaitingApproval},
-		"The approval ({approved}) does not name this plan, and the stack does not apply every plan by itself, or a reviewer holds the plan.",
+		"The approval ({approved}) does not name this plan, and the stack does not apply every plan by itself, or a policy holds the plan.",
 	},
 	{
 		"a source that keeps changing is planned once it settles", "wait", []stack.Reason{stack.SourceDebounced},
@@ -330,7 +330,7 @@ func actionText(a stack.Action) string {
 	case stack.Publish:
 		return "write outputs"
 	case stack.Review:
-		return "ask the reviewers"
+		return "have the plan reviewed"
 	case stack.Finish:
 		return "release the object"
 	default:

@@ -48,6 +48,7 @@ type StackReader interface {
 	Run(ctx context.Context, key Key, run string) (Report, error)
 	Log(ctx context.Context, key Key, run string, o LogOptions) (io.ReadCloser, error)
 	Plan(ctx context.Context, key Key, digest string) (PlanDocument, error)
+	Verdict(ctx context.Context, key Key, digest string) (*Verdict, error)
 
 	Watch(context.Context, Filter) iter.Seq2[Change, error]
 	Outputs(ctx context.Context, key Key, show bool) ([]Output, error)
@@ -343,4 +344,5 @@ const (
 	ReasonNotRetained = "NotRetained"
 	ReasonAmbiguous   = "NameAmbiguous"
 	ReasonNoUses      = "NoUses"
+	ReasonNoVerdict   = "NoVerdict" // no policy judged the plan
 )

@@ -19,14 +19,15 @@ import (
 
 // The reasons of faults about states.
 const (
-	ReasonNoReason     = "NoReason"      // the reason is missing that a user has to give
-	ReasonNoState      = "NoState"       // there is none, or what was given is none
-	ReasonStateForeign = "StateForeign"  // Terrier does not keep it
-	ReasonNoVersion    = "NoVersion"     // of that serial
-	ReasonStateUnseen  = "StateUnseen"   // no version of the stored state is kept
-	ReasonStateBehind  = "StateBehind"   // the uploaded state does not follow the stored one
-	ReasonRunning      = "RunGoesOn"     // a run goes on
-	ReasonLocked       = "LockedByOther" // another user or program holds the lock
+	ReasonNoReason     = "NoReason"        // the reason is missing that a user has to give
+	ReasonAsExpected   = "StateAsExpected" // no unexpected state was found
+	ReasonNoState      = "NoState"         // there is none, or what was given is none
+	ReasonStateForeign = "StateForeign"    // Terrier does not keep it
+	ReasonNoVersion    = "NoVersion"       // of that serial
+	ReasonStateUnseen  = "StateUnseen"     // no version of the stored state is kept
+	ReasonStateBehind  = "StateBehind"     // the uploaded state does not follow the stored one
+	ReasonRunning      = "RunGoesOn"       // a run goes on
+	ReasonLocked       = "LockedByOther"   // another user or program holds the lock
 	ReasonNoLock       = "NoLock"
 	ReasonLockChanged  = "LockChanged"
 )

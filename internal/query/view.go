@@ -289,22 +289,26 @@ func known(severity string) bool {
 
 // EffectText says what a finding does, in a word or two.
 func EffectText(f policy.Finding) string {
-	switch {
-	case f.DryRun:
+	if f.DryRun {
 		return "dry run: " + string(f.Effect)
-	case f.Error:
-		return "holds: not evaluated"
 	}
+	does := "holds"
 	switch f.Effect {
 	case policy.Deny:
-		return "denies"
+		does = "denies"
 	case policy.Warn:
-		return "warns"
+		does = "warns"
 	case policy.Allow:
-		return "allows"
-	default:
-		return "holds"
+		does = "allows"
+	case policy.Hold:
 	}
+	if f.Policy == policy.OwnGuards { // they are several
+		does = strings.Replace(strings.TrimSuffix(does, "s"), "denie", "deny", 1)
+	}
+	if f.Error {
+		does += ": not evaluated"
+	}
+	return does
 }
 
 // Is reports whether a name, or the identity of the plan under its verdict, means this plan.

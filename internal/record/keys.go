@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/plan/usage"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -58,6 +59,11 @@ func Plans(uid string) string { return planFile.key(uid) }
 
 // Plan is the key of one file of a plan.
 func Plan(uid, digest, file string) string { return planFile.key(uid, Hex(digest), file) }
+
+// Verdict is what policies said of a plan.
+func Verdict(uid, digest string) Of[policy.Judgement] {
+	return At[policy.Judgement](Plan(uid, digest, VerdictFile))
+}
 
 // Snapshots is what the keys of all snapshots of a stack begin with.
 func Snapshots(uid string) string { return snapshot.key(uid) }

@@ -40,7 +40,7 @@ var (
 	audited       = Kind{"stacks/<uid>/told", "the requests of users that are in the audit log", "controller", withStack}
 	checked       = Kind{"stacks/<uid>/checked", "the time of the last drift check, and the memory that runs took", "controller", withStack}
 	uses          = Kind{"stacks/<uid>/uses.json", "the modules and providers that the stack uses, with their versions, and since when", "controller", withStack}
-	retained      = Kind{"retained/<uid>/<file>", "record.json and state.json of a deleted stack: its retained resources, and its last state; forgotten.json: the resources that its runs forgot and did not destroy, also of a stack that exists", "controller", "30 days have passed since the stack was deleted, or a user has forgotten it"}
+	retained      = Kind{"retained/<uid>/<file>", "record.json and state.json of a deleted stack: its retained resources, and its last state; forgotten.json: the resources that its runs forgot and did not destroy, and the states that a user gave up, also of a stack that exists", "controller", "30 days have passed since the stack was deleted, or a user has forgotten it"}
 	goneRun       = Kind{"gone/<stack>/<uid>/<file>", "report.json and log.txt of the last run of a deleted stack, by a digest of its kind, namespace and name", "controller", "30 days have passed since the stack was deleted, or a user has forgotten its retained resources"}
 	tree          = Kind{"trees/<digest>", "the archive of a source that a snapshot needs", "controller", "no snapshot needs it"}
 	sweptTree     = Kind{"swept/<digest>", "an archive that was removed from trees, where several controllers share stacks", "controller", "it is certain that no snapshot needs it, or it is put back"}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // What is known of the state of a stack outlives the place that has it: a user names another
@@ -140,7 +141,7 @@ func (m MissingState) WaysOut(w Words, engine string, deleting bool) string {
 	}
 	fmt.Fprintf(&b, "; then terrier replan %s.", w.Argument)
 	if m.Last.Place != m.Place {
-		fmt.Fprintf(&b, " Or go back: set %s as before.", w.StatePlace)
+		fmt.Fprintf(&b, " Or go back: set %s as before.", w.StateBack)
 	}
 	if deleting {
 		b.WriteString(" Or retain the resources: annotate the stack with terrier.dev/deletion=retain.")
@@ -151,6 +152,29 @@ func (m MissingState) WaysOut(w Words, engine string, deleting bool) string {
 		fmt.Fprintf(&b, " To continue with what is there on purpose: terrier state accept %s --reason TEXT, or annotate the stack with terrier.dev/accept-state=%s.", w.Argument, m.Token())
 	}
 	return b.String()
+}
+
+// GivenUp is a last known state in whose place a user accepted what is there. Its resources
+// may still exist, and the stack does not manage them any more.
+type GivenUp struct {
+	LastState
+	At    time.Time `json:"at"`
+	Why   string    `json:"why,omitempty"` // the reason of the user
+	Now   string    `json:"now,omitempty"` // where the stack began, for people
+	Token string    `json:"token"`         // of the situation that the user accepted
+}
+
+// GiveUp is what a user gives up who accepts the situation.
+func (e ExpectedState) GiveUp(why string, at time.Time) GivenUp {
+	return GivenUp{LastState: e.Last, At: at.UTC().Truncate(time.Second), Why: why, Now: e.In, Token: e.Token()}
+}
+
+// String is the state for lists: what it had, and where it was.
+func (g GivenUp) String() string {
+	if g.In == "" {
+		return g.LastState.String() + ", in the place of the last apply"
+	}
+	return g.LastState.String() + ", in " + g.In
 }
 
 // Accepts reports whether a user accepted the situation that a token names.

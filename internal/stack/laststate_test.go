@@ -65,7 +65,7 @@ func TestPulledStates(t *testing.T) {
 // A stack whose last state is missing is held until a user asks again, changes something, or
 // accepts exactly what was found.
 func TestAMissingStateHoldsTheStack(t *testing.T) {
-	words := Words{Argument: "net", StatePlace: "spec.backend"}
+	words := Words{Argument: "net", StatePlace: "spec.backend", StateBack: "spec.backend"}
 	applied := PlanInputs{Source: "s", Shape: "old", Engine: "tofu 1.12.6"}
 	moved := PlanInputs{Source: "s", Shape: "new", Engine: "tofu 1.12.6"}
 	last := LastState{Place: "a", In: "the backend aws (bucket \"one\")", Lineage: "l", Serial: 7, Resources: 5}

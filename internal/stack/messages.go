@@ -131,7 +131,7 @@ func queued(o Observation, d Decision) Decision {
 }
 
 func asking(o Observation, a Action) Decision {
-	return Decision{Action: a, Ready: Reconciling, Reason: Reviewing, Message: "Asking the reviewers about " + o.Status.Pending.Name}
+	return Decision{Action: a, Ready: Reconciling, Reason: Reviewing, Message: "Asking the " + ReviewedBy(o) + " about " + o.Status.Pending.Name}
 }
 
 func unlocking(o Observation, a Action) Decision {
@@ -208,7 +208,7 @@ func awaiting(o Observation) Decision {
 		msg += fmt.Sprintf(" Review it closely: run %s was interrupted, and %s may exist without being in the state.", u.Run, u.Objects[0].Address)
 	}
 	if r := o.held(); r != nil && len(r.Findings) == 0 {
-		msg += " A reviewer holds it: " + r.Message
+		msg += " The " + ReviewedBy(o) + " hold it: " + r.Message
 	} else if r != nil {
 		msg = heldByPolicy(o, r, msg)
 	}

@@ -15,12 +15,12 @@ func timeRules() []rule {
 func reviewRules() []rule {
 	return []rule{
 		{
-			"a plan waits for the answer of its reviewers",
+			"a plan waits for the answer of policies and webhooks",
 			func(o Observation) bool { return o.pendingIsCurrent() && o.unreviewed() && o.Asking },
 			func(o Observation) Decision { return asking(o, Wait{}) },
 		},
 		{
-			"the reviewers are asked before a plan is applied",
+			"policies and webhooks are asked before a plan is applied",
 			func(o Observation) bool { return o.pendingIsCurrent() && o.unreviewed() },
 			func(o Observation) Decision { return asking(o, Review{*o.Status.Pending}) },
 		},
@@ -30,7 +30,7 @@ func reviewRules() []rule {
 func pendingRules() []rule {
 	return []rule{
 		{
-			"a plan that its reviewers did not pass is held",
+			"a plan that policies or webhooks did not pass is held",
 			func(o Observation) bool { return o.pendingIsCurrent() && o.refused() != nil },
 			refused,
 		},

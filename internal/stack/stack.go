@@ -56,6 +56,7 @@ type Spec struct {
 	Health          string  // digest of the health checks; empty if there are none
 	Reviews         string  // digest of the reviewers that are asked about plans; empty if there are none
 	Policies        string  // digest of those of them that are policies: they judge the destroy of a deleted stack, too
+	Webhooks        bool    // some of them are webhooks
 	Times           policy.Times
 	Approvals       []policy.Given // of plans, as the API server stamped them, without times
 	Confirms        string         // the newest approval of a plan that is approved already: its name, and any other words

@@ -75,6 +75,19 @@ func Reviewers(o Observation) string {
 	}
 }
 
+// ReviewedBy names who has a say about the plans of a stack: its policies, its webhooks, or
+// both.
+func ReviewedBy(o Observation) string {
+	switch {
+	case o.Spec.Policies == "":
+		return "webhooks"
+	case o.Deleting || !o.Spec.Webhooks:
+		return "policies"
+	default:
+		return "policies and webhooks"
+	}
+}
+
 // verdictOf is what the reviewers of now said of the pending plan, nil if they said nothing.
 func verdictOf(o Observation) *Verdict {
 	r, p := o.Status.Review, o.Status.Pending

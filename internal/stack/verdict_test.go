@@ -45,6 +45,24 @@ func judged(mode Mode, approved string, findings ...policy.Finding) Observation 
 	return o
 }
 
+// A message names who has a say, and no one else.
+func TestWhoReviewsAPlan(t *testing.T) {
+	for want, o := range map[string]Observation{
+		"webhooks":              {Spec: Spec{Reviews: "w", Webhooks: true}},
+		"policies":              {Spec: Spec{Reviews: "p", Policies: "p"}},
+		"policies and webhooks": {Spec: Spec{Reviews: "b", Policies: "p", Webhooks: true}},
+	} {
+		o.Status.Pending = &Plan{Name: "p1"}
+		if got := asking(o, Wait{}).Message; got != "Asking the "+want+" about p1" {
+			t.Errorf("the message is %q, want that it names the %s", got, want)
+		}
+	}
+	deleting := Observation{Spec: Spec{Reviews: "b", Policies: "p", Webhooks: true}, Deleting: true}
+	if got := ReviewedBy(deleting); got != "policies" {
+		t.Errorf("a deletion is reviewed by %s", got)
+	}
+}
+
 func TestVerdictsOfPolicies(t *testing.T) {
 	two := holdsIt
 	two.Approval = &policy.Approval{Count: 2, Groups: []string{"platform"}}
@@ -357,7 +375,7 @@ func TestEarlierVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Observation{Now: verdictNow, Status: m, PlanInputs: PlanInputs{Source: "s"}, Spec: Spec{Mode: Auto, Reviews: "w", Interval: time.Hour}}
-	if d := Decide(o); d.Reason != AwaitingApproval || !strings.Contains(d.Message, "A reviewer holds it: look") {
+	if d := Decide(o); d.Reason != AwaitingApproval || !strings.Contains(d.Message, "The webhooks hold it: look") {
 		t.Errorf("Decide() = %s: %s, want the hold", d.Reason, d.Message)
 	}
 	o.Spec.Mode, o.Spec.Approved = Manual, "d"

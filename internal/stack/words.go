@@ -25,6 +25,7 @@ type Words struct {
 	PodTemplate string // a sentence: what of the object shapes the pods of runs
 	StateName   string // what names the Secret of the state
 	StatePlace  string // what says where a state is
+	StateBack   string `json:"-"` // what a user sets as before, so that a state is where it was; only the controller says it
 }
 
 // In puts the words of the kind into a text of this program, which has a mark such as
@@ -37,6 +38,6 @@ func (w Words) In(text string) string {
 		"{argument}", w.Argument, "{approved}", w.Approved, "{automatic}", w.Automatic, "{resume}", w.Resume, "{source}", w.Source,
 		"{retries}", w.Retries, "{pause}", w.Pause, "{interval}", w.Interval, "{outputs}", w.Outputs,
 		"{variables}", w.Variables, "{environment}", w.Environment, "{credentials}", w.Credentials, "{account}", w.Account, "{priority}", w.Priority, "{podTemplate}", w.PodTemplate,
-		"{stateName}", w.StateName, "{statePlace}", w.StatePlace,
+		"{stateName}", w.StateName, "{statePlace}", w.StatePlace, "{stateBack}", w.StateBack,
 	).Replace(text)
 }

@@ -53,6 +53,9 @@ func (a stackAPI) routes() []route {
 				return a.stacks.Plan(c.ctx(), c.key(), c.Query("digest"))
 			}),
 		a.raw(oneStack+"/plan/document", plan, document, a.planDocument),
+		reads(a.gate, oneStack+"/plan/verdict", guarded, plan, op("getVerdict", "Returns what policies find in the pending plan, or found in a plan before it was applied; null if they found nothing.",
+			word("digest", "The digest of a plan.")),
+			func(c call) (*query.Verdict, error) { return a.stacks.Verdict(c.ctx(), c.key(), c.Query("digest")) }),
 	}
 	table[5].within = streaming
 	return append(table, a.detailRoutes(see, plan, op)...)

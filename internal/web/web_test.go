@@ -167,6 +167,18 @@ func (e estate) StateVersions(ctx context.Context, key query.Key) (query.KeptSta
 	return e.records.States(ctx, id)
 }
 
+func (e estate) Verdict(ctx context.Context, key query.Key, digest string) (*query.Verdict, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return nil, err
+	}
+	v, err := e.records.Verdict(ctx, id, digest)
+	if fault.Of(err) == fault.Missing {
+		return nil, nil
+	}
+	return &v, err
+}
+
 func (e estate) Uses(ctx context.Context, key query.Key) (usage.Record, error) {
 	id, err := e.id(key)
 	if err != nil {

@@ -1,6 +1,11 @@
 # METADATA
 # title: Allowed regions
 # description: Resources are created only in the regions that are allowed.
+# custom:
+#   parameters:
+#     regions: {type: array, items: {type: string}}
+#     exempt_types: {type: array, items: {type: string}}
+#     strict_types: {type: array, items: {type: string}}
 package terrier
 
 # Regions as their cloud writes them. A zone such as europe-west3-a is in its region, and

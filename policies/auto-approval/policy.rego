@@ -1,6 +1,11 @@
 # METADATA
 # title: Approve what destroys nothing
 # description: Plans that create, change or read need no approval. Plans that destroy, replace or forget need one.
+# custom:
+#   parameters:
+#     hold: {type: array, items: {enum: [create, update, replace, delete, forget, import, move, read]}}
+#     protected: {type: array, items: {type: object}}
+#     approval: {type: object}
 package terrier
 
 # What needs an approval, by kind of change.

@@ -1,6 +1,12 @@
 # METADATA
 # title: Fixed versions in production
 # description: What runs in production is named by an exact version, so that it can be said later what ran.
+# custom:
+#   parameters:
+#     environments: {type: array, items: {type: string}}
+#     modules: {enum: [deny, hold, warn, none]}
+#     nested_modules: {enum: [deny, hold, warn, none]}
+#     providers: {enum: [deny, hold, warn, none]}
 package terrier
 
 environments := object.get(input.parameters, "environments", ["prod", "production"])

@@ -1,6 +1,10 @@
 # METADATA
 # title: No programs beside the providers
 # description: Provisioners and external data sources run programs that no plan shows.
+# custom:
+#   parameters:
+#     provisioners: {type: array, items: {type: string}}
+#     data_sources: {type: array, items: {type: string}}
 package terrier
 
 provisioners := object.get(input.parameters, "provisioners", ["local-exec", "remote-exec", "file"])

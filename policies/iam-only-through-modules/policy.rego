@@ -1,6 +1,10 @@
 # METADATA
 # title: Rights in clouds only through approved modules
 # description: Roles, bindings and accounts of AWS, Google Cloud and Azure come only from modules that are approved by source and version.
+# custom:
+#   parameters:
+#     modules: {type: array, items: {type: object}}
+#     types: {type: array, items: {type: string}}
 package terrier
 
 types := object.get(input.parameters, "types", [

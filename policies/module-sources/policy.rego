@@ -1,6 +1,9 @@
 # METADATA
 # title: Modules only from approved sources
 # description: Modules that the configuration itself calls come from approved sources. What an approved module calls is its author's matter.
+# custom:
+#   parameters:
+#     sources: {type: array, items: {type: string}}
 package terrier
 
 # Patterns of addresses. A star is one part of the address, two stars are any number.

@@ -1,6 +1,10 @@
 # METADATA
 # title: No state of other stacks
 # description: A state holds secrets. A stack reads outputs of others from what they publish, and never their state.
+# custom:
+#   parameters:
+#     data_sources: {type: array, items: {type: string}}
+#     exempt: {type: array, items: {type: string}}
 package terrier
 
 types := object.get(input.parameters, "data_sources", ["terraform_remote_state", "tfe_outputs"])

@@ -1,6 +1,9 @@
 # METADATA
 # title: No public buckets
 # description: Buckets of AWS, Google Cloud and Azure are not readable by everyone.
+# custom:
+#   parameters:
+#     exempt: {type: array, items: {type: string}}
 package terrier
 
 exempt := object.get(input.parameters, "exempt", [])

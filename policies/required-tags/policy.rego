@@ -1,6 +1,12 @@
 # METADATA
 # title: Required tags
 # description: Resources that can have tags have those that are required.
+# custom:
+#   parameters:
+#     tags: {type: array, items: {type: string}}
+#     patterns: {type: object}
+#     exempt_types: {type: array, items: {type: string}}
+#     effect: {enum: [deny, hold, warn]}
 package terrier
 
 required := object.get(input.parameters, "tags", ["owner"])

@@ -1,6 +1,13 @@
 # METADATA
 # title: No secrets in the state
 # description: Attributes that put a secret into the state have a write-only form, or the state is encrypted.
+# custom:
+#   parameters:
+#     effect: {enum: [deny, hold, warn]}
+#     state_encrypted: {type: boolean}
+#     exempt: {type: array, items: {type: string}}
+#     types: {type: object}
+#     data_sources: {type: array, items: {type: string}}
 package terrier
 
 effect := object.get(input.parameters, "effect", "warn")

@@ -1,6 +1,12 @@
 # METADATA
 # title: Target nodes
 # description: Virtual machines of Proxmox are placed only on the nodes that the tenant may use.
+# custom:
+#   parameters:
+#     nodes: {type: array, items: {type: string}}
+#     nodes_by_tenant: {type: object}
+#     types: {type: array, items: {type: string}}
+#     attributes: {type: array, items: {type: string}}
 package terrier
 
 # Nodes that every stack may use, and those of one tenant. Patterns; a star is any text.

@@ -137,6 +137,15 @@ func TestAStackBeginsEmptyOnPurpose(t *testing.T) {
 	c.Terrier(t, "state", "accept", "stack", "--yes", "--reason", "the old account was closed")
 	c.AwaitReady(t, "stack")
 	made(t, w, "a", "a")
+	given := c.Terrier(t, "retained", "show", "stack")
+	for _, part := range []string{"States that were given up", "1 resource, serial ", `key "one"`, "the old account was closed"} {
+		if !strings.Contains(given, part) {
+			t.Errorf("terrier retained show says %s, want %q in it", given, part)
+		}
+	}
+	if r := c.TryTerrier(t, "state", "accept", "stack", "--yes"); r.Code != 5 || !strings.Contains(r.Stderr, "there is nothing to accept") {
+		t.Errorf("a second terrier state accept ended with %d: %s", r.Code, r.Stderr)
+	}
 	var why string
 	for _, e := range auditLog(t, p, c.Namespace) {
 		if e.What == audit.StateAccepted {

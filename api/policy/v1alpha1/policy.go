@@ -22,7 +22,10 @@ type ClusterPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   PolicySpec   `json:"spec"`
+	Spec PolicySpec `json:"spec"`
+
+	// Until the controller has read the policy, it is not known whether it is ready.
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The controller has not read the policy yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	Status PolicyStatus `json:"status,omitzero"`
 }
 
@@ -54,7 +57,10 @@ type Policy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   PolicySpec   `json:"spec"`
+	Spec PolicySpec `json:"spec"`
+
+	// Until the controller has read the policy, it is not known whether it is ready.
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The controller has not read the policy yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	Status PolicyStatus `json:"status,omitzero"`
 }
 

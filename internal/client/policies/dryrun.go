@@ -1,14 +1,15 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/policy"
-	"github.com/terrier-iac/terrier/internal/policy/document"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -17,54 +18,66 @@ import (
 type Stacks interface {
 	List(context.Context, query.Filter) ([]query.Stack, error)
 	Plan(ctx context.Context, key query.Key, digest string) (query.PlanDocument, error)
+	Uses(context.Context, query.Key) (usage.Record, error)
 }
 
 // Outcome is what a policy would have said of one plan.
 type Outcome struct {
 	Stack   string        `json:"stack"`
 	Plan    string        `json:"plan"`
+	Digest  string        `json:"digest"`
 	Applied time.Time     `json:"applied,omitzero"` // when it was applied; zero of a pending plan
-	Effect  policy.Effect `json:"effect,omitempty"`
+	Now     policy.Effect `json:"now,omitempty"`    // what the policies of the cluster say of a pending plan
 	Answer
 }
 
 // Rehearsal is what a policy would have said of many plans.
 type Rehearsal struct {
-	Plans    int                   `json:"plans"`
-	Effects  map[policy.Effect]int `json:"effects"`
-	Errors   int                   `json:"errors"` // plans for which it could not be evaluated
-	Outcomes []Outcome             `json:"outcomes"`
-	Unread   []string              `json:"unread,omitempty"` // plans that could not be read, and why
+	Stacks   int                        `json:"stacks"` // that have these plans
+	Plans    int                        `json:"plans"`
+	Pending  int                        `json:"pending"` // of the plans; the others were applied
+	Effects  map[policy.Effect]int      `json:"effects"`
+	Errors   int                        `json:"errors"` // plans for which it could not be evaluated
+	Verdicts map[policy.Effect][]string `json:"verdicts"`
+	Outcomes []Outcome                  `json:"outcomes"`         // by stack
+	Unread   []string                   `json:"unread,omitempty"` // plans that could not be read, and why
+	Notes    []string                   `json:"notes,omitempty"`  // what was not known
+}
+
+// Rehearsing is what a dry run is about.
+type Rehearsing struct {
+	Filter     query.Filter
+	Applied    int                                       // how many plans that were applied are judged, the newest first
+	Namespaces func(context.Context) (Namespaces, error) // the labels of namespaces
+	Now        time.Time
 }
 
 // atOnce is how many plans are read at once.
 const atOnce = 4
 
-// Rehearse asks a policy about the pending plans of stacks, and about those that were
-// applied last: as many as last, the newest first. It changes nothing.
-func (p *Policy) Rehearse(ctx context.Context, s Stacks, f query.Filter, last int, now time.Time) (Rehearsal, error) {
-	all, err := s.List(ctx, f)
-	if err != nil {
-		return Rehearsal{}, err
-	}
-	type one struct {
-		stack   query.Stack
-		plan    query.PlanInfo
-		applied time.Time
-	}
-	var pending, applied []one
-	for _, st := range all {
-		if st.Plan != nil {
-			pending = append(pending, one{st, *st.Plan, time.Time{}})
-		}
-		if st.Applied != nil && st.Applied.Digest != "" {
-			applied = append(applied, one{st, *st.Applied, st.AppliedAt})
-		}
-	}
-	slices.SortStableFunc(applied, func(a, b one) int { return b.applied.Compare(a.applied) })
-	plans := append(pending, applied[:min(len(applied), max(0, last))]...)
+// judged is a plan that a policy is asked about.
+type judged struct {
+	stack   query.Stack
+	plan    query.PlanInfo
+	applied time.Time
+}
 
-	out := Rehearsal{Effects: map[policy.Effect]int{}}
+// Rehearse asks a policy about the pending plans of the stacks that it selects, and about
+// those that they applied last. It changes nothing.
+func (p *Policy) Rehearse(ctx context.Context, s Stacks, r Rehearsing) (Rehearsal, error) {
+	out := Rehearsal{Effects: map[policy.Effect]int{}, Verdicts: map[policy.Effect][]string{}, Outcomes: []Outcome{}}
+	namespaces, err := r.Namespaces(ctx)
+	if err != nil {
+		return out, err
+	}
+	if namespaces == nil && p.needsNamespaces() {
+		out.Notes = append(out.Notes, "The labels of namespaces cannot be read, so only the labels of stacks say which stacks the policy selects.")
+	}
+	all, err := s.List(ctx, r.Filter)
+	if err != nil {
+		return out, err
+	}
+	plans := p.plans(all, namespaces, r.Applied)
 	outcomes, unread := make([]*Outcome, len(plans)), make([]string, len(plans))
 	var work sync.WaitGroup
 	var judging sync.Mutex // one evaluation at a time: the answers of a policy bound its own memory
@@ -73,70 +86,93 @@ func (p *Policy) Rehearse(ctx context.Context, s Stacks, f query.Filter, last in
 		work.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			key := one.stack.Key()
-			name := key.String() + ": " + one.plan.Name
-			doc, err := s.Plan(ctx, key, one.plan.Digest)
-			if err != nil {
-				why := err.Error()
-				if fault.Of(err) == fault.Missing {
-					why = "its record is not kept any more"
-				}
-				unread[i] = name + ": " + why
-				return
+			o, err := p.outcome(ctx, s, one, namespaces, r.Now, &judging)
+			if outcomes[i] = o; err != nil {
+				unread[i] = one.stack.Key().String() + ": " + one.plan.Name + ": " + reasonOf(err)
 			}
-			judging.Lock()
-			defer judging.Unlock()
-			a, err := p.Judge(ctx, Asked{Document: doc.Document, Facts: FactsOf(one.stack, now)})
-			if err != nil {
-				unread[i] = name + ": " + err.Error()
-				return
-			}
-			outcomes[i] = &Outcome{Stack: key.String(), Plan: one.plan.Name, Applied: one.applied, Effect: a.Effect, Answer: a}
 		})
 	}
 	work.Wait()
+	out.count(plans, outcomes, unread)
+	return out, ctx.Err()
+}
+
+// plans are those that a policy is asked about.
+func (p *Policy) plans(all []query.Stack, n Namespaces, most int) []judged {
+	var pending, applied []judged
+	for _, st := range all {
+		if !p.Selects(SubjectOf(st, n)) {
+			continue
+		}
+		if st.Plan != nil {
+			pending = append(pending, judged{st, *st.Plan, time.Time{}})
+		}
+		if st.Applied != nil && st.Applied.Digest != "" {
+			applied = append(applied, judged{st, *st.Applied, st.AppliedAt})
+		}
+	}
+	slices.SortStableFunc(applied, func(a, b judged) int { return b.applied.Compare(a.applied) })
+	return append(pending, applied[:min(len(applied), max(0, most))]...)
+}
+
+func (p *Policy) outcome(ctx context.Context, s Stacks, one judged, n Namespaces, now time.Time, judging *sync.Mutex) (*Outcome, error) {
+	key := one.stack.Key()
+	doc, err := s.Plan(ctx, key, one.plan.Digest)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := FactsOf(ctx, s, one.stack, one.plan, n, now)
+	if err != nil {
+		return nil, err
+	}
+	judging.Lock()
+	defer judging.Unlock()
+	of := SubjectOf(one.stack, n)
+	a, err := p.Judge(ctx, Asked{Document: doc.Document, Destroys: one.plan.Changes.Destroy, Facts: facts, Subject: &of})
+	if err != nil {
+		return nil, err
+	}
+	out := &Outcome{Stack: key.String(), Plan: one.plan.Name, Digest: one.plan.Digest, Applied: one.applied, Answer: a}
+	if v := one.stack.Verdict; v != nil && one.applied.IsZero() {
+		out.Now = v.Effect
+	}
+	return out, nil
+}
+
+func reasonOf(err error) string {
+	if fault.Of(err) == fault.Missing {
+		return "its record is not kept any more"
+	}
+	return err.Error()
+}
+
+// count adds the outcomes, by stack.
+func (r *Rehearsal) count(plans []judged, outcomes []*Outcome, unread []string) {
+	stacks := map[string]bool{}
 	for i := range plans {
 		if unread[i] != "" {
-			out.Unread = append(out.Unread, unread[i])
+			r.Unread = append(r.Unread, unread[i])
 		}
 		o := outcomes[i]
 		if o == nil {
 			continue
 		}
-		out.Plans++
-		out.Effects[o.Effect]++
-		if slices.ContainsFunc(o.Findings, func(f policy.Finding) bool { return f.Error }) {
-			out.Errors++
+		stacks[o.Stack] = true
+		r.Plans++
+		r.Effects[o.Effect]++
+		if o.Applied.IsZero() {
+			r.Pending++
 		}
-		out.Outcomes = append(out.Outcomes, *o)
+		if slices.ContainsFunc(o.Findings, func(f policy.Finding) bool { return f.Error }) {
+			r.Errors++
+		}
+		r.Outcomes = append(r.Outcomes, *o)
 	}
-	return out, ctx.Err()
+	slices.SortStableFunc(r.Outcomes, func(a, b Outcome) int { return cmp.Compare(a.Stack, b.Stack) })
+	for _, o := range r.Outcomes {
+		if names := r.Verdicts[o.Effect]; !slices.Contains(names, o.Stack) {
+			r.Verdicts[o.Effect] = append(names, o.Stack)
+		}
+	}
+	r.Stacks = len(stacks)
 }
-
-// FactsOf are the facts about a stack that its user can read. The controller knows more:
-// the tenant and the environment by the labels of the namespace, the source with its
-// signature, and the modules as they were resolved.
-func FactsOf(s query.Stack, now time.Time) document.Facts {
-	f := document.Facts{
-		Stack: document.Stack{
-			Kind: "Terraform", Namespace: s.Namespace, Name: s.Name, Labels: s.Labels, Path: s.Path, Mode: string(s.Mode),
-			Environment: s.Labels[EnvironmentLabel], Tenant: s.Labels[TenantLabel],
-		},
-		Source: document.Source{Revision: s.Revision},
-		Run:    document.Run{Kind: "plan", Deletion: s.Deleting},
-		Now:    Now(now),
-	}
-	if a := s.Applied; a != nil {
-		c := a.Changes
-		f.Previous = &document.Previous{Name: a.Name, Digest: a.Digest, AppliedAt: s.AppliedAt, Counts: map[string]int{
-			"add": c.Add, "change": c.Change, "destroy": c.Destroy, "import": c.Import, "forget": c.Forget, "move": c.Move, "outputs": c.Outputs,
-		}}
-	}
-	return f
-}
-
-// The labels that say for which tenant and environment a stack is.
-const (
-	TenantLabel      = "terrier.dev/tenant"
-	EnvironmentLabel = "terrier.dev/environment"
-)

@@ -8,193 +8,184 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/policy/document"
+	"github.com/terrier-iac/terrier/internal/policy/guard"
+	"github.com/terrier-iac/terrier/internal/policyapi"
 	"github.com/terrier-iac/terrier/internal/review/rego"
-	"github.com/terrier-iac/terrier/policies"
 )
-
-// Tests are the results of unit tests.
-type Tests = rego.Tests
-
-// TestResult is one of them.
-type TestResult = rego.TestResult
 
 // Options say how a policy is read.
 type Options struct {
 	Format     string // terrier, conftest or weave
 	Version    string // of the language: v0, v1, or empty to try both
 	Namespaces []string
-	Parameters any // what the policy reads as input.parameters
+	Parameters any    // what the policy reads as input.parameters
+	Source     string // the directory with the files of the source that a manifest names; empty if there is none
 }
 
 func (o Options) read() rego.Options {
 	return rego.Options{Format: rego.Format(cmp.Or(o.Format, string(rego.Terrier))), Version: rego.Version(o.Version), Namespaces: o.Namespaces}
 }
 
-// Policy is a policy that was compiled.
+// Policy is what a user tries: one policy, or those of one file.
 type Policy struct {
-	members []rego.Member
-	weave   []*rego.WeavePolicy // of each member; nil of others
-	Rules   []string            // that give findings
+	parts []part
+	Rules []string // that give findings
+	Left  []string // names of its guards that are not evaluated here: those about times, and about signatures
+}
+
+// part is one policy, as the controller has it.
+type part struct {
+	name     string // how its findings call it
+	selector policyapi.Selector
+	guards   policy.Guards
+	approval *policy.Approval
+	onError  policy.Effect // if it cannot be evaluated
+	owner    bool          // it is of a namespace, and may only be stricter
+	members  []rego.Member
+	weave    []*rego.WeavePolicy // of each member; nil of others
 }
 
 // fileBytes bounds a file that is a whole policy.
 const fileBytes = 16 << 20
 
-// Open reads a policy: a directory, a file of Rego, a manifest of a ClusterPolicy or a
-// Policy, or the name of one that comes with Terrier.
+// Open reads a policy: a directory, a file of Rego, a file of ClusterPolicy and Policy
+// objects, or the name of one that comes with Terrier.
 func Open(ctx context.Context, where string, o Options) (*Policy, error) {
-	parts, name, o, err := find(where, o, false)
+	texts, err := find(where, o)
 	if err != nil {
 		return nil, err
 	}
 	p := &Policy{}
-	for _, part := range parts {
-		set, err := rego.Compile(ctx, part.Source)
-		if err != nil {
+	for _, t := range texts {
+		if err := p.add(ctx, t); err != nil {
 			return nil, err
 		}
-		m := rego.Member{Policy: name, Set: set, Parameters: o.Parameters}
-		if part.Weave != nil {
-			m.Policy, m.Parameters = name+"/"+part.Weave.Metadata.Name, part.Parameters
-		}
-		p.members, p.weave = append(p.members, m), append(p.weave, part.Weave)
-		p.Rules = append(p.Rules, set.Rules()...)
 	}
 	return p, nil
 }
 
-// find reads the text of a policy, and says how its findings call it.
-func find(where string, o Options, tests bool) ([]rego.Part, string, Options, error) {
-	read := func(dir fs.FS, name string) ([]rego.Part, string, Options, error) {
-		options := o.read()
-		options.Tests = tests
-		parts, err := rego.Read(dir, options)
-		return parts, name, o, err
-	}
-	info, err := os.Stat(where)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		name := filepath.Base(where)
-		if dir, ok := policies.Named(name); ok {
-			return read(dir, name)
+// add compiles one policy.
+func (p *Policy) add(ctx context.Context, t text) error {
+	one := part{name: t.name}
+	if t.spec != nil {
+		if err := one.of(*t.spec, t.namespace); err != nil {
+			return err
 		}
-		return nil, "", o, fault.New(fault.Missing, "PolicyMissing", fmt.Errorf("%s is no directory and no file, and no policy of that name comes with Terrier; these do: %s", name, strings.Join(policies.Names(), ", ")))
-	case err != nil:
-		return nil, "", o, err
-	case info.IsDir():
-		return read(os.DirFS(where), filepath.Base(where))
-	case info.Size() > fileBytes:
-		return nil, "", o, invalid("%s is larger than %d MiB", where, fileBytes>>20)
+		p.Rules, p.Left = append(p.Rules, guardNames(one.guards)...), append(p.Left, leftOut(t.spec.Guards)...)
 	}
-	b, err := os.ReadFile(where)
-	if err != nil {
-		return nil, "", o, err
+	for _, program := range t.programs {
+		set, err := rego.Compile(ctx, program.Source)
+		if err != nil {
+			return err
+		}
+		m := rego.Member{Policy: one.name, Set: set, Parameters: t.parameters}
+		if program.Weave != nil {
+			m.Policy, m.Parameters = one.name+"/"+program.Weave.Metadata.Name, program.Parameters
+		} else if err := set.CheckParameters(t.parameters); err != nil {
+			return invalid("%s: %w", one.name, err)
+		}
+		one.members, one.weave = append(one.members, m), append(one.weave, program.Weave)
+		p.Rules = append(p.Rules, set.Rules()...)
 	}
-	name := filepath.Base(where)
-	switch {
-	case filepath.Ext(where) == ".rego":
-		return []rego.Part{{Source: o.source(map[string]string{name: string(b)})}}, name, o, nil
-	case o.Format == string(rego.Weave):
-		parts, err := rego.ReadWeaveFile(name, b)
-		return parts, name, o, err
-	}
-	modules, name, o, err := fromManifest(b, o)
-	if err != nil {
-		return nil, "", o, err
-	}
-	return []rego.Part{{Source: o.source(modules)}}, name, o, nil
+	p.parts = append(p.parts, one)
+	return nil
 }
 
-// source is a policy that is no directory.
-func (o Options) source(modules map[string]string) rego.Source {
-	r := o.read()
-	return rego.Source{Format: r.Format, Version: r.Version, Namespaces: r.Namespaces, Modules: modules}
+// of takes over what a manifest says beside its program.
+func (p *part) of(spec v1alpha1.PolicySpec, namespace string) error {
+	var err error
+	if p.selector, err = policyapi.SelectorOf(spec.Selector, namespace); err != nil {
+		return invalid("%w", err)
+	}
+	if spec.Guards != nil {
+		if p.guards, err = policyapi.Guards(spec.Guards); err != nil {
+			return invalid("%w", err)
+		}
+		p.guards.SignedSource = nil
+	}
+	p.approval, p.owner = policyapi.Approval(spec.Approval), namespace != ""
+	if spec.OnError == v1alpha1.Deny {
+		p.onError = policy.Deny
+	}
+	return nil
 }
 
-func invalid(format string, args ...any) error {
-	return fault.New(fault.Invalid, "PolicyInvalid", fmt.Errorf(format, args...))
+// guardNames names the guards that judge plans.
+func guardNames(g policy.Guards) []string {
+	var out []string
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{
+		{policy.MaxDestroys, g.MaxDestroys != nil}, {policy.MaxReplaces, g.MaxReplaces != nil}, {policy.MaxDestroyedShare, g.MaxDestroyedShare != nil},
+		{policy.MaxDestroysPerHour, g.MaxDestroysPerHour != nil}, {policy.ProtectedGuard, len(g.Protected) > 0},
+	} {
+		if one.set {
+			out = append(out, one.name)
+		}
+	}
+	return out
 }
 
-// manifest is the part of a ClusterPolicy or a Policy that has a program.
-type manifest struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-	} `json:"metadata"`
-	Spec struct {
-		Rego *struct {
-			Modules    map[string]string `json:"modules"`
-			SourceRef  any               `json:"sourceRef"`
-			Parameters any               `json:"parameters"`
-			Format     string            `json:"format"`
-			Namespaces []string          `json:"namespaces"`
-		} `json:"rego"`
-	} `json:"spec"`
+// leftOut names the guards that are not evaluated here: those that say when plans are applied
+// hold no plan, and the signature of a source is known to the controller.
+func leftOut(g *v1alpha1.Guards) []string {
+	if g == nil {
+		return nil
+	}
+	var out []string
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{
+		{policy.WindowsGuard, len(g.Windows) > 0}, {policy.FreezesGuard, len(g.Freezes) > 0},
+		{policy.MinSourceAge, g.MinSourceAge != nil}, {policy.MaxPlanAge, g.MaxPlanAge != nil}, {policy.SignedSourceGuard, g.RequireSignedSource != nil},
+	} {
+		if one.set {
+			out = append(out, one.name)
+		}
+	}
+	return out
 }
 
-func fromManifest(b []byte, o Options) (map[string]string, string, Options, error) {
-	var m manifest
-	if err := yaml.Unmarshal(b, &m); err != nil {
-		return nil, "", o, invalid("reading the manifest of a policy: %w", err)
-	}
-	r := m.Spec.Rego
-	switch {
-	case m.Kind != "ClusterPolicy" && m.Kind != "Policy":
-		return nil, "", o, invalid("the manifest is a %q, and may be a ClusterPolicy or a Policy", m.Kind)
-	case r == nil:
-		return nil, "", o, invalid("spec.rego: the policy has no program")
-	case len(r.Modules) == 0 && r.SourceRef != nil:
-		return nil, "", o, invalid("spec.rego.sourceRef: the program is in a source: pass the directory of its files")
-	}
-	o.Format, o.Namespaces = cmp.Or(o.Format, r.Format), append(o.Namespaces, r.Namespaces...)
-	if o.Parameters == nil {
-		o.Parameters = r.Parameters
-	}
-	name := m.Kind + "/" + m.Metadata.Name
-	if m.Kind == "Policy" {
-		name = m.Kind + "/" + cmp.Or(m.Metadata.Namespace, "default") + "/" + m.Metadata.Name
-	}
-	return r.Modules, name, o, nil
+// Selects reports whether any of the policies is for a stack.
+func (p *Policy) Selects(of policyapi.Subject) bool {
+	return slices.ContainsFunc(p.parts, func(one part) bool { return one.selector.Selects(of) })
 }
 
-// Test runs the unit tests of a directory of policies. The filter is a regular expression
-// for names of tests; empty for all.
-func Test(ctx context.Context, where string, o Options, filter string) (Tests, error) {
-	parts, _, _, err := find(where, o, true)
-	if err != nil {
-		return Tests{}, err
-	}
-	return rego.RunTests(ctx, parts[0].Source, filter)
+// needsNamespaces reports whether labels of namespaces say which stacks it is for.
+func (p *Policy) needsNamespaces() bool {
+	return slices.ContainsFunc(p.parts, func(one part) bool { return one.selector.NeedsNamespaces() })
 }
 
 // Answer is what a policy says of a plan.
 type Answer struct {
 	Effect   policy.Effect    `json:"effect,omitempty"` // of all findings together; empty if there are none
 	Findings []policy.Finding `json:"findings"`
-	Trace    []string         `json:"trace,omitempty"`
+	Rules    []rego.RuleTrace `json:"rules,omitempty"` // which fired, and why the others did not
+	Trace    []string         `json:"trace,omitempty"` // each step
 	Prints   []string         `json:"prints,omitempty"`
 }
 
 // Asked is a plan that a policy is asked about.
 type Asked struct {
 	Document []byte // of the plan, as "show -json" of the engine prints it
+	Destroys int    // as the engine counted them, which a document that was cut does not say
 	Facts    document.Facts
-	Trace    bool
+	Subject  *policyapi.Subject // for which policies have to be; nil for all
+	Why      bool               // with Answer.Rules
+	Steps    bool               // with Answer.Trace
 }
 
 // Judge asks the policy about a plan. The plan may have secrets in it: it is masked first.
@@ -212,14 +203,30 @@ func (p *Policy) Judge(ctx context.Context, q Asked) (Answer, error) {
 		return Answer{}, err
 	}
 	out := Answer{Findings: []policy.Finding{}}
-	for i, m := range p.members {
-		s := q.Facts.Stack
-		if w := p.weave[i]; w != nil && s.Name != "" && !w.Selects(s.Kind, s.Namespace, s.Name, s.Labels) {
+	for _, one := range p.parts {
+		if q.Subject != nil && !one.selector.Selects(*q.Subject) {
 			continue
 		}
-		e := &rego.Explanation{Steps: q.Trace}
-		out.Findings = append(out.Findings, m.Set.Evaluate(ctx, rego.Question{Policy: m.Policy, Input: in, Parameters: m.Parameters, Explain: e})...)
-		out.Trace, out.Prints = append(out.Trace, e.Trace...), append(out.Prints, e.Prints...)
+		found := guard.Judge(guard.Source{Policy: one.name, Approval: one.approval}, one.guards, guard.FactsOf(doc).Counted(q.Destroys))
+		for i, m := range one.members {
+			s := q.Facts.Stack
+			if w := one.weave[i]; w != nil && s.Name != "" && !w.Selects(s.Kind, s.Namespace, s.Name, s.Labels) {
+				continue
+			}
+			e := &rego.Explanation{Why: q.Why, Steps: q.Steps}
+			found = append(found, m.Set.Evaluate(ctx, rego.Question{Policy: m.Policy, Input: in, Parameters: m.Parameters, Explain: e})...)
+			out.Rules, out.Trace, out.Prints = append(out.Rules, e.Rules...), append(out.Trace, e.Trace...), append(out.Prints, e.Prints...)
+		}
+		policy.OnError(one.onError, found)
+		for i := range found {
+			if one.owner {
+				found[i] = policy.Stricter(found[i])
+			}
+			if found[i].Effect == policy.Hold && found[i].Approval == nil {
+				found[i].Approval = one.approval
+			}
+		}
+		out.Findings = append(out.Findings, found...)
 	}
 	policy.Sort(out.Findings)
 	out.Effect = policy.Combine(out.Findings)

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/policy/guard"
+	"github.com/terrier-iac/terrier/internal/policyapi"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -24,7 +24,7 @@ type compiled struct {
 	key           client.ObjectKey
 	generation    int64
 	source        guard.Source
-	selector      selector
+	selector      policyapi.Selector
 	digest        string // of all that its judgement of a plan depends on
 	guards        policy.Guards
 	times         policy.Times
@@ -76,12 +76,12 @@ func (p *Policies) compile(ctx context.Context, obj client.Object, name string, 
 			wrong = append(wrong, err.Error())
 		}
 	}
-	c.source.Approval = approvalOf(spec.Approval)
+	c.source.Approval = policyapi.Approval(spec.Approval)
 	var err error
-	c.selector, err = selectorOf(spec.Selector, obj.GetNamespace())
+	c.selector, err = policyapi.SelectorOf(spec.Selector, obj.GetNamespace())
 	check(err)
 	if spec.Guards != nil {
-		c.guards, err = guardsOf(spec.Guards)
+		c.guards, err = policyapi.Guards(spec.Guards)
 		check(err)
 		c.times, err = timesOf(name, spec.Guards)
 		check(err)
@@ -133,100 +133,6 @@ func (p *Policies) program(ctx context.Context, c *compiled, obj client.Object, 
 		return "", b.err
 	}
 	return c.programDigest, nil
-}
-
-func approvalOf(a *v1alpha1.Approval) *policy.Approval {
-	if a == nil {
-		return nil
-	}
-	out := &policy.Approval{Groups: a.Groups, Users: a.Users, NotRequester: a.NotRequester}
-	if a.Count > 1 {
-		out.Count = int(a.Count)
-	}
-	if a.Expires != nil {
-		out.Expires = policy.Duration(a.Expires.Duration)
-	}
-	return out
-}
-
-func selectorOf(s v1alpha1.Selector, in string) (selector, error) {
-	out := selector{in: in, namespaces: s.Namespaces, tenants: s.Tenants, environments: s.Environments, groups: s.Kinds}
-	for field, l := range map[string]*metav1.LabelSelector{"namespaceSelector": s.NamespaceSelector, "stackSelector": s.StackSelector} {
-		if l == nil {
-			continue
-		}
-		by, err := metav1.LabelSelectorAsSelector(l)
-		if err != nil {
-			return selector{in: in}, fmt.Errorf("spec.selector.%s: %w", field, err)
-		}
-		if field == "stackSelector" {
-			out.byStack = by
-		} else {
-			out.byNamespace = by
-		}
-	}
-	return out, nil
-}
-
-func guardsOf(g *v1alpha1.Guards) (policy.Guards, error) {
-	number := func(n *int32) *int {
-		if n == nil {
-			return nil
-		}
-		return new(int(*n))
-	}
-	out := policy.Guards{
-		MaxDestroys: number(g.MaxDestroys), MaxReplaces: number(g.MaxReplaces), MaxDestroysPerHour: number(g.MaxDestroysPerHour), Effect: policy.Hold,
-	}
-	if g.Effect == v1alpha1.Deny {
-		out.Effect = policy.Deny
-	}
-	for _, p := range g.Protected {
-		out.Protected = append(out.Protected, policy.Protected{Types: p.Types, Addresses: p.Addresses, Attributes: p.Attributes})
-	}
-	if g.MaxDestroyedShare != "" {
-		n, err := percent(g.MaxDestroyedShare)
-		if err != nil {
-			return out, fmt.Errorf("spec.guards.maxDestroyedShare: %w", err)
-		}
-		out.MaxDestroyedShare = &n
-	}
-	if g.RequireSignedSource != nil {
-		var err error
-		if out.SignedSource, err = signedSourceOf(*g.RequireSignedSource); err != nil {
-			return out, fmt.Errorf("spec.guards.requireSignedSource.%w", err)
-		}
-	}
-	return out, nil
-}
-
-func signedSourceOf(s v1alpha1.SignedSource) (*policy.SignedSource, error) {
-	out := &policy.SignedSource{}
-	for i, text := range s.Keys {
-		key, ok := policy.Fingerprint(text)
-		if !ok {
-			return nil, fmt.Errorf("keys[%d]: is %.100q, and may be the whole fingerprint of a key: sha256:… of one of cosign, SHA256:… of one of SSH, 40 hexadecimal digits of one of OpenPGP", i, text)
-		}
-		out.Keys = append(out.Keys, key)
-	}
-	for i, id := range s.Identities {
-		if id.TrustedRoot != "" {
-			if _, ok := policy.Fingerprint(id.TrustedRoot); !ok || !strings.HasPrefix(id.TrustedRoot, "sha256:") {
-				return nil, fmt.Errorf("identities[%d].trustedRoot: is %.100q, and may be sha256: and 64 hexadecimal digits", i, id.TrustedRoot)
-			}
-		}
-		out.Identities = append(out.Identities, policy.Signer{Issuer: id.Issuer, Subject: id.Subject, Root: id.TrustedRoot})
-	}
-	return out, nil
-}
-
-func percent(s string) (int, error) {
-	digits, ok := strings.CutSuffix(s, "%")
-	n, err := strconv.Atoi(digits)
-	if !ok || err != nil || n < 0 || n > 100 {
-		return 0, fmt.Errorf("is %.40q, and may be a share from 0%% to 100%%, as 20%%", s)
-	}
-	return n, nil
 }
 
 func timesOf(name string, g *v1alpha1.Guards) (policy.Times, error) {

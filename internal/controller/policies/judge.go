@@ -2,7 +2,6 @@ package policies
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -158,8 +157,8 @@ func (r *reviewer) within(found []policy.Finding) []policy.Finding {
 		owners[c.source.Policy] = c.owner
 	}
 	for i, f := range found {
-		if f.Effect == policy.Allow && owners[f.Policy] {
-			found[i].Effect, found[i].Message = policy.Warn, fmt.Sprintf("only a ClusterPolicy can allow a plan without an approval, so this has no effect: %s", f.Message)
+		if owners[f.Policy] {
+			found[i] = policy.Stricter(f)
 		}
 	}
 	return found

@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/policy/guard"
+	"github.com/terrier-iac/terrier/internal/policyapi"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -58,7 +59,7 @@ var ownGuardsByName = map[string]ownGuard{
 	policy.MinSourceAge:       age(func(g *v1alpha1.Guards) **metav1.Duration { return &g.MinSourceAge }),
 	policy.MaxPlanAge:         age(func(g *v1alpha1.Guards) **metav1.Duration { return &g.MaxPlanAge }),
 	policy.MaxDestroyedShare: {`a share, as "20%"`, func(g *v1alpha1.Guards, v string) bool {
-		_, err := percent(v)
+		_, err := policyapi.Percent(v)
 		g.MaxDestroyedShare = v
 		return err == nil
 	}},
@@ -185,10 +186,10 @@ func ownGuards(obj client.Object) (*compiled, error) {
 	if g == nil {
 		return nil, nil
 	}
-	c := &compiled{source: guard.Source{Policy: ownPolicy}, owner: true}
+	c := &compiled{source: guard.Source{Policy: policy.OwnGuards}, owner: true}
 	var err error
-	if c.guards, err = guardsOf(g); err == nil {
-		c.times, err = timesOf(ownPolicy, g)
+	if c.guards, err = policyapi.Guards(g); err == nil {
+		c.times, err = timesOf(policy.OwnGuards, g)
 	}
 	if len(wrong) > 0 {
 		c.broken = strings.Join(wrong, ", and ") // a deletion is held as well
@@ -197,6 +198,3 @@ func ownGuards(obj client.Object) (*compiled, error) {
 	c.digest = stack.Digest([]any{c.guards, c.broken})
 	return c, err
 }
-
-// ownPolicy is how findings call the annotations of a stack.
-const ownPolicy = "the annotations of the stack"

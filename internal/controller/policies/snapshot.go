@@ -18,7 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policyapi"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -79,26 +79,14 @@ func (p *Policies) snapshot(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// subject is what selectors look at.
-type subject struct {
-	group, kind, namespace, name string
-	tenant, environment          string
-	labels, of                   labels.Set // of the stack and of its namespace
-}
-
 // subject is a stack as the labels of its namespace were when the policies were read.
-func (s *snapshot) subject(p *Policies, obj client.Object) subject {
+func (s *snapshot) subject(p *Policies, obj client.Object) policyapi.Subject {
 	return p.subject(obj, s.namespaces[obj.GetNamespace()])
 }
 
-func (p *Policies) subject(obj client.Object, of labels.Set) subject {
-	own := obj.GetLabels()
+func (p *Policies) subject(obj client.Object, of labels.Set) policyapi.Subject {
 	kind := kindOf(p.Dialects, obj)
-	return subject{
-		group: kind.Group, kind: kind.Kind, namespace: obj.GetNamespace(), name: obj.GetName(), labels: own, of: of,
-		tenant:      cmp.Or(of[p.TenantLabel], own[p.TenantLabel], obj.GetNamespace()),
-		environment: cmp.Or(of[v1alpha1.EnvironmentLabel], own[v1alpha1.EnvironmentLabel]),
-	}
+	return policyapi.NewSubject(policyapi.Stack{Group: kind.Group, Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}, p.TenantLabel, obj.GetLabels(), of)
 }
 
 // spender is who has the limit of destroys in an hour: the tenant of the namespace, else the
@@ -112,26 +100,6 @@ func kindOf(dialects dialect.Registry, obj client.Object) schema.GroupVersionKin
 		return d.Kind()
 	}
 	return schema.GroupVersionKind{}
-}
-
-// selector selects stacks. A selector that could not be read selects all stacks of its
-// policy: their plans are held.
-type selector struct {
-	in                                        string // the namespace of a Policy
-	namespaces, tenants, environments, groups []string
-	byNamespace, byStack                      labels.Selector
-	targets                                   func(kind, namespace, name string, labels map[string]string) bool // of Weave; nil for all
-}
-
-func (s selector) selects(of subject) bool {
-	matches := func(patterns []string, text string) bool {
-		return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return policy.Glob(p, text) })
-	}
-	return (s.in == "" || s.in == of.namespace) &&
-		(len(s.groups) == 0 || slices.Contains(s.groups, of.group)) &&
-		matches(s.namespaces, of.namespace) && matches(s.tenants, of.tenant) && matches(s.environments, of.environment) &&
-		(s.byNamespace == nil || s.byNamespace.Matches(of.of)) && (s.byStack == nil || s.byStack.Matches(of.labels)) &&
-		(s.targets == nil || s.targets(of.kind, of.namespace, of.name, of.labels))
 }
 
 // set are the policies that judge a stack whose namespace has these labels. Its error is
@@ -175,10 +143,10 @@ func (s *snapshot) set(ctx context.Context, p *Policies, obj client.Object, name
 	return out, nil
 }
 
-func (s *snapshot) selected(of subject) []*compiled {
+func (s *snapshot) selected(of policyapi.Subject) []*compiled {
 	var out []*compiled
 	for _, c := range s.policies {
-		if c.selector.selects(of) {
+		if c.selector.Selects(of) {
 			out = append(out, c)
 		}
 	}
@@ -211,7 +179,7 @@ func (s *snapshot) differs(next *snapshot) func(client.Object, *Policies) bool {
 		}
 		was, is := s.subject(p, obj), next.subject(p, obj)
 		for _, pair := range pairs {
-			if pair.was != nil && pair.was.selector.selects(was) || pair.is != nil && pair.is.selector.selects(is) {
+			if pair.was != nil && pair.was.selector.Selects(was) || pair.is != nil && pair.is.selector.Selects(is) {
 				return true
 			}
 		}
@@ -229,7 +197,7 @@ type about struct {
 	labels, annotations         map[string]string
 }
 
-func aboutStack(dialects dialect.Registry, obj client.Object, of subject) about {
+func aboutStack(dialects dialect.Registry, obj client.Object, of policyapi.Subject) about {
 	notes := maps.Clone(obj.GetAnnotations())
 	maps.DeleteFunc(notes, func(name, _ string) bool {
 		return strings.HasPrefix(name, "terrier.dev/") || strings.HasPrefix(name, "reconcile.fluxcd.io/") || name == "kubectl.kubernetes.io/last-applied-configuration"
@@ -239,8 +207,8 @@ func aboutStack(dialects dialect.Registry, obj client.Object, of subject) about 
 		delete(own, name)
 	}
 	return about{
-		group: of.group, namespace: of.namespace, name: obj.GetName(), uid: string(obj.GetUID()),
-		tenant: of.tenant, environment: of.environment, labels: own, annotations: notes,
+		group: of.Group, namespace: of.Namespace, name: obj.GetName(), uid: string(obj.GetUID()),
+		tenant: of.Tenant, environment: of.Environment, labels: own, annotations: notes,
 	}
 }
 

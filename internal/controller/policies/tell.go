@@ -41,7 +41,7 @@ func (p *Policies) Tell(ctx context.Context, d dialect.Dialect, obj client.Objec
 	var members []Member
 	for _, c := range r.policies {
 		switch {
-		case c.broken != "" && c.source.Policy != ownPolicy: // the annotations have a warning of their own
+		case c.broken != "" && c.source.Policy != policy.OwnGuards: // the annotations have a warning of their own
 			out = append(out, fmt.Sprintf("%s cannot be evaluated, and holds every plan of this stack: %s", c.source.Policy, c.broken))
 		case c.program != nil:
 			members = append(members, Member{c.source.Policy, c.program, c.source.Approval, c.onError, c.source.DryRun})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/policy/guard"
+	"github.com/terrier-iac/terrier/internal/policyapi"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -74,7 +75,7 @@ func compileWeave(p *Policies, obj *unstructured.Unstructured, last *compiled) *
 	name := weavePolicy.Kind + "." + weavePolicy.Group + "/" + obj.GetName()
 	c := &compiled{
 		id: string(obj.GetUID()), key: client.ObjectKeyFromObject(obj), generation: obj.GetGeneration(),
-		source: guard.Source{Policy: name}, selector: selector{targets: w.Selects}, onError: policy.Hold, foreign: true, text: w.Text,
+		source: guard.Source{Policy: name}, selector: policyapi.Selector{Targets: w.Selects}, onError: policy.Hold, foreign: true, text: w.Text,
 	}
 	if err == nil {
 		switch b := p.builds.of(c.text, ""); {

@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -57,6 +58,16 @@ func TestAStateThatComesFromElsewhere(t *testing.T) {
 			}
 			if said.last != tt.event || len(said.all) > 1 {
 				t.Errorf("the events are %q, want %q", said.all, tt.event)
+			}
+			kept, err := record.At[kube.Forgotten](record.Retained("uid", record.ForgottenFile)).Read(t.Context(), c.Records.Blobs)
+			if accepted := tt.accept != ""; accepted != (err == nil) || accepted != (len(kept.GivenUp) == 1) {
+				t.Errorf("given up is %+v, %v", kept.GivenUp, err)
+			}
+			if tt.accept != "" {
+				g := kept.GivenUp[0]
+				if g.LastState != bucket || g.Now == "" || kept.Stack != "apps/net" || g.Why != stack.AcceptedWhy(tt.accept) {
+					t.Errorf("given up is %+v of %s, want the state in the bucket with the reason", g, kept.Stack)
+				}
 			}
 			if last := of.Observed.Status.LastState; (tt.says != "") != (last == tt.last) && tt.found.Digest != "" {
 				t.Errorf("the last state is %+v", last)

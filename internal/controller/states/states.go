@@ -149,6 +149,15 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 	}
 	switch {
 	case accepted:
+		if s.missing != nil {
+			if err := kp.GiveUp(ctx, of, s.missing.ExpectedState); err != nil {
+				return err
+			}
+		} else if last := of.Observed.Status.LastState; s.facts.Digest == "" && last.Holds() {
+			if err := kp.GiveUp(ctx, of, stack.ExpectedState{Last: last, Place: last.Place, In: nameOf(ref), Managed: true}); err != nil {
+				return err
+			}
+		}
 		of.Observed.Status.KnownState, of.Observed.Status.AcceptedState = s.facts.StateID, of.Observed.Spec.AcceptState
 		if s.facts.Digest == "" {
 			of.Observed.Status.State = "" // there is none to go by

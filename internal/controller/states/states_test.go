@@ -63,7 +63,7 @@ func newKeeper(kp Keeper, live client.Reader) *Keeper {
 }
 
 // words are what the stacks of these tests call their fields.
-var words = stack.Words{Argument: "net", StateName: "backendConfig.secretSuffix", StatePlace: "backendConfig.secretSuffix"}
+var words = stack.Words{Argument: "net", StateName: "backendConfig.secretSuffix", StatePlace: "backendConfig.secretSuffix", StateBack: "backendConfig.secretSuffix"}
 
 // subject is a stack of which nothing is known.
 func subject(id string, obj client.Object) Subject {

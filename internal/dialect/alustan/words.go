@@ -35,6 +35,6 @@ func words(obj *v1alpha1.Terraform) stack.Words {
 		Account:     "have the operator name another one with --run-service-account",
 		Priority:    "have the operator name another one with --run-priority-class",
 		PodTemplate: "No field of this kind shapes it: ask the operator of the platform.",
-		StateName:   "name", StatePlace: "name or spec.backend",
+		StateName:   "name", StatePlace: "name or spec.backend", StateBack: "name and spec.backend",
 	}
 }

@@ -129,7 +129,7 @@ func setPart(o client.Object, name string, v any) {
 var secondWords = stack.Words{
 	Argument: Word + "/NAME",
 	Approved: "approve", Automatic: "approve is always", Resume: "set suspend to false", Source: "read code", Retries: "no limit", Pause: "The pause is short.", Interval: "the hour",
-	Outputs: "It publishes none.", Variables: "no variables", Environment: "no environment", Credentials: "It takes none", Account: "ask the operator", Priority: "ask the operator", PodTemplate: "Nothing does.", StateName: "name", StatePlace: "name",
+	Outputs: "It publishes none.", Variables: "no variables", Environment: "no environment", Credentials: "It takes none", Account: "ask the operator", Priority: "ask the operator", PodTemplate: "Nothing does.", StateName: "name", StatePlace: "name", StateBack: "name",
 }
 
 func (Second) asked(o client.Object) (dialect.Asked, error) {

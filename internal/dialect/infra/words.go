@@ -22,6 +22,7 @@ func words(obj *v1alpha2.Terraform) stack.Words {
 		Priority:    "name another one in spec.runnerPodTemplate.spec.priorityClassName or with --run-priority-class",
 		PodTemplate: "spec.runnerPodTemplate shapes it.",
 		StateName:   "workspace or backendConfig.secretSuffix", StatePlace: "backendConfig.secretSuffix, workspace or backend key",
+		StateBack: "backendConfig, cloud, workspace and the annotations terrier.dev/backend and terrier.dev/backend-settings",
 	}
 	if r := obj.Spec.SourceRef; r != nil && r.Kind != "" && r.Name != "" {
 		namespace := r.Namespace

@@ -69,9 +69,7 @@ func Judge(s Source, g policy.Guards, f Facts) []policy.Finding {
 	j.replaces()
 	j.share()
 	j.perHour()
-	for _, p := range g.Protected {
-		j.protected(p)
-	}
+	j.protected()
 	j.signed()
 	return j.found
 }
@@ -160,24 +158,25 @@ var verbs = []struct {
 	{plan.Delete, "destroys"}, {plan.Replace, "replaces"}, {plan.Forget, "forgets"}, {plan.ForgetCreate, "replaces and forgets"}, {plan.Update, "updates"},
 }
 
-func (j *judge) protected(p policy.Protected) {
+// protected is about what any of the protections covers: a resource that several of them
+// cover counts once.
+func (j *judge) protected() {
+	if len(j.Protected) == 0 {
+		return
+	}
 	if j.Cut {
 		j.fail(policy.ProtectedGuard, "the plan is too large for its document to have all changes, so protected resources may be among them")
 	}
 	for _, v := range verbs {
 		var at, attributes []string
 		for _, c := range j.Changes {
-			if c.Action != v.action || !p.Covers(c.Type, c.Address) && (c.Previous == "" || !p.Covers(c.Type, c.Previous)) {
+			if c.Action != v.action {
 				continue
 			}
-			if v.action == plan.Update {
-				touched := touches(p, c)
-				if len(touched) == 0 {
-					continue
-				}
-				attributes = append(attributes, touched...)
+			covered, touched := j.covers(c)
+			if covered && (v.action != plan.Update || len(touched) > 0) {
+				at, attributes = append(at, c.Address), append(attributes, touched...)
 			}
-			at = append(at, c.Address)
 		}
 		switch {
 		case len(at) == 0:
@@ -188,6 +187,17 @@ func (j *judge) protected(p policy.Protected) {
 			j.say(policy.ProtectedGuard, at, "the plan %s %s", v.verb, policy.Count(len(at), "protected resource"))
 		}
 	}
+}
+
+// covers reports whether any protection is for the resource of a change, and which
+// protected attributes the change touches.
+func (j *judge) covers(c plan.Change) (covered bool, touched []string) {
+	for _, p := range j.Protected {
+		if p.Covers(c.Type, c.Address) || c.Previous != "" && p.Covers(c.Type, c.Previous) {
+			covered, touched = true, append(touched, touches(p, c)...)
+		}
+	}
+	return covered, touched
 }
 
 // touches are the protected attributes that an update changes.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -69,6 +70,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		"whoever stops following is let go":              followingStops,
 		"a plan is read by its digest":                   planByDigest,
 		"what a stack uses is read":                      whatAStackUses,
+		"what policies found is read":                    whatPoliciesFound,
 		"what is not there is missing":                   missing,
 		"states of the past are read by their names":     statesByName,
 		"a state beside its Secret is kept and read":     stateBesideItsSecret,
@@ -115,6 +117,22 @@ func whatAStackUses(t *testing.T, w *world, r query.Records) {
 	got, err := r.Uses(t.Context(), Stack)
 	if diff := cmp.Diff(got, want); err != nil || diff != "" {
 		t.Errorf("Uses() (-got +want): %v\n%s", err, diff)
+	}
+}
+
+func whatPoliciesFound(t *testing.T, w *world, r query.Records) {
+	if got, err := r.Verdict(t.Context(), Stack, Digest); fault.Of(err) != fault.Missing || fault.Reason(err, "") != query.ReasonNoVerdict {
+		t.Errorf("of a plan that no policy judged: Verdict() = %+v, %v, want Missing", got, err)
+	}
+	found := []policy.Finding{{Policy: "ClusterPolicy/p", Rule: "maxDestroys", Effect: policy.Hold, Severity: policy.High, Message: "the plan destroys 1 resource", Link: "https://example.com/rule"}}
+	kept, err := json.Marshal(policy.Judgement{Plan: Digest, At: start, Policies: []policy.Judge{{Policy: "ClusterPolicy/p"}}, Findings: found})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.put(record.Verdict(Stack.UID, Digest).Key, string(kept))
+	got, err := r.Verdict(t.Context(), Stack, Digest)
+	if diff := cmp.Diff(got, query.Verdict{Effect: policy.Hold, At: start, Findings: found}); err != nil || diff != "" {
+		t.Errorf("Verdict() (-got +want): %v\n%s", err, diff)
 	}
 }
 

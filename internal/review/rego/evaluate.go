@@ -25,8 +25,10 @@ type Question struct {
 
 // Explanation is how the answer of a policy came about.
 type Explanation struct {
-	Trace  []string // the steps of the evaluation, if Steps is set
-	Prints []string // what the policy printed
+	Trace  []string    // the steps of the evaluation, if Steps is set
+	Rules  []RuleTrace // which rules fired, and why others did not, if Why or Steps is set
+	Prints []string    // what the policy printed
+	Why    bool
 	Steps  bool
 }
 
@@ -109,17 +111,19 @@ func (s *Set) run(ctx context.Context, query rego.PreparedEvalQuery, q Question,
 	}()
 	go watch(done, cancel)
 	options := []rego.EvalOption{rego.EvalParsedInput(input), rego.EvalTime(q.now())}
-	var steps *topdown.BufferTracer
+	var traced *tracer
 	if q.Explain != nil {
 		options = append(options, rego.EvalPrintHook(printed{q.Explain}))
-		if q.Explain.Steps {
-			steps = topdown.NewBufferTracer()
-			options = append(options, rego.EvalQueryTracer(steps))
+		if q.Explain.Steps || q.Explain.Why {
+			traced = newTracer(s, q.Explain.Steps)
+			// The index passes over rules whose conditions on the input cannot hold. A user wants
+			// to read which condition it was.
+			options = append(options, rego.EvalQueryTracer(traced), rego.EvalRuleIndexing(false))
 		}
 	}
 	results, err := query.Eval(ctx, options...)
-	if steps != nil {
-		q.Explain.keep(*steps)
+	if traced != nil {
+		q.Explain.Rules, q.Explain.Trace = traced.ruleTraces(), traced.text()
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -173,17 +177,4 @@ func (p printed) Print(c print.Context, msg string) error {
 		p.Prints = append(p.Prints, at+text(msg))
 	}
 	return nil
-}
-
-func (e *Explanation) keep(events []*topdown.Event) {
-	cut := len(events) > stepsShown
-	if cut {
-		events = events[:stepsShown]
-	}
-	var b strings.Builder
-	topdown.PrettyTraceWithLocation(&b, events)
-	e.Trace = strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
-	if cut {
-		e.Trace = append(e.Trace, fmt.Sprintf("the evaluation has more than %d steps; the others are not shown", stepsShown))
-	}
 }

@@ -70,7 +70,9 @@ func read(dir fs.FS, o Options) ([]Part, error) {
 			modules = c.policy
 		}
 		if data = c.data; data == nil {
-			data = present(dir, "data") // where its authors mostly keep what they pass as --data
+			if present(dir, "data", true) { // where its authors mostly keep what they pass as --data
+				data = []string{"data"}
+			}
 		}
 		if len(s.Namespaces) == 0 {
 			s.Namespaces = c.namespaces
@@ -78,6 +80,11 @@ func read(dir fs.FS, o Options) ([]Part, error) {
 		if s.Version == "" {
 			s.Version = c.version
 		}
+	}
+	if several, err := Library(dir, o.Format); err != nil {
+		return nil, err
+	} else if len(several) > 0 {
+		return nil, fmt.Errorf("the directory has %d policies (%s), whose rules would be mixed: name one of them, or, if they are one policy, put a file of Rego beside them", len(several), strings.Join(several, ", "))
 	}
 	for _, root := range modules {
 		if err := walk(dir, root, func(name string, b []byte) error {
@@ -120,11 +127,10 @@ func isData(f Format, name string) bool {
 	return f == Conftest || strings.TrimSuffix(path.Base(name), ext) == "data"
 }
 
-func present(dir fs.FS, name string) []string {
-	if info, err := fs.Stat(dir, name); err == nil && info.IsDir() {
-		return []string{name}
-	}
-	return nil
+// present reports whether there is a file of that name, or a directory.
+func present(dir fs.FS, name string, directory bool) bool {
+	info, err := fs.Stat(dir, name)
+	return err == nil && info.IsDir() == directory
 }
 
 // walk reads all files of a directory that may be part of a policy.

@@ -85,6 +85,8 @@ type Set struct {
 	all      rego.PreparedEvalQuery
 	mentions map[string]bool // the texts in the modules
 	walks    bool            // it may read any part of its input
+
+	parameters map[string]parameter // that it declares; nil if it declares none
 }
 
 // rule is one rule that gives findings.
@@ -126,6 +128,10 @@ func Compile(ctx context.Context, source Source) (*Set, error) {
 	if err := s.findRules(); err != nil {
 		return nil, invalid(err)
 	}
+	var err error
+	if s.parameters, err = declared(s); err != nil {
+		return nil, invalid(err)
+	}
 	data := maps.Clone(source.Data)
 	if data == nil {
 		data = map[string]any{}
@@ -138,7 +144,6 @@ func Compile(ctx context.Context, source Source) (*Set, error) {
 	}
 	s.store = inmem.NewFromObjectWithOpts(data, inmem.OptReturnASTValuesOnRead(true))
 	s.notice()
-	var err error
 	s.all, err = s.prepare(ctx, s.query(s.rules))
 	if err != nil {
 		return nil, invalid(err)

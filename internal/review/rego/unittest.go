@@ -1,9 +1,11 @@
 package rego
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,19 +14,23 @@ import (
 	"github.com/open-policy-agent/opa/v1/cover"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/tester"
+	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
-// Tests is what came of the unit tests of a directory of policies.
+// Tests is what came of the unit tests of a policy.
 type Tests struct {
 	Results  []TestResult `json:"results"`
 	Coverage float64      `json:"coverage"` // percent of the lines of the modules that are no tests
 	Files    []Covered    `json:"files"`
+	Lines    int          `json:"lines"` // of those modules, that can be evaluated
 }
 
 // TestResult is what came of one test: a rule whose name begins with test_.
 type TestResult struct {
-	Name    string        `json:"name"` // its package and rule
-	At      string        `json:"at"`   // its file and line
+	Name    string        `json:"name"`             // its package and rule
+	At      string        `json:"at"`               // its file and line
+	Failed  string        `json:"failed,omitempty"` // the file and line of the condition that did not hold
+	Text    string        `json:"text,omitempty"`   // that line
 	Outcome string        `json:"outcome"`
 	Error   string        `json:"error,omitempty"`
 	Output  string        `json:"output,omitempty"` // what was printed
@@ -64,6 +70,34 @@ func RunTests(ctx context.Context, source Source, filter string) (Tests, error) 
 		return Tests{}, invalid(err)
 	}
 	covered := cover.New()
+	results, err := runTests(ctx, s, filter, func(r *tester.Runner) { r.SetCoverageQueryTracer(covered) })
+	if err != nil {
+		return Tests{}, err
+	}
+	var out Tests
+	var failed []string
+	for _, r := range results {
+		out.Results = append(out.Results, outcome(r))
+		if r.Fail {
+			failed = append(failed, regexp.QuoteMeta(r.Package+"."+r.Name))
+		}
+	}
+	out.cover(covered.Report(s.modules))
+	if len(failed) > 0 { // once more, with the steps of those that fail
+		traced, err := runTests(ctx, s, "^("+strings.Join(failed, "|")+")$", func(r *tester.Runner) { r.EnableTracing(true) })
+		if err != nil {
+			return Tests{}, err
+		}
+		for _, r := range traced {
+			out.stopped(s, r)
+		}
+	}
+	slices.SortFunc(out.Results, func(a, b TestResult) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.At, b.At)) })
+	return out, ctx.Err()
+}
+
+// runTests runs the tests whose names match a filter.
+func runTests(ctx context.Context, s *Set, filter string, with func(*tester.Runner)) ([]*tester.Result, error) {
 	data := s.source.Data
 	if data == nil {
 		data = map[string]any{}
@@ -71,11 +105,12 @@ func RunTests(ctx context.Context, source Source, filter string) (Tests, error) 
 	store := inmem.NewFromObject(data)
 	txn, err := store.NewTransaction(ctx)
 	if err != nil {
-		return Tests{}, err
+		return nil, err
 	}
 	defer store.Abort(ctx, txn)
 	runner := tester.NewRunner().SetCompiler(newCompiler()).SetStore(store).SetModules(maps.Clone(s.modules)).
-		CapturePrintOutput(true).RaiseBuiltinErrors(!source.Lenient).SetTimeout(Deadline).SetParallel(1).SetCoverageQueryTracer(covered)
+		CapturePrintOutput(true).RaiseBuiltinErrors(!s.source.Lenient).SetTimeout(Deadline).SetParallel(1)
+	with(runner)
 	if filter != "" {
 		runner.Filter(filter)
 	}
@@ -84,17 +119,32 @@ func RunTests(ctx context.Context, source Source, filter string) (Tests, error) 
 		if errs, ok := err.(ast.Errors); ok {
 			err = explained(errs)
 		}
-		return Tests{}, invalid(err)
+		return nil, invalid(err)
 	}
-	var out Tests
+	var out []*tester.Result
 	for r := range results {
 		if r != nil {
-			out.Results = append(out.Results, outcome(r))
+			out = append(out, r)
 		}
 	}
-	slices.SortFunc(out.Results, func(a, b TestResult) int { return strings.Compare(a.Name, b.Name) })
-	out.cover(covered.Report(s.modules))
-	return out, ctx.Err()
+	return out, nil
+}
+
+// stopped says where a test failed: at the last condition in its file that did not hold.
+func (t *Tests) stopped(s *Set, r *tester.Result) {
+	failed := outcome(r)
+	for i := range t.Results {
+		to := &t.Results[i]
+		if to.Name != failed.Name || to.At != failed.At || r.Location == nil {
+			continue
+		}
+		for _, e := range slices.Backward(r.Trace) {
+			if e.Op == topdown.FailOp && e.Location != nil && e.Location.File == r.Location.File && e.Location.Row > 0 {
+				to.Failed, to.Text = fmt.Sprintf("%s:%d", e.Location.File, e.Location.Row), s.source.line(e.Location.File, e.Location.Row)
+				return
+			}
+		}
+	}
 }
 
 func outcome(r *tester.Result) TestResult {
@@ -131,7 +181,7 @@ func (t *Tests) cover(report cover.Report) {
 		all += r.CoveredLines + r.NotCoveredLines
 		t.Files = append(t.Files, c)
 	}
-	if all > 0 {
+	if t.Lines = all; all > 0 {
 		t.Coverage = 100 * float64(covered) / float64(all)
 	}
 }

@@ -33,7 +33,7 @@ type planPage struct {
 	Means    string // its status, in a sentence
 	Other    string // the address of the pending plan, if this is another one
 	Decide   *Decide
-	Verdict  *query.Verdict // what policies find in the pending plan
+	Verdict  *query.Verdict // what policies find in it, or found before it was applied
 	Said     []said
 	Summary  string
 	Run      string // the address of the run that made it
@@ -81,6 +81,9 @@ func Plan(v *Visit) (Page, error) {
 		return Page{}, err
 	}
 	p.setStatus(head.Stack)
+	if p.Verdict, err = verdictOn(v, head.Stack, p.Info.Digest); err != nil {
+		return Page{}, err
+	}
 	if p.Decide != nil {
 		p.Decide.shows(parsed)
 	}
@@ -124,9 +127,6 @@ func (p *planPage) setStatus(s query.Stack) {
 		p.Name = ui.Cut(19, p.Info.Digest)
 	}
 	pending := s.Plan != nil && s.Plan.Digest == p.Info.Digest
-	if pending {
-		p.Verdict = s.Verdict
-	}
 	switch {
 	case pending && p.Head.Decide != nil:
 		d := decideOf(s, p.Head.mayNot(), "plan")

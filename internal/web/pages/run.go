@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -33,7 +34,8 @@ type runPage struct {
 	Failed      bool // the messages of the engine come first
 	Providers   []stage
 	Health      []healthCheck
-	Plan        string // the address of the plan that it created or applies
+	Verdict     *query.Verdict // what policies find in that plan
+	Plan        string         // the address of the plan that it created or applies
 	PlanName    string
 	Log         string
 	Newer       *runLink
@@ -63,6 +65,9 @@ func Run(v *Visit) (Page, error) {
 	others, _ := v.Backend.Stacks.Runs(v.Context, v.Key())
 	p := runPageOf(head, report, others, v.Now)
 	p.decided(v)
+	if p.Verdict, err = verdictOn(v, p.Head.Stack, p.digest()); err != nil {
+		return Page{}, err
+	}
 	page := stackPage(v, "run", report.ID, p)
 	if p.Goes {
 		page.Live.Every = liveRun
@@ -188,24 +193,41 @@ func (p *runPage) beside(others []query.Report) {
 // decided adds the approver to the approval, where the visitor may view it, and the
 // place in the queue to an apply that is queued.
 func (p *runPage) decided(v *Visit) {
-	i := slices.IndexFunc(p.Stages, func(s stage) bool { return s.ID == "approval" })
-	digest := ""
-	if c := p.Cause.Plan; c != nil {
-		digest = c.Digest
-	}
-	for _, info := range []*query.PlanInfo{p.Head.Stack.Plan, p.Head.Stack.Applied} {
-		if info != nil && info.Run == p.Report.ID {
-			digest = info.Digest
-		}
-	}
-	if i >= 0 {
-		p.Stages[i].Says = wordsOn(v, digest)
+	if i := slices.IndexFunc(p.Stages, func(s stage) bool { return s.ID == "approval" }); i >= 0 {
+		p.Stages[i].Says = wordsOn(v, p.digest())
 	}
 	if last := len(p.Stages) - 1; last >= 0 && p.Stages[last].State == "waits" && p.Stages[last].ID == "apply" && v.Backend.Queue != nil {
 		if place, ok := v.Backend.Queue.Place(p.Head.Stack.UID); ok {
 			p.Stages[last].Text, p.Stages[last].At = place.Why, place.Since
 		}
 	}
+}
+
+// digest is that of the plan which the run made, if it still is the stack's, or applies.
+func (p *runPage) digest() string {
+	for _, info := range []*query.PlanInfo{p.Head.Stack.Plan, p.Head.Stack.Applied} {
+		if info != nil && info.Run == p.Report.ID {
+			return info.Digest
+		}
+	}
+	if c := p.Cause.Plan; c != nil {
+		return c.Digest
+	}
+	return ""
+}
+
+// verdictOn is what policies find in a plan, or found before it was applied; nil if nothing.
+// Visitors who may not view plans do not see it.
+func verdictOn(v *Visit, s query.Stack, digest string) (*query.Verdict, error) {
+	switch {
+	case digest == "":
+		return nil, nil
+	case s.Plan != nil && s.Plan.Digest == digest:
+		return s.Verdict, nil
+	case !v.Can(ofStack("get", access.ResourcePlan, s.Key())):
+		return nil, nil
+	}
+	return v.Backend.Stacks.Verdict(v.Context, s.Key(), digest)
 }
 
 // said is an approval or a rejection of a plan.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -212,5 +213,38 @@ func TestRunsNameWhoCausedThem(t *testing.T) {
 	}
 	if strings.Contains(parse(t, v, page).text(), "bob") {
 		t.Error("a visitor without the permission for the audit log sees who requested a run")
+	}
+}
+
+// A run shows what policies found in the plan that it made or applies, to visitors who may
+// view the plan.
+func TestARunShowsTheVerdict(t *testing.T) {
+	p := history(t)
+	p.verdict = &query.Verdict{Effect: policy.Hold, Findings: []policy.Finding{
+		{Policy: "ClusterPolicy/production", Rule: "maxDestroys", Effect: policy.Hold, Severity: policy.High, Message: "the plan destroys 2 resources " + hostile, Link: "https://rules.example.com/destroys", Approval: &policy.Approval{Count: 2}},
+		{Policy: policy.OwnGuards, Rule: "protected", Effect: policy.Hold, Message: "the plan replaces 1 protected resource"},
+	}}
+	show := func(run string, may bool) string {
+		t.Helper()
+		v := runVisit(t, p, "/stacks/apps/checkout/runs/"+run)
+		if !may {
+			v.Can = func(r access.Request) bool { return r.Resource != access.ResourcePlan }
+		}
+		page, err := Run(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parse(t, v, page).text()
+	}
+	got := show("apply-7", true)
+	for _, want := range []string{"Findings of policies, severity high", "ClusterPolicy/production holds: maxDestroys", "the plan destroys 2 resources", "Needs 2 approvals", "More about this rule", "the annotations of the stack hold: protected"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page of the run does not say %q: %s", want, got)
+		}
+	}
+	for run, may := range map[string]bool{"health-2": true, "apply-7": false} {
+		if got := show(run, may); strings.Contains(got, "Findings of policies") {
+			t.Errorf("the page of %s shows findings", run)
+		}
 	}
 }

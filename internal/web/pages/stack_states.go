@@ -24,7 +24,7 @@ func StackStates(v *Visit) (Page, error) {
 	view := stateList{Head: head, May: mayWriteState(v), Name: v.Key().Name, Here: stackPath(v.Key(), tabStates)}
 	switch stack.Reason(head.Stack.Phase) {
 	case stack.StateTampered, stack.StateRegressed, stack.StateMissing:
-		view.Refused = head.Stack.Message
+		view.Refused, view.Missing = head.Stack.Message, stack.Reason(head.Stack.Phase) == stack.StateMissing
 	}
 	kept, err := v.Backend.Stacks.StateVersions(v.Context, v.Key())
 	if fault.Reason(err, "") == query.ReasonStateForeign {
@@ -53,6 +53,7 @@ type stateList struct {
 	Rescued []rescuedState
 	May     string // why the visitor may not change the state
 	Refused string // why the stored state blocks runs
+	Missing bool   // the last known state is missing
 	Ask     *rollback
 	Push    *pushed
 	Empty   *ui.Empty

@@ -46,6 +46,7 @@ type estate struct {
 	manifest          query.Manifest
 	document          []byte // of every plan
 	uses              usage.Record
+	verdict           *query.Verdict
 	err               error // of what takes a right of its own
 	asked             query.BoardQuery
 	revealed          bool // a page asked for the secret values of the state
@@ -149,6 +150,10 @@ func (e *estate) StateOf(_ context.Context, _ query.Key, _ string, reveal bool) 
 
 func (e *estate) StateVersions(context.Context, query.Key) (query.KeptStates, error) {
 	return e.kept, e.err
+}
+
+func (e *estate) Verdict(context.Context, query.Key, string) (*query.Verdict, error) {
+	return e.verdict, e.err
 }
 
 func (e *estate) Uses(context.Context, query.Key) (usage.Record, error) { return e.uses, e.err }

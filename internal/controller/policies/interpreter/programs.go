@@ -145,15 +145,15 @@ func (p *Programs) Compile(ctx context.Context, of policies.Text) (policies.Prog
 	out := &program{}
 	digests := []any{string(t.raw)}
 	for _, part := range parts {
-		if err := p.workers.Compile(ctx, part.Source); err != nil {
-			return nil, "", err
-		}
-		digest := part.Source.Digest()
 		given := t.parameters
 		if part.Weave != nil {
 			given = part.Parameters
 			digests = append(digests, part.Weave.Spec, part.Parameters)
 		}
+		if err := p.workers.Compile(ctx, part.Source, given); err != nil {
+			return nil, "", err
+		}
+		digest := part.Source.Digest()
 		out.members = append(out.members, worker.Member{Source: part.Source, Digest: digest, Parameters: given})
 		out.weave = append(out.weave, part.Weave)
 		digests = append(digests, digest)

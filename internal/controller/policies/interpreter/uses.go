@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
@@ -36,13 +35,7 @@ func (p *Programs) modules(ctx context.Context, f *document.Facts, uid string, m
 	if err != nil || r.Usage.Digest() != m.Uses {
 		return nil
 	}
-	f.Modules, f.Providers, f.Incomplete = []document.Module{}, []document.Provider{}, slices.Clone(r.Problems)
-	for _, u := range r.Modules {
-		f.Modules = append(f.Modules, moduleOf(u))
-	}
-	for _, u := range r.Providers {
-		f.Providers = append(f.Providers, providerOf(u))
-	}
+	f.Use(r.Usage)
 	return nil
 }
 
@@ -54,26 +47,4 @@ func (p *Programs) record(ctx context.Context, key string) ([]byte, error) {
 	}
 	defer r.Close()
 	return io.ReadAll(io.LimitReader(r, 2*usage.MaxBytes))
-}
-
-func moduleOf(m usage.Module) document.Module {
-	return document.Module{
-		Path: m.Path, Parent: m.Parent(), Declared: m.Declared, Constraint: m.Constraint, Source: m.Source, Kind: string(m.Kind), Address: m.Address,
-		Directory: m.Directory, Version: m.Version, Commit: m.Commit,
-	}
-}
-
-// providerOf has the constraint of each module; those of a lock file are all of them
-// together.
-func providerOf(u usage.Provider) document.Provider {
-	out := document.Provider{Source: u.Source, Version: u.Version, Constraints: []string{}}
-	for _, r := range u.Required {
-		if r.Constraint != "" && !slices.Contains(out.Constraints, r.Constraint) {
-			out.Constraints = append(out.Constraints, r.Constraint)
-		}
-	}
-	if len(out.Constraints) == 0 && u.Constraint != "" {
-		out.Constraints = append(out.Constraints, u.Constraint)
-	}
-	return out
 }

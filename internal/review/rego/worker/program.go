@@ -72,8 +72,9 @@ type request struct {
 
 // source is a policy to compile, and how it is called from then on.
 type source struct {
-	Set    string      `json:"set"`
-	Source rego.Source `json:"source"`
+	Set        string      `json:"set"`
+	Source     rego.Source `json:"source"`
+	Parameters any         `json:"parameters,omitempty"` // that it has to take
 }
 
 // input is what the policies that are evaluated next are shown.
@@ -150,6 +151,9 @@ func (s *server) answer(ctx context.Context, r request) (out response) {
 		set, err := rego.Compile(ctx, r.Compile.Source)
 		if err != nil {
 			return failed(err)
+		}
+		if err := set.CheckParameters(r.Compile.Parameters); err != nil {
+			return failed(fault.New(fault.Invalid, "PolicyInvalid", err))
 		}
 		s.sets.Put(r.Compile.Set, set)
 	case r.Input != nil:

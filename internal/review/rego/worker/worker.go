@@ -84,18 +84,19 @@ func (p *Pool) Run(ctx context.Context) error {
 	return errors.Join(p.compiling.close(), p.judging.close())
 }
 
-// Compile makes sure that a source compiles. Its error is Invalid and says in which file and
-// line something is wrong. Any other error may pass: the time or the memory did not suffice,
-// or no worker could be started.
-func (p *Pool) Compile(ctx context.Context, s rego.Source) error {
+// Compile makes sure that a source compiles, and that it takes the parameters. Its error is
+// Invalid and says in which file and line something is wrong, or which parameter.
+// Any other error may pass: the time or the memory did not suffice, or no worker could be
+// started.
+func (p *Pool) Compile(ctx context.Context, s rego.Source, parameters any) error {
 	return p.with(ctx, &p.compiling, func(w *process) error {
-		err, broken := p.compile(ctx, w, s.Digest(), s)
+		err, broken := p.compile(ctx, w, source{s.Digest(), s, parameters})
 		return keep(err, broken)
 	})
 }
 
-func (p *Pool) compile(ctx context.Context, w *process, name string, s rego.Source) (err error, broken bool) {
-	out, err := w.exchange(ctx, p.most.compile, request{Compile: &source{name, s}})
+func (p *Pool) compile(ctx context.Context, w *process, s source) (err error, broken bool) {
+	out, err := w.exchange(ctx, p.most.compile, request{Compile: &s})
 	if err != nil {
 		return fmt.Errorf("compiling the policy: %w", err), true
 	}
@@ -150,7 +151,7 @@ func (p *Pool) Early(ctx context.Context, f document.Facts, members []Member) []
 		err := p.with(ctx, &p.judging, func(w *process) error {
 			out, err := w.exchange(ctx, p.most.evaluate, r)
 			if err == nil && out.Unknown {
-				if err, broken := p.compile(ctx, w, m.Digest, m.Source); err != nil {
+				if err, broken := p.compile(ctx, w, source{m.Digest, m.Source, nil}); err != nil {
 					return keep(err, broken)
 				}
 				out, err = w.exchange(ctx, p.most.evaluate, r)
@@ -271,7 +272,7 @@ func (c *conversation) evaluate(m Member) (found []policy.Finding, err error, br
 	r := request{Evaluate: &evaluate{m.Digest, m.Policy, m.Parameters}}
 	out, err := c.w.exchange(c.ctx, c.most.evaluate, r)
 	if err == nil && out.Unknown {
-		if err, broken := c.compile(c.ctx, c.w, m.Digest, m.Source); err != nil {
+		if err, broken := c.compile(c.ctx, c.w, source{m.Digest, m.Source, nil}); err != nil {
 			return nil, err, broken
 		}
 		out, err = c.w.exchange(c.ctx, c.most.evaluate, r)

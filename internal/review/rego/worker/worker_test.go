@@ -121,10 +121,17 @@ func TestPlansThatCannotBeRead(t *testing.T) {
 
 func TestCompile(t *testing.T) {
 	p := newPool(t)
-	if err := p.Compile(t.Context(), terrier(`deny contains "a"`)); err != nil {
+	if err := p.Compile(t.Context(), terrier(`deny contains "a"`), nil); err != nil {
 		t.Error(err)
 	}
-	if err := p.Compile(t.Context(), terrier(`deny contains`)); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "policy.rego:2") {
+	declares := rego.Source{Modules: map[string]string{"policy.rego": "# METADATA\n# custom:\n#   parameters:\n#     tags: {type: array}\npackage terrier\ndeny contains \"a\"\n"}}
+	if err := p.Compile(t.Context(), declares, map[string]any{"tags": []any{"owner"}}); err != nil {
+		t.Errorf("Compile() with a parameter that the policy declares = %v", err)
+	}
+	if err := p.Compile(t.Context(), declares, map[string]any{"tag": "owner"}); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "parameters.tag: the policy has no such parameter; it has tags") {
+		t.Errorf("Compile() with another parameter = %v", err)
+	}
+	if err := p.Compile(t.Context(), terrier(`deny contains`), nil); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "policy.rego:2") {
 		t.Errorf("Compile() = %v, want an error with its line", err)
 	}
 	if n := len(p.compiling.idle); n != 1 {
@@ -162,7 +169,7 @@ func TestTextsThatAreHostileToTheCompiler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.most.compile = 2 * time.Second
-			err := p.Compile(t.Context(), terrier(rules))
+			err := p.Compile(t.Context(), terrier(rules), nil)
 			p.most.compile = compileMost
 			if err == nil {
 				t.Log("it compiles in time")
@@ -171,7 +178,7 @@ func TestTextsThatAreHostileToTheCompiler(t *testing.T) {
 			} else {
 				t.Log(err)
 			}
-			if err := p.Compile(t.Context(), terrier(`deny contains "a"`)); err != nil {
+			if err := p.Compile(t.Context(), terrier(`deny contains "a"`), nil); err != nil {
 				t.Errorf("Compile() of another one = %v", err)
 			}
 		})
@@ -303,7 +310,7 @@ func TestAQuestionThatIsGivenUp(t *testing.T) {
 func TestSourcesOnTheWay(t *testing.T) {
 	s := rego.Source{Format: rego.Conftest, Modules: map[string]string{"a.rego": "package main\ndeny[msg] { msg := \"<&>\" }"}, Data: map[string]any{"n": json.Number("9007199254740993")}, Lenient: true}
 	p := newPool(t)
-	if err := p.Compile(t.Context(), s); err != nil {
+	if err := p.Compile(t.Context(), s, nil); err != nil {
 		t.Fatal(err)
 	}
 	found := p.Findings(t.Context(), asked("a"), []Member{{Policy: "p", Source: s, Digest: s.Digest()}})
