@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policy/guard"
 	"github.com/terrier-iac/terrier/internal/review"
 )
 
@@ -327,5 +328,27 @@ func TestNamespacesThatAreNotKnownYet(t *testing.T) {
 	}
 	if err := (Set{}).Confirm(t.Context(), stackOf("new", "net", nil, nil)); err != nil {
 		t.Errorf("Confirm() = %v without policies", err)
+	}
+}
+
+// The condition of a policy says what follows from its state.
+func TestConditions(t *testing.T) {
+	for name, tt := range map[string]struct {
+		c      compiled
+		status metav1.ConditionStatus
+		reason string
+		says   string
+	}{
+		"evaluated":                {compiled{}, metav1.ConditionTrue, "PolicyReady", "The policy is evaluated"},
+		"a dry run":                {compiled{source: guard.Source{DryRun: true}}, metav1.ConditionTrue, "PolicyReady", "as a dry run"},
+		"not to be read":           {compiled{broken: "spec.rego: a"}, metav1.ConditionFalse, "PolicyInvalid", "spec.rego: a. Until this is corrected, every plan of a stack that the policy selects is held."},
+		"not to be read, and deny": {compiled{broken: "spec.rego: a", onError: policy.Deny}, metav1.ConditionFalse, "PolicyInvalid", "selects is denied."},
+		"a dry run not to be read": {compiled{broken: "spec.rego: a", source: guard.Source{DryRun: true}}, metav1.ConditionFalse, "PolicyInvalid", "has no effect."},
+		"being compiled":           {compiled{pending: true}, metav1.ConditionUnknown, "PolicyPending", "wait"},
+		"of an earlier artifact":   {compiled{earlier: "spec.rego: away", revision: "main@sha1:1"}, metav1.ConditionTrue, "EarlierArtifact", "the revision main@sha1:1, since the source cannot be read: spec.rego: away"},
+	} {
+		if got := tt.c.condition(); got.Status != tt.status || got.Reason != tt.reason || !strings.Contains(got.Message, tt.says) {
+			t.Errorf("%s: %+v, want %s with %q", name, got, tt.reason, tt.says)
+		}
 	}
 }

@@ -110,13 +110,22 @@ func (p *Policies) write(ctx context.Context, c *compiled, t *tally) error {
 	if status.LastJudged = nil; !t.judged.IsZero() {
 		status.LastJudged = &metav1.Time{Time: t.judged.Truncate(time.Second)}
 	}
+	meta.SetStatusCondition(&status.Conditions, c.condition())
+	if reflect.DeepEqual(was, status) {
+		return nil
+	}
+	return client.IgnoreNotFound(p.Live.Status().Patch(ctx, obj, client.MergeFrom(before), client.FieldOwner(kube.FieldManager)))
+}
+
+// condition says whether the policy is evaluated.
+func (c *compiled) condition() metav1.Condition {
 	condition := metav1.Condition{
 		Type: "Ready", Status: metav1.ConditionTrue, Reason: "PolicyReady", Message: "The policy is evaluated", ObservedGeneration: c.generation,
 	}
 	switch {
 	case c.broken != "":
 		condition.Status, condition.Reason = metav1.ConditionFalse, "PolicyInvalid"
-		condition.Message = c.broken + ". Until this is corrected, every plan of a stack that the policy selects is " + c.then() + "."
+		condition.Message = c.broken + ". Until this is corrected, " + c.then() + "."
 	case c.pending:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, "PolicyPending"
 		condition.Message = "The program of the policy is compiled. Until then the stacks that the policy selects wait."
@@ -126,19 +135,19 @@ func (p *Policies) write(ctx context.Context, c *compiled, t *tally) error {
 	case c.source.DryRun:
 		condition.Message = "The policy is evaluated as a dry run: its findings are shown and counted, and have no effect"
 	}
-	meta.SetStatusCondition(&status.Conditions, condition)
-	if reflect.DeepEqual(was, status) {
-		return nil
-	}
-	return client.IgnoreNotFound(p.Live.Status().Patch(ctx, obj, client.MergeFrom(before), client.FieldOwner(kube.FieldManager)))
+	return condition
 }
 
 // then says what follows if the policy cannot be evaluated.
 func (c *compiled) then() string {
-	if c.onError == policy.Deny {
-		return "denied"
+	switch {
+	case c.source.DryRun:
+		return "the dry run shows this in place of its findings, and has no effect"
+	case c.onError == policy.Deny:
+		return "every plan of a stack that the policy selects is denied"
+	default:
+		return "every plan of a stack that the policy selects is held"
 	}
-	return "held"
 }
 
 // object reads the object of a policy from the cache, as a copy.
