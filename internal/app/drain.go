@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
 
@@ -38,7 +39,7 @@ func drain(runs runner.Runner, within time.Duration, o Options) {
 		case <-runs.Ended():
 		case <-tick.C:
 		case <-late:
-			o.progress("interrupting %d runs, which have not ended within %s", active, within)
+			o.progress("interrupting %s, not ended within %s", plural.Count(active, "run"), within)
 			for _, r := range reports {
 				if r.Phase == runner.Done {
 					continue

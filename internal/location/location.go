@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // Annotations of a GitRepository that Terrier's own controller of sources reads.
@@ -77,7 +79,7 @@ func ParseGit(text string) (Git, error) {
 	if !explicit {
 		switch n := depth(u.Hostname(), segments); {
 		case n > 0 && len(segments) < n:
-			return Git{}, fmt.Errorf("the URL names no repository: on %s it has a path of %d segments", u.Hostname(), n)
+			return Git{}, fmt.Errorf("the URL names no repository: on %s it has a path of %s", u.Hostname(), plural.Count(n, "segment"))
 		case n > 0:
 			out.Directory = strings.Join(segments[n:], "/")
 			segments = segments[:n]

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -315,6 +316,6 @@ func size(n int) string {
 	case n >= 1<<10:
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 	default:
-		return strconv.Itoa(n) + " bytes"
+		return plural.Count(n, "byte")
 	}
 }

@@ -111,11 +111,7 @@ func (a Approval) restricted() bool {
 
 // String says who has to approve: "2 approvals by members of platform-admins".
 func (a Approval) String() string {
-	n := max(1, a.Count)
-	s := "1 approval"
-	if n > 1 {
-		s = fmt.Sprintf("%d approvals", n)
-	}
+	s := Count(max(1, a.Count), "approval")
 	var who []string
 	if len(a.Groups) > 0 {
 		who = append(who, "a member of "+strings.Join(a.Groups, " or "))

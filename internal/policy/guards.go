@@ -1,9 +1,10 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // Guards are the limits of one policy. A guard that is not set limits nothing. Names of
@@ -106,9 +107,4 @@ func Glob(pattern, s string) bool {
 }
 
 // Count is a number of things in words: 1 resource, 2 resources.
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+func Count(n int, noun string) string { return plural.Count(n, noun) }

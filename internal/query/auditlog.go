@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // AuditLog answers questions about the audit log. Its caller says with an AuditSight
@@ -177,12 +178,7 @@ func AuditAbout(e AuditEntry) string {
 }
 
 // Count is a number with its noun.
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+func Count(n int, noun string) string { return plural.Count(n, noun) }
 
 // Size is a number of bytes in the unit that says enough.
 func Size(n int) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // Usage is what a namespace takes of the store.
@@ -132,7 +133,7 @@ func (u *usage) fits(ctx context.Context, namespace string, versions int, bytes 
 	}
 	switch {
 	case q.Versions > 0 && versions > 0 && used.Versions+versions > q.Versions:
-		return refused("the namespace %s has %d versions of modules and providers, and its quota is %d", namespace, used.Versions, q.Versions)
+		return refused("the namespace %s has %s of modules and providers, and its quota is %d", namespace, plural.Count(used.Versions, "version"), q.Versions)
 	case q.Bytes > 0 && used.Bytes+used.Waiting+bytes > q.Bytes:
 		return refused("the namespace %s has %d MiB in the registry, %d MiB of them not published yet; %d MiB more exceed its quota of %d MiB", namespace, (used.Bytes+used.Waiting)>>20, used.Waiting>>20, (bytes+1<<20-1)>>20, q.Bytes>>20)
 	}

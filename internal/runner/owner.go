@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
@@ -55,8 +56,8 @@ func (s *Runs) claim(as string) error {
 	}
 	if owner != as && len(left) > 0 {
 		return fault.New(fault.Denied, OtherRunner, fmt.Errorf(
-			"--runs-as=%s: %s has %d runs of --runs-as=%s that have not ended or are not recorded, such as %s: start with --runs-as=%s and suspend all stacks, and change the flag once the directories runs/*/ and %s/ there are empty",
-			as, s.dir, len(left), owner, left[0], owner, DirRemovals))
+			"--runs-as=%s: %s has %s of --runs-as=%s not ended or not recorded, such as %s: start with --runs-as=%s and suspend all stacks, and change the flag once the directories runs/*/ and %s/ there are empty",
+			as, s.dir, plural.Count(len(left), "run"), owner, left[0], owner, DirRemovals))
 	}
 	return disk.Write(path, []byte(as+"\n"))
 }

@@ -5,6 +5,8 @@ import (
 	"container/list"
 	"fmt"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // scheduler decides whose turn it is, in three steps:
@@ -341,11 +343,11 @@ func (s *scheduler) why(e *entry) string {
 	l := s.limits
 	switch {
 	case s.limits.full(e.tenant):
-		return fmt.Sprintf("Waiting for its turn: %d runs of the tenant %s may run at once", l.PerTenant, e.tenant.name)
+		return fmt.Sprintf("Waiting for its turn: %s of the tenant %s may run at once", plural.Count(l.PerTenant, "run"), e.tenant.name)
 	case s.crowded(e.tenant, e.Class):
-		return fmt.Sprintf("Waiting for its turn: %d runs of the class %s may run at once", l.PerClass[e.Class], e.Class)
+		return fmt.Sprintf("Waiting for its turn: %s of the class %s may run at once", plural.Count(l.PerClass[e.Class], "run"), e.Class)
 	case l.Runs > 0 && len(s.slots) >= l.Runs:
-		return fmt.Sprintf("Waiting for its turn: %d runs may run at once", l.Runs)
+		return fmt.Sprintf("Waiting for its turn: %s may run at once", plural.Count(l.Runs, "run"))
 	case !s.fits(e.Memory):
 		return fmt.Sprintf("Waiting for memory: the run takes %d MiB, and all runs may take %d MiB together", e.Memory>>20, l.Memory>>20)
 	default:

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // What is known of the state of a stack outlives the place that has it: a user names another
@@ -60,10 +62,8 @@ func resources(n int, uncounted bool) string {
 	switch {
 	case uncounted:
 		return "resources that cannot be counted"
-	case n == 1:
-		return "1 resource"
 	default:
-		return fmt.Sprintf("%d resources", n)
+		return plural.Count(n, "resource")
 	}
 }
 

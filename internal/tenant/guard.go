@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // Guard limits the deletions of one read.
@@ -237,9 +239,4 @@ func deletionToken(registry string, tenants []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func tenantsOf(n int) string {
-	if n == 1 {
-		return "1 tenant"
-	}
-	return fmt.Sprintf("%d tenants", n)
-}
+func tenantsOf(n int) string { return plural.Count(n, "tenant") }

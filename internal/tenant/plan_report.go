@@ -3,6 +3,8 @@ package tenant
 import (
 	"fmt"
 	"strings"
+
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // ConditionType is a condition of a tenant.
@@ -116,7 +118,7 @@ func (p *planning) first(s State) string {
 // ending is the conditions of a tenant that is being deleted.
 func (p *planning) ending() []Condition {
 	r := Condition{ReadyCondition, false, "Deleting", "the tenant is being deleted"}
-	g := Condition{ProgressingCondition, true, "Reconciling", fmt.Sprintf("%d objects are left to delete", len(p.out.Inventory))}
+	g := Condition{ProgressingCondition, true, "Reconciling", plural.Count(len(p.out.Inventory), "object") + " left to delete"}
 	d := Condition{DegradedCondition, false, "Healthy", "nothing has failed"}
 	for _, v := range p.out.Verdicts {
 		if v.Reason == WaitsForFinalizers {

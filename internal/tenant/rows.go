@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // RowError is a problem with a row. A row with an error changes nothing: the
@@ -74,7 +76,7 @@ func Rows(m Mapping, s Snapshot) ([]Row, []RowError) {
 	alike := map[string][]string{} // by uid without case
 	for i, cells := range s.Rows {
 		if len(cells) != len(s.Columns) {
-			errs = append(errs, RowError{Reason: RowColumnMissing, Message: fmt.Sprintf("row %d has %d values for %d columns", i+1, len(cells), len(s.Columns))})
+			errs = append(errs, RowError{Reason: RowColumnMissing, Message: fmt.Sprintf("row %d has %s for %s", i+1, plural.Count(len(cells), "value"), plural.Count(len(s.Columns), "column"))})
 			continue
 		}
 		row := m.row(at, cells)

@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/app/flags"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/registry/mirror"
 )
 
@@ -200,7 +201,7 @@ func (b *bundles) importFrom(cmd *cobra.Command, dir string) error {
 	return b.with(cmd, func(ctx context.Context, m *mirror.Mirror, place Storage) error {
 		done, err := m.Import(ctx, bundle, cmp.Or(b.environ("USER"), "an operator"))
 		if err == nil || done.Archives+done.Known > 0 {
-			fmt.Fprintf(cmd.OutOrStdout(), "Imported %d archives into %s; %d were imported before.\n", done.Archives, shown(place), done.Known)
+			fmt.Fprintf(cmd.OutOrStdout(), "Imported %s into %s; imported before: %d.\n", plural.Count(done.Archives, "archive"), shown(place), done.Known)
 		}
 		return err
 	})
@@ -210,7 +211,7 @@ func (b *bundles) exportTo(cmd *cobra.Command, dir string, s mirror.Selection) e
 	return b.with(cmd, func(ctx context.Context, m *mirror.Mirror, _ Storage) error {
 		n, err := m.Export(ctx, dir, s)
 		if err == nil {
-			fmt.Fprintf(cmd.OutOrStdout(), "Exported %d archives to %s.\n", n, dir)
+			fmt.Fprintf(cmd.OutOrStdout(), "Exported %s to %s.\n", plural.Count(n, "archive"), dir)
 		}
 		return err
 	})

@@ -81,7 +81,7 @@ func TestBundleCommands(t *testing.T) {
 	}{
 		{[]string{"--provider", "*/other/*"}, "Exported 0 archives"},
 		{[]string{"--versions", ">= 2.0"}, "Exported 0 archives"},
-		{[]string{"--platform", platform}, "Exported 1 archives"},
+		{[]string{"--platform", platform}, "Exported 1 archive"},
 	} {
 		args := append([]string{"export", bundle, "--data-dir", from.dir, "--config", online}, tt.args...)
 		if out, err := registryCommand(t, args...); err != nil || !strings.Contains(out, tt.says) {
@@ -89,7 +89,7 @@ func TestBundleCommands(t *testing.T) {
 		}
 	}
 	to := start(t, func(c *Config) { c.Settings = offline })
-	if out, err := registryCommand(t, "import", bundle, "--data-dir", to.dir, "--config", offline); err != nil || !strings.Contains(out, "Imported 1 archives into "+to.Storage+"; 0 were imported before.") {
+	if out, err := registryCommand(t, "import", bundle, "--data-dir", to.dir, "--config", offline); err != nil || !strings.Contains(out, "Imported 1 archive into "+to.Storage+"; imported before: 0.") {
 		t.Errorf("import: %v: %s", err, out)
 	}
 	to.installs(t, release, platform)

@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -158,10 +159,7 @@ func (of Subject) adopts(ref kube.StateRef, stored kube.Stored, facts stack.Stat
 	if !former || of.Observed.Spec.AdoptState || of.Observed.Status.KnownState != (stack.StateID{}) || facts.Resources == 0 && !facts.Sealed {
 		return nil
 	}
-	what := "a state with 1 resource"
-	if facts.Resources != 1 {
-		what = fmt.Sprintf("a state with %d resources", facts.Resources)
-	}
+	what := "a state with " + plural.Count(facts.Resources, "resource")
 	if facts.Sealed {
 		what = "an encrypted state, whose resources cannot be counted,"
 	}

@@ -12,6 +12,7 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -113,7 +114,7 @@ func (c *registryStatus) setReady(l *registryPass) {
 		}
 		return
 	}
-	message := fmt.Sprintf("the query returned %d rows, %d of them active", l.memory.read.Total, active(l.memory.read.Rows))
+	message := fmt.Sprintf("the query returned %s, %d of them active", plural.Count(l.memory.read.Total, "row"), active(l.memory.read.Rows))
 	if n := l.memory.read.Total - len(l.memory.read.Rows); n > 0 {
 		message += fmt.Sprintf(" and %d invalid", n)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // Paths are where the hooks answer.
@@ -169,7 +170,7 @@ func unread(w http.ResponseWriter, err error) {
 // later has the caller come again.
 func later(w http.ResponseWriter, seconds int, why string) {
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
-	refuse(w, http.StatusTooManyRequests, errors.New(why+": try again in "+strconv.Itoa(seconds)+" seconds"))
+	refuse(w, http.StatusTooManyRequests, errors.New(why+": try again in "+plural.Count(seconds, "second")))
 }
 
 func refuse(w http.ResponseWriter, status int, err error) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web/ui"
@@ -149,11 +150,12 @@ func (p Page) ContentPolicy() string {
 // functions are what templates may call besides what html/template has.
 func (r *Renderer) functions() template.FuncMap {
 	return template.FuncMap{
-		"age":   ui.Age,
-		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"path":  ui.PathOf,
-		"count": query.Count,
-		"join":  strings.Join,
+		"age":    ui.Age,
+		"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"path":   ui.PathOf,
+		"count":  query.Count,
+		"plural": plural.Of,
+		"join":   strings.Join,
 
 		// What parts are called with.
 		"pill":     ui.PillOf,

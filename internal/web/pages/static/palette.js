@@ -106,9 +106,9 @@ function ask() {
         name: `${s.namespace}/${s.name}`, what: s.kind ? `${s.status}, ${s.kind}` : s.status,
         href: `/stacks/${encodeURIComponent(s.namespace)}/${encodeURIComponent(s.kind ? `${s.kind}:${s.name}` : s.name)}`,
       }));
-      const rest = total > stacks.length ? [{ name: `All ${total} stacks with “${text}”`, what: "Search", href: `/stacks?q=${encodeURIComponent(text)}` }] : [];
+      const rest = total > stacks.length ? [{ name: `${total === 1 ? "The stack" : `All ${total} stacks`} with “${text}”`, what: "Search", href: `/stacks?q=${encodeURIComponent(text)}` }] : [];
       const all = [...stacks, ...named, ...rest];
-      offer(all, all.length ? `${all.length} results` : "No matches.");
+      offer(all, all.length ? `${all.length} result${all.length === 1 ? "" : "s"}` : "No matches.");
     } catch (error) {
       if (error.name !== "AbortError") offer(named, `Searching stacks failed: ${error.message}`);
     }
