@@ -2,12 +2,14 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 )
 
 func shortCommit(commit string) string { return fmt.Sprintf("%.12s", commit) }
@@ -67,7 +69,7 @@ func (p moduleCommands) moduleRepositories(all []client.ModuleRepository) {
 	t := &table{head: []string{"REPOSITORY", "MODULE", "VERSIONS", "NEWEST", "CHECKED", "NEXT", "STATUS"}}
 	for _, r := range all {
 		status, colour := repositoryStatus(r)
-		t.add(plain(r.Namespace+"/"+r.Name), plain(r.Module), plain(fmt.Sprint(r.Versions)), plain(r.Newest), plain(p.ago(r.Checked)), plain(p.until(r)), cell{text: status, colour: colour})
+		t.add(plain(r.Namespace+"/"+r.Name), plain(r.Module), plain(fmt.Sprint(r.Versions)), plain(newestOf(r)), plain(p.ago(r.Checked)), plain(p.until(r)), cell{text: status, colour: colour})
 	}
 	p.table(t)
 }
@@ -97,16 +99,26 @@ func repositoryStatus(r client.ModuleRepository) (text string, colour string) {
 	case r.Error != "":
 		return "failing: " + ends(r.Error, 100), red
 	case len(r.Problems) > 0:
-		return fmt.Sprintf("%d problems: %s", len(r.Problems), ends(r.Problems[0].Text, 100)), red
+		return query.Count(len(r.Problems), "problem") + ": " + ends(r.Problems[0].Text, 100), red
 	case r.Suspended:
 		return "suspended", yellow
 	case r.Pending > 0:
-		return fmt.Sprintf("%d tags to go", r.Pending), ""
+		return query.Count(r.Pending, "tag") + " to go", ""
 	case r.Checked.IsZero():
 		return "not checked yet", ""
 	default:
 		return "ok", ""
 	}
+}
+
+// newestOf is the newest version of a repository with one module. Those of several modules
+// cannot be compared.
+func newestOf(r client.ModuleRepository) string {
+	if r.Named > 1 {
+		return "of " + query.Count(r.Named, "module")
+	}
+	_, version, _ := strings.Cut(r.Newest, " ")
+	return version
 }
 
 func (p moduleCommands) moduleRepository(r client.ModuleRepository) {
@@ -124,15 +136,25 @@ func (p moduleCommands) moduleRepository(r client.ModuleRepository) {
 	line("checked", p.ago(r.Checked))
 	line("next", p.until(r))
 	line("versions", fmt.Sprint(r.Versions))
-	line("newest", r.Newest)
+	line("newest", newestOf(r))
 	if r.Pending > 0 {
-		line("to go", fmt.Sprintf("%d tags", r.Pending))
+		line("to go", query.Count(r.Pending, "tag"))
 	}
 	if r.Suspended {
 		line("suspended", "yes: it is not checked")
 	}
 	if r.Error != "" {
 		p.say("Failing since %s:\n  %s\n", p.at(r.Failing), clean(r.Error))
+	}
+	if r.Named > 1 {
+		t := &table{head: []string{"MODULE", "VERSIONS", "NEWEST"}}
+		for _, m := range r.Modules {
+			t.add(plain(m.Name), plain(fmt.Sprint(m.Versions)), plain(string(m.Newest)))
+		}
+		p.table(t)
+		if more := r.Named - len(r.Modules); more > 0 {
+			p.say("and %s\n", query.Count(more, "more module"))
+		}
 	}
 	if len(r.Problems) > 0 {
 		p.say("Problems:\n")
@@ -153,6 +175,6 @@ func (p moduleCommands) moduleRepository(r client.ModuleRepository) {
 	}
 	p.table(t)
 	if more := r.Skips - len(r.Skipped); more > 0 {
-		p.say("and %d more\n", more)
+		p.say("and %s\n", query.Count(more, "more tag"))
 	}
 }

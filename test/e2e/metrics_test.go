@@ -86,6 +86,7 @@ var allowedLabels = map[string]bool{
 var rarely = []string{
 	"| `terrier_module_repositories` | gauge | namespace, status | Registered git repositories by namespace and status: ok, failing if the last check failed, and problem if a tag contradicts what is published. |",
 	"| `terrier_module_repository_checks_total` | counter | namespace, result | Checks of the tags of registered git repositories, by namespace and result: succeeded or failed. |",
+	"| `terrier_module_tag_problems` | gauge | name, namespace, reason | Tags that contradict what is published, by the namespace and name of their registered git repository and by reason: TagMoved, TagsContradict or VersionHasOtherBytes. |",
 	"| `terrier_module_tag_versions_total` | counter | namespace | Versions of modules that were published from tags of git repositories, by namespace. |",
 	"| `terrier_mirror_bytes_total` | counter | host, kind, tenant | Bytes of archives of the mirror, by tenant and upstream: fetched from it, served to clients, and saved, which were stored before a client asked. |",
 	"| `terrier_mirror_downloads_total` | counter | host, tenant | Archives that the mirror downloaded, by tenant and upstream. |",

@@ -88,6 +88,10 @@ var situations = map[string][]situation{
 		{"an object cannot be made", `registry_failed{namespace="shop",registry="customers"} 0x4 2x60`, 35 * minute},
 		{"it was not ready yet", `registry_failed{namespace="shop",registry="customers"} 0x4 2x20 0x60`, 0},
 	},
+	"TerrierModuleTagProblem": {
+		{"a tag moved", `terrier_module_tag_problems{namespace="net",name="vpc",reason="TagMoved"} _x4 1x60`, 10 * minute},
+		{"it was moved back at once", `terrier_module_tag_problems{namespace="net",name="vpc",reason="TagMoved"} _x4 1x3 stale _x60`, 0},
+	},
 	"TerrierDown": {
 		{"it is gone", "terrier_leading{job=\"terrier\"} 1x9 stale\n up{job=\"terrier\"} 1x9 0x60", 15 * minute},
 		{"it lost its Lease", `terrier_leading{job="terrier"} 1x9 0x60`, 15 * minute},

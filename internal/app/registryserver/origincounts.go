@@ -13,6 +13,7 @@ import (
 type originCounts struct {
 	published, checks *prometheus.CounterVec
 	repositories      *prometheus.GaugeVec
+	problems          *prometheus.GaugeVec
 
 	mu  sync.Mutex
 	are map[origin.Key]string // the status of each repository
@@ -31,9 +32,11 @@ func newOriginCounts(to prometheus.Registerer) (*originCounts, error) {
 		checks:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrier_module_repository_checks_total", Help: "Checks of the tags of registered git repositories, by namespace and result: succeeded or failed."}, []string{"namespace", "result"}),
 		repositories: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "terrier_module_repositories", Help: "Registered git repositories by namespace and status: ok, failing if the last check failed, and problem if a tag contradicts what is published."},
 			[]string{"namespace", "status"}),
+		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "terrier_module_tag_problems", Help: "Tags that contradict what is published, by the namespace and name of their registered git repository and by reason: TagMoved, TagsContradict or VersionHasOtherBytes."},
+			[]string{"namespace", "name", "reason"}),
 		are: map[origin.Key]string{},
 	}
-	return c, errors.Join(to.Register(c.published), to.Register(c.checks), to.Register(c.repositories))
+	return c, errors.Join(to.Register(c.published), to.Register(c.checks), to.Register(c.repositories), to.Register(c.problems))
 }
 
 // Published implements origin.Counts.
@@ -41,24 +44,37 @@ func (c *originCounts) Published(k origin.Key) { c.published.WithLabelValues(k.N
 
 // Checked implements origin.Counts.
 func (c *originCounts) Checked(k origin.Key, s origin.State) {
-	result, status := "succeeded", originOK
+	result := "succeeded"
+	if s.Error != "" {
+		result = "failed"
+	}
+	c.checks.WithLabelValues(k.Namespace, result).Inc()
+	c.Known(k, s)
+}
+
+// Known implements origin.Counts.
+func (c *originCounts) Known(k origin.Key, s origin.State) {
+	status := originOK
 	switch {
 	case s.Error != "":
-		result, status = "failed", originFailing
+		status = originFailing
 	case len(s.Problems) > 0:
 		status = originProblem
 	}
-	c.checks.WithLabelValues(k.Namespace, result).Inc()
-	c.is(k, status)
+	c.is(k, status, s.Problems)
 }
 
 // Removed implements origin.Counts.
-func (c *originCounts) Removed(k origin.Key) { c.is(k, "") }
+func (c *originCounts) Removed(k origin.Key) { c.is(k, "", nil) }
 
 // is moves a repository from one status to another; an empty one is none.
-func (c *originCounts) is(k origin.Key, status string) {
+func (c *originCounts) is(k origin.Key, status string, problems []origin.Problem) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.problems.DeletePartialMatch(prometheus.Labels{"namespace": k.Namespace, "name": k.Name})
+	for _, p := range problems {
+		c.problems.WithLabelValues(k.Namespace, k.Name, p.Reason).Inc()
+	}
 	if was := c.are[k]; was != "" {
 		c.repositories.WithLabelValues(k.Namespace, was).Dec()
 	}

@@ -88,6 +88,7 @@ func (b *bench) Repositories(context.Context) ([]Repository, error) {
 
 func (*bench) Published(Key)      {}
 func (*bench) Checked(Key, State) {}
+func (*bench) Known(Key, State)   {}
 func (*bench) Removed(Key)        {}
 
 // register adds the repository of a git server, or takes the place of the one of its name.

@@ -14,19 +14,64 @@ import (
 // published is what the registry has of the modules of a repository.
 type published map[address.Module]map[address.Version]registry.ModuleVersion
 
+// add puts a version in.
+func (p published) add(m address.Module, v address.Version, has registry.ModuleVersion) {
+	if p[m] == nil {
+		p[m] = map[address.Version]registry.ModuleVersion{}
+	}
+	p[m][v] = has
+}
+
+// from are the versions that were made from tags of a repository. What became of these tags
+// since then does not matter: a version stays.
+func (p published) from(repository string) published {
+	some := published{}
+	for m, versions := range p {
+		for v, has := range versions {
+			if has.Origin != nil && has.Origin.Repository == repository {
+				some.add(m, v, has)
+			}
+		}
+	}
+	return some
+}
+
+// modules counts the versions of each module, by the names of the modules.
+func (p published) modules() []Module {
+	all := make([]Module, 0, len(p))
+	for m, versions := range p {
+		all = append(all, Module{m.String(), len(versions), newest(versions)})
+	}
+	slices.SortFunc(all, func(a, b Module) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// newest is the version that clients choose by default: the highest one that is neither
+// retracted nor a pre-release. If there is none, it is the highest pre-release.
+func newest(versions map[address.Version]registry.ModuleVersion) (best address.Version) {
+	for v, has := range versions {
+		switch {
+		case has.Retracted != nil:
+		case best == "", best.Prerelease() && !v.Prerelease(), best.Prerelease() == v.Prerelease() && v.Compare(best) > 0:
+			best = v
+		}
+	}
+	return best
+}
+
 // decision is what to do about the tags of a repository.
 type decision struct {
 	take     []candidate // the newest version of each module first, then the second newest
-	there    int         // tags whose versions are published with their content
+	there    published   // versions that come from tags of the repository, or were uploaded with the content of one
 	skipped  []Skip
 	problems []Problem
 }
 
-// decide compares tags with what is published, and with what came of them at earlier
-// checks. The order of its rules matters: what is published never changes, so what a tag
-// says is compared with it first.
-func decide(all []candidate, has published, known map[string]Outcome) decision {
-	var d decision
+// decide compares the tags of a repository with what is published, and with what came of
+// them at earlier checks. The order of its rules matters: what is published never changes, so
+// what a tag says is compared with it first.
+func decide(repository string, all []candidate, has published, known map[string]Outcome) decision {
+	d := decision{there: has.from(repository)}
 	byVersion := map[string][]candidate{}
 	for _, c := range all {
 		byVersion[c.String()] = append(byVersion[c.String()], c)
@@ -52,7 +97,6 @@ func decide(all []candidate, has published, known map[string]Outcome) decision {
 func (d *decision) made(tags []candidate, from registry.Origin) {
 	for _, c := range tags {
 		if c.Commit == from.Commit {
-			d.there++
 			continue
 		}
 		reason, text := ReasonMoved, fmt.Sprintf("the tag %s moved: version %s of %s was made from the commit %s, and the tag is at %s now. The version stays as it is: publish the change under a new version, and move the tag back",
@@ -91,7 +135,7 @@ func (d *decision) one(c candidate, there registry.ModuleVersion, is bool, known
 	case tried && before.Text != "":
 		d.skipped = append(d.skipped, Skip{c.Name, before.Text})
 	case tried && is:
-		d.there++
+		d.there.add(c.module, c.version, there)
 	case is && there.Retracted != nil:
 		d.skipped = append(d.skipped, Skip{c.Name, fmt.Sprintf("version %s of %s was uploaded, and retracted: %s", c.version, c.module, there.Retracted.Reason)})
 	default:

@@ -39,8 +39,9 @@ func TestDecide(t *testing.T) {
 	}{
 		"new tags are taken, the newest first":         {tags: []source.Tag{tag("v1.0.0", red), tag("v1.10.0", red), tag("v1.2.0", blue)}, take: []string{"v1.10.0", "v1.2.0", "v1.0.0"}},
 		"what was taken is there":                      {tags: []source.Tag{tag("v1.0.0", red)}, has: versions{"1.0.0": from("v1.0.0", red)}, there: 1},
-		"a tag that moved changes nothing":             {tags: []source.Tag{tag("v1.0.0", blue)}, has: versions{"1.0.0": from("v1.0.0", red)}, problems: []string{ReasonMoved, "the commit 111111111111, and the tag is at 222222222222 now"}},
-		"a tag that is gone deletes nothing":           {has: versions{"1.0.0": from("v1.0.0", red)}},
+		"a tag that moved changes nothing":             {tags: []source.Tag{tag("v1.0.0", blue)}, has: versions{"1.0.0": from("v1.0.0", red)}, there: 1, problems: []string{ReasonMoved, "the commit 111111111111, and the tag is at 222222222222 now"}},
+		"a tag that is gone deletes nothing":           {has: versions{"1.0.0": from("v1.0.0", red)}, there: 1},
+		"two tags of one version count once":           {tags: []source.Tag{tag("1.0.0", red), tag("v1.0.0", red)}, has: versions{"1.0.0": from("v1.0.0", red)}, there: 1},
 		"a retracted version stays retracted":          {tags: []source.Tag{tag("v1.0.0", red)}, has: versions{"1.0.0": {Origin: from("v1.0.0", red).Origin, Retracted: &registry.Retraction{Reason: "bad"}}}, there: 1},
 		"a tag for a retracted upload":                 {tags: []source.Tag{tag("v1.0.0", red)}, has: versions{"1.0.0": {Retracted: &registry.Retraction{Reason: "bad"}}}, skipped: "v1.0.0: version 1.0.0 of network/vpc/aws was uploaded, and retracted: bad"},
 		"an upload is compared once":                   {tags: []source.Tag{tag("v1.0.0", red)}, has: versions{"1.0.0": {By: "ann"}}, take: []string{"v1.0.0"}},
@@ -61,7 +62,8 @@ func TestDecide(t *testing.T) {
 				t.Fatal(err)
 			}
 			all, _ := f.candidates(tt.tags)
-			d := decide(all, published{vpc: tt.has}, tt.known)
+			d := decide(r.URL, all, published{vpc: tt.has}, tt.known)
+			there := len(d.there[vpc])
 			var take, skipped []string
 			for _, c := range d.take {
 				take = append(take, c.Name)
@@ -69,8 +71,8 @@ func TestDecide(t *testing.T) {
 			for _, s := range d.skipped {
 				skipped = append(skipped, s.Tag+": "+s.Reason)
 			}
-			if !slices.Equal(take, tt.take) || d.there != tt.there || strings.Join(skipped, "\n") != tt.skipped {
-				t.Errorf("decide() takes %q, has %d and skips %q, want %q, %d, %q", take, d.there, skipped, tt.take, tt.there, tt.skipped)
+			if !slices.Equal(take, tt.take) || there != tt.there || strings.Join(skipped, "\n") != tt.skipped {
+				t.Errorf("decide() takes %q, has %d and skips %q, want %q, %d, %q", take, there, skipped, tt.take, tt.there, tt.skipped)
 			}
 			switch {
 			case len(tt.problems) == 0 && len(d.problems) > 0, len(tt.problems) > 0 && len(d.problems) != 1:
@@ -95,10 +97,30 @@ func TestModulesTakeTurns(t *testing.T) {
 	}
 	all, _ := f.candidates(tags)
 	var got []string
-	for _, c := range decide(all, published{}, nil).take {
+	for _, c := range decide(r.URL, all, published{}, nil).take {
 		got = append(got, c.Name)
 	}
 	if diff := cmp.Diff([]string{"dns/v0.2.0", "vpc/v3.0.0", "dns/v0.1.0", "vpc/v2.0.0", "vpc/v1.0.0"}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The newest version is the one that clients choose, and not the one that was published last.
+func TestNewest(t *testing.T) {
+	gone := &registry.Retraction{Reason: "bad"}
+	for name, tt := range map[string]struct {
+		has  map[address.Version]registry.ModuleVersion
+		want address.Version
+	}{
+		"none":                      {nil, ""},
+		"by number and not by text": {map[address.Version]registry.ModuleVersion{"1.9.0": {}, "1.10.0": {}}, "1.10.0"},
+		"no pre-release":            {map[address.Version]registry.ModuleVersion{"1.9.0": {}, "2.0.0-rc1": {}}, "1.9.0"},
+		"only pre-releases":         {map[address.Version]registry.ModuleVersion{"2.0.0-rc2": {}, "2.0.0-rc1": {}}, "2.0.0-rc2"},
+		"none that is retracted":    {map[address.Version]registry.ModuleVersion{"1.9.0": {}, "1.10.0": {Retracted: gone}}, "1.9.0"},
+		"all are retracted":         {map[address.Version]registry.ModuleVersion{"1.10.0": {Retracted: gone}}, ""},
+	} {
+		if got := newest(tt.has); got != tt.want {
+			t.Errorf("%s: newest() = %q, want %q", name, got, tt.want)
+		}
 	}
 }

@@ -115,7 +115,8 @@ type Source interface {
 type Counts interface {
 	Published(Key)
 	Checked(k Key, s State)
-	Removed(Key) // it is no longer registered
+	Known(k Key, s State) // what an earlier process found at its last check
+	Removed(Key)          // it is no longer registered, or another replica checks it
 }
 
 // Options are what a Poller needs.

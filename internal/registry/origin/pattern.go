@@ -93,6 +93,15 @@ func (f forms) named(name, system string) (address.Module, string, error) {
 	return m, directory, nil
 }
 
+// only is the module of a repository whose settings name one module.
+func (f forms) only() (address.Module, bool) {
+	if strings.Contains(f.Module, holdName) || strings.Contains(f.Module, holdSystem) {
+		return address.Module{}, false
+	}
+	m, _, err := f.named("", "")
+	return m, err == nil
+}
+
 // candidate is a tag that may become a version.
 type candidate struct {
 	source.Tag

@@ -82,9 +82,10 @@ func (p *Poller) Run(ctx context.Context) error {
 			continue
 		}
 		said = ""
-		if leads {
-			p.start(ctx, all, hints, &wait)
+		if !leads {
+			all = nil // they are the other replica's
 		}
+		p.start(ctx, all, hints, &wait)
 	}
 }
 
@@ -144,6 +145,9 @@ func (p *Poller) due(ctx context.Context, all []Repository, hints asked) []Repos
 				continue
 			}
 			w.record, w.loaded = record, true
+			if record.Settings == r.settings() && !record.Checked.IsZero() {
+				p.o.Counts.Known(r.Key, record.State)
+			}
 		}
 		if w.wants(r, hints[r.Key.String()], now) {
 			due = append(due, r)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -32,13 +33,25 @@ type State struct {
 	Error   string    `json:"error,omitempty"` // of the last check
 	Failing time.Time `json:"failing,omitzero"`
 
-	Versions int       `json:"versions"`          // that the tags have and are published
+	Versions int       `json:"versions"`          // that are published and come from its tags, also if a tag moved or is gone
 	Pending  int       `json:"pending,omitempty"` // new tags that were not taken yet
-	Newest   string    `json:"newest,omitempty"`  // the version that was published last
+	Newest   string    `json:"newest,omitempty"`  // of all versions, as NAMESPACE/NAME/SYSTEM VERSION: the highest that clients choose by default
+	Modules  []Module  `json:"modules,omitempty"` // the first of them
+	Named    int       `json:"named,omitempty"`   // how many modules there are
 	Problems []Problem `json:"problems,omitempty"`
 	Skipped  []Skip    `json:"skipped,omitempty"` // the first of them
 	Skips    int       `json:"skips,omitempty"`   // how many there are
 }
+
+// Module is a module of a repository.
+type Module struct {
+	Name     string          `json:"module"`           // NAMESPACE/NAME/SYSTEM
+	Versions int             `json:"versions"`         // those that are retracted included
+	Newest   address.Version `json:"newest,omitempty"` // that clients choose by default; empty if all are retracted
+}
+
+// mostModules is how many modules of a repository a state names.
+const mostModules = 100
 
 // Problem is a tag that contradicts what is published.
 type Problem struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/registry"
 	"github.com/terrier-iac/terrier/internal/source"
 )
@@ -34,13 +35,13 @@ func (p *Poller) turn(ctx context.Context, r Repository, now *record) error {
 		return err
 	}
 	listed := listing(tags)
-	if listed == now.Listed && now.Pending == 0 && now.Error == "" {
-		return nil // nothing is new
+	if listed == now.Listed && now.Pending == 0 && now.Error == "" && now.Named > mostModules {
+		return nil // nothing is new, and to read what users retracted takes a read of each module
 	}
 	all, named := f.candidates(tags)
 	now.keep(tags)
 	now.Listed = listed // what is left to do is in Pending, and a failure in Error
-	d, err := p.decided(ctx, all, now.Known)
+	d, err := p.decided(ctx, f, all, now.Known)
 	if err != nil {
 		return err
 	}
@@ -60,15 +61,16 @@ func (p *Poller) turn(ctx context.Context, r Repository, now *record) error {
 			made = append(made, fmt.Sprintf("%s from the tag %s at %s", c, c.Name, short(c.Commit)))
 		}
 	}
+	if len(d.take) > 0 {
+		if d, err = p.decided(ctx, f, all, now.Known); err == nil {
+			now.say(d, named, p.o.Now())
+		}
+	}
 	p.announce(r, made, now.Pending)
 	if len(failures) > 0 {
 		return failures[0]
 	}
-	if d, err = p.decided(ctx, all, now.Known); err != nil {
-		return err
-	}
-	now.say(d, named, p.o.Now())
-	return nil
+	return err
 }
 
 // open is the git client of a repository.
@@ -102,23 +104,27 @@ func within[T any](ctx context.Context, most time.Duration, do func(context.Cont
 	return v, err
 }
 
-// decided reads what is published of the modules of candidates, and decides.
-func (p *Poller) decided(ctx context.Context, all []candidate, known map[string]Outcome) (decision, error) {
+// decided reads what is published of the modules of candidates, and of the module that the
+// settings name, and decides.
+func (p *Poller) decided(ctx context.Context, f forms, all []candidate, known map[string]Outcome) (decision, error) {
 	has := published{}
+	modules := map[address.Module]bool{}
 	for _, c := range all {
-		if has[c.module] != nil {
-			continue
-		}
-		has[c.module] = map[address.Version]registry.ModuleVersion{}
-		versions, err := p.o.Registry.ModuleVersions(ctx, c.module)
+		modules[c.module] = true
+	}
+	if m, ok := f.only(); ok {
+		modules[m] = true
+	}
+	for m := range modules {
+		versions, err := p.o.Registry.ModuleVersions(ctx, m)
 		if err != nil && fault.Of(err) != fault.Missing {
-			return decision{}, fmt.Errorf("reading the versions of %s: %w", c.module, err)
+			return decision{}, fmt.Errorf("reading the versions of %s: %w", m, err)
 		}
 		for _, v := range versions {
-			has[c.module][v.Version] = v
+			has.add(m, v.Version, v)
 		}
 	}
-	return decide(all, has, known), nil
+	return decide(shown(f.URL), all, has, known), nil
 }
 
 // say puts a decision into words for users.
@@ -132,9 +138,22 @@ func (r *record) say(d decision, named []Skip, now time.Time) {
 			d.problems[i].Since = now.UTC().Truncate(time.Second)
 		}
 	}
-	r.Versions, r.Pending, r.Problems = d.there, len(d.take), d.problems
+	r.Pending, r.Problems = len(d.take), d.problems
+	r.count(d.there.modules())
 	skipped := slices.Concat(d.skipped, named)
 	r.Skips, r.Skipped = len(skipped), skipped[:min(len(skipped), mostSkipped)]
+}
+
+// count says how many versions there are, and which is the newest.
+func (r *record) count(all []Module) {
+	r.Versions, r.Newest, r.Named, r.Modules = 0, "", len(all), all[:min(len(all), mostModules)]
+	best := Module{}
+	for _, m := range all {
+		r.Versions += m.Versions
+		if m.Newest != "" && (best.Newest == "" || m.Newest.Compare(best.Newest) > 0) {
+			best, r.Newest = m, m.Name+" "+string(m.Newest)
+		}
+	}
 }
 
 // mostAnnounced is how many versions of one turn users are told of by name.
@@ -149,7 +168,11 @@ func (p *Poller) announce(r Repository, made []string, pending int) {
 	case len(made) <= mostAnnounced:
 		p.tell(r, false, reason, "published "+strings.Join(made, ", and "))
 	default:
-		p.tell(r, false, reason, fmt.Sprintf("published %d versions, the first of them %s; %d tags are to come", len(made), made[0], pending))
+		rest := ""
+		if pending > 0 {
+			rest = ", with " + plural.Count(pending, "tag") + " to come"
+		}
+		p.tell(r, false, reason, fmt.Sprintf("published %d versions, the first of them %s%s", len(made), made[0], rest))
 	}
 }
 
@@ -160,12 +183,10 @@ func (p *Poller) take(ctx context.Context, r Repository, git *source.Git, c cand
 	switch {
 	case err == nil && made.Origin != nil:
 		published = true
-		now.Versions, now.Newest = now.Versions+1, c.String()
 		p.o.Counts.Published(r.Key)
 		p.o.Log.Info("module published", "module", c.module.String(), "version", string(c.version), "tag", c.Name, "commit", c.Commit, "repository", r.Key.String(), "sha256", made.SHA256)
 	case err == nil: // a user had uploaded the same bytes
 		now.know(c, Outcome{Object: c.Object})
-		now.Versions++
 	case fault.Reason(err, "") == registry.VersionExists:
 		text := fmt.Sprintf("the tag %s at %s: %s", c.Name, short(c.Commit), source.Message(err))
 		now.know(c, Outcome{Object: c.Object, Text: text, Problem: true})
