@@ -386,7 +386,7 @@ func openPackages(ctx context.Context, p *parts, o *web.Options, inside *source.
 		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Audit: o.Audit, Namespace: namespaces.Namespace, Quota: packages.Quota{MiB: p.Config.QuotaSize, Versions: p.Config.QuotaVersions}, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
 	})
 	if err == nil {
-		o.Catalog = p.packages.Catalog
+		o.Catalog, o.Authority = p.packages.Catalog, p.http.ca
 		o.Uses = usedby.Published{Index: p.uses, Hosts: p.reads.Hosts}
 		o.Packages, o.Registry = p.packages, p.packages // the repositories beside those that users push
 		o.Tokens, o.LoginLife = regtoken.NewBook(p.blobs, namespaces.Namespace, p.Now, p.log), p.Config.RegistryLogin

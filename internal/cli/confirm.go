@@ -17,8 +17,9 @@ import (
 const confirmations = `Commands that destroy something, or that cannot be undone, ask for a confirmation on a
 terminal. Without a terminal they change nothing and exit with 2, unless --yes is given.
 They are: approve of a plan that destroys resources, repair, cancel, state push, state
-rollback, state accept, retained forget, rollout undo, rows --allow, and break-glass with
-a command that changes the state. approve of another plan asks on a terminal only. A
+rollback, state accept, retained forget, rollout undo, rows --allow, module retract and
+provider retract of a version that stacks use, and break-glass with a command that
+changes the state. approve of another plan asks on a terminal only. A
 command that names the plan or the lock that it is about does not ask. All other
 commands never ask.`
 

@@ -19,6 +19,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/client/publish"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/catalog"
+	"github.com/terrier-iac/terrier/internal/query/usedby"
 )
 
 // moduleCommands publish modules in the registry of a server.
@@ -30,7 +32,7 @@ func (p moduleCommands) commands() []*cobra.Command {
 		Short:   "Publish modules in the registry, and list or retract versions",
 		GroupID: groupOperate,
 		Example: `  terrier module push ./modules/network --version 1.2.3
-  terrier module list net/network/aws
+  terrier module list
   terrier module show net/network/aws
   terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets"
   terrier module repositories`,
@@ -61,8 +63,12 @@ directory. The file boring-registry.hcl of boring-registry is read as well:
     version   = "1.2.3"
   }
 
-A published version never changes. The command succeeds again if the content is the same.
-With other content it fails, or with --ignore-existing leaves the version as it is.
+A published version never changes. If the content is the same, the command says that the
+version is published already, and succeeds. With other content it fails, or with
+--ignore-existing leaves the version as it is.
+
+Configuration that no engine can read is refused, with the file and the line: at the root of
+the module, and below the directory modules.
 
 With --version-from-tag the version is that of the git tag of the commit that is checked
 out: 1.2.3 or v1.2.3, after --tag-prefix. The command fails if a file differs from the
@@ -111,6 +117,7 @@ func directories(_ *cobra.Command, args []string, _ string) ([]cobra.Completion,
 // Outcomes of a module of a push.
 const (
 	outcomePublished = "published"
+	outcomeUnchanged = "unchanged"
 	outcomeExists    = "exists"
 	outcomeSkipped   = "skipped"
 	outcomePacked    = "packed"
@@ -125,6 +132,8 @@ type pushed struct {
 	Reason  string `json:"reason,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
 	Size    int64  `json:"size,omitempty"`
+
+	first client.PublishedModule // of a version that was published before
 }
 
 func (p moduleCommands) pushModules(ctx context.Context, o pushOptions) error {
@@ -162,6 +171,12 @@ func (p moduleCommands) sayPushed(one pushed) {
 		p.say("Skipped %s: %s\n", strings.TrimSpace(name), one.Reason)
 	case outcomeExists:
 		p.say("%s exists with other content, and stays as it is\n", name)
+	case outcomeUnchanged:
+		by := ""
+		if one.first.By != "" {
+			by = " by " + clean(one.first.By)
+		}
+		p.say("%s is published already, since %s%s: the content is the same, and nothing changed\n", name, p.at(one.first.Published), by)
 	case outcomePacked:
 		p.say("Packed %s: %s, sha256:%s\n", name, query.Size(int(one.Size)), one.SHA256)
 	default:
@@ -190,8 +205,11 @@ func (p moduleCommands) pushModule(ctx context.Context, to *client.Registry, m p
 	if to == nil {
 		return one, nil
 	}
-	_, err = to.PushModule(ctx, m.Address, m.Version, f.Name())
+	one.first, err = to.PushModule(ctx, m.Address, m.Version, f.Name())
 	one.Outcome = outcomePublished
+	if one.first.Unchanged {
+		one.Outcome = outcomeUnchanged
+	}
 	if ignore && fault.Reason(err, "") == client.ReasonStays {
 		one.Outcome, one.SHA256, one.Size, err = outcomeExists, "", 0, nil
 	}
@@ -202,27 +220,35 @@ func (p moduleCommands) pushModule(ctx context.Context, to *client.Registry, m p
 }
 
 func (p moduleCommands) list() *cobra.Command {
-	var f format
+	l := listing{q: catalog.Query{Kind: catalog.Modules}}
 	c := &cobra.Command{
-		Use:   "list NAMESPACE/NAME/SYSTEM",
-		Short: "List the versions of a module",
-		Example: `  terrier module list net/network/aws
+		Use:   "list [NAMESPACE | NAMESPACE/NAME/SYSTEM]",
+		Short: "List the modules of the registry, or the versions of one",
+		Long: `Lists the modules of the namespaces that you may read, or of one namespace: the newest
+version that clients choose, how many versions there are, and when the newest was published
+and by which user. With the address of a module it lists the versions of that one.`,
+		Example: `  terrier module list
+  terrier module list net --latest
+  terrier module list net/network/aws
   terrier module list net/network/aws -o json`,
-		Args:              cobra.ExactArgs(1),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !p.about(&l, args) {
+				return p.listPublished(cmd.Context(), l)
+			}
 			m, to, err := p.module(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			list, err := to.Modules(cmd.Context(), m)
-			if err == nil && !p.structured(f, map[string]any{"items": list}) {
+			if err == nil && !p.structured(l.f, map[string]any{"items": list}) {
 				p.moduleVersions(list)
 			}
 			return err
 		},
 	}
-	formatFlag(c, &f, forJSON, forYAML)
+	l.flags(c)
 	return c
 }
 
@@ -279,19 +305,23 @@ func (p *program) published(v client.RegistryVersion) []cell {
 }
 
 func (p moduleCommands) retract() *cobra.Command {
-	var reason string
+	var r retraction
 	c := &cobra.Command{
 		Use:   "retract NAMESPACE/NAME/SYSTEM VERSION",
 		Short: "Withdraw a version of a module",
 		Long: `Withdraws a version of a module: it disappears from the list of versions, so that no
 version constraint selects it. Its content stays, and the version cannot be published
-again with other content. Clients that ask for exactly this version are refused.`,
-		Example:           `  terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets"`,
+again with other content. Clients that ask for exactly this version are refused.
+
+The command says first which stacks use the version, of those that you may list, and of
+how many that is not known. Unless no stack does, it asks for a confirmation.`,
+		Example: `  terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets; use 1.2.4"
+  terrier module retract net/network/aws 1.2.3 --reason "deletes the subnets; use 1.2.4" --yes`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if strings.TrimSpace(reason) == "" {
-				return usage("--reason is missing: users of the version read it")
+			if err := r.check(); err != nil {
+				return err
 			}
 			v, err := address.ParseVersion(args[1])
 			if err != nil {
@@ -301,19 +331,13 @@ again with other content. Clients that ask for exactly this version are refused.
 			if err != nil {
 				return err
 			}
-			if err := to.RetractModule(cmd.Context(), m, v, reason); err != nil {
-				return err
-			}
-			p.say("Retracted %s %s\n", m, v)
-			return nil
+			return p.program.retract(cmd.Context(), r, m, v, usedby.Question{Module: m.String()}, func() error {
+				return to.RetractModule(cmd.Context(), m, v, r.reason)
+			})
 		},
 	}
-	reasonFlag(c, &reason)
+	r.flags(c)
 	return c
-}
-
-func reasonFlag(c *cobra.Command, reason *string) {
-	c.Flags().StringVar(reason, "reason", "", "why the version is withdrawn, and which one to use instead; users read it")
 }
 
 func (p moduleCommands) restore() *cobra.Command {

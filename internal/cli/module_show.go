@@ -107,6 +107,12 @@ func (p moduleCommands) declared(d *catalog.Part) {
 		}
 		inputs.add(plain(in.Name), plain(brief(cmp.Or(in.Type, "any"))), value, plain(in.Description))
 	}
+	rules := &table{head: []string{"VALIDATION OF", "CONDITION", "MESSAGE"}}
+	for _, in := range d.Inputs {
+		for _, v := range in.Validations {
+			rules.add(plain(in.Name), plain(cut(strings.Join(strings.Fields(v.Condition), " "), 100)), plain(v.Message))
+		}
+	}
 	outputs := &table{head: []string{"OUTPUT", "DESCRIPTION"}}
 	for _, out := range d.Outputs {
 		outputs.add(plain(out.Name), plain(out.Description))
@@ -122,7 +128,7 @@ func (p moduleCommands) declared(d *catalog.Part) {
 	for _, r := range d.Resources {
 		resources.add(plain(r.Type+"."+r.Name), plain(r.Mode))
 	}
-	for _, t := range []*table{inputs, outputs, needs, resources} {
+	for _, t := range []*table{inputs, rules, outputs, needs, resources} {
 		if len(t.rows) > 0 {
 			p.say("\n")
 			p.table(t)

@@ -16,6 +16,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/client/publish"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/catalog"
+	"github.com/terrier-iac/terrier/internal/query/usedby"
 )
 
 // providerCommands publish providers in the registry of a server.
@@ -136,14 +138,24 @@ func (p providerCommands) provider(ctx context.Context, name string) (address.Pr
 }
 
 func (p providerCommands) list() *cobra.Command {
-	var f format
+	l := listing{q: catalog.Query{Kind: catalog.Providers}}
 	c := &cobra.Command{
-		Use:               "list NAMESPACE/TYPE",
-		Short:             "List the versions of a provider",
-		Example:           "  terrier provider list net/dns\n  terrier provider list net/dns -o json",
-		Args:              cobra.ExactArgs(1),
+		Use:   "list [NAMESPACE | NAMESPACE/TYPE]",
+		Short: "List the providers of the registry, or the versions of one",
+		Long: `Lists the providers of the namespaces that you may read, or of one namespace: the newest
+version that clients choose, how many versions there are, and when the newest was published
+and by which user. With the address of a provider it lists the versions of that one. Those
+of the mirror are on the page /registry/mirror.`,
+		Example: `  terrier provider list
+  terrier provider list net
+  terrier provider list net/dns
+  terrier provider list net/dns -o json`,
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !p.about(&l, args) {
+				return p.listPublished(cmd.Context(), l)
+			}
 			at, to, err := p.provider(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -152,7 +164,7 @@ func (p providerCommands) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if p.structured(f, map[string]any{"items": list}) {
+			if p.structured(l.f, map[string]any{"items": list}) {
 				return nil
 			}
 			for _, w := range warnings {
@@ -168,31 +180,42 @@ func (p providerCommands) list() *cobra.Command {
 			return nil
 		},
 	}
-	formatFlag(c, &f, forJSON, forYAML)
+	l.flags(c)
 	return c
 }
 
 func (p providerCommands) retract() *cobra.Command {
-	var reason string
+	var r retraction
 	c := &cobra.Command{
 		Use:   "retract NAMESPACE/TYPE VERSION",
 		Short: "Withdraw a version of a provider",
 		Long: `Withdraws a version of a provider: no version constraint selects it, and clients that
 ask for exactly this version are refused. Its content stays. The registry tells users
-the reason.`,
+the reason.
+
+The command says first which stacks use the version, of those that you may list, and of
+how many that is not known. Unless no stack does, it asks for a confirmation.`,
 		Example:           `  terrier provider retract net/dns 1.2.3 --reason "loses records; use 1.2.4"`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if strings.TrimSpace(reason) == "" {
-				return usage("--reason is missing: users of the version read it")
+			if err := r.check(); err != nil {
+				return err
 			}
-			return p.change(cmd.Context(), args, "Retracted", func(to *client.Registry, at address.Provider, v address.Version) error {
-				return to.RetractProvider(cmd.Context(), at, v, reason)
+			v, err := address.ParseVersion(args[1])
+			if err != nil {
+				return err
+			}
+			at, to, err := p.provider(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return p.program.retract(cmd.Context(), r, at, v, usedby.Question{Provider: at.String()}, func() error {
+				return to.RetractProvider(cmd.Context(), at, v, r.reason)
 			})
 		},
 	}
-	reasonFlag(c, &reason)
+	r.flags(c)
 	return c
 }
 
@@ -204,27 +227,20 @@ func (p providerCommands) restore() *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.change(cmd.Context(), args, "Restored", func(to *client.Registry, at address.Provider, v address.Version) error {
-				return to.RestoreProvider(cmd.Context(), at, v)
-			})
+			v, err := address.ParseVersion(args[1])
+			if err != nil {
+				return err
+			}
+			at, to, err := p.provider(cmd.Context(), args[0])
+			if err == nil {
+				err = to.RestoreProvider(cmd.Context(), at, v)
+			}
+			if err == nil {
+				p.say("Restored %s %s\n", at, v)
+			}
+			return err
 		},
 	}
-}
-
-// change changes one version.
-func (p providerCommands) change(ctx context.Context, args []string, done string, do func(*client.Registry, address.Provider, address.Version) error) error {
-	v, err := address.ParseVersion(args[1])
-	if err != nil {
-		return err
-	}
-	at, to, err := p.provider(ctx, args[0])
-	if err == nil {
-		err = do(to, at, v)
-	}
-	if err == nil {
-		p.say("%s %s %s\n", done, at, v)
-	}
-	return err
 }
 
 func (p providerCommands) keys() *cobra.Command {

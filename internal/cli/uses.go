@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	used "github.com/terrier-iac/terrier/internal/plan/usage" // usage is an error of this package
@@ -88,15 +90,26 @@ func (p *program) usedBy(a usedby.Answer, q usedby.Question) {
 		p.say("\n")
 	}
 	p.say("%s\n", usesText(a))
-	if a.Unread > 0 {
-		p.note("The list is not complete: Terrier is still reading the records of %s.\n", query.Count(a.Unread, "stack"))
-	}
-	if a.Unknown > 0 {
-		p.note("Of %s it is not known yet: the next run that initialises the directory finds out. To start one: terrier replan STACK\n", query.Count(a.Unknown, "stack"))
-	}
+	p.unsure(a)
 	if shown := q.Offset + len(a.Items); shown < a.Total && len(a.Items) > 0 {
 		p.note("To list more, add: --offset %d\n", shown)
 	}
+}
+
+// unsure says what an answer does not know.
+func (p *program) unsure(a usedby.Answer) {
+	if a.Unread > 0 {
+		p.note("The list is not complete: Terrier is still reading the records of %s.\n", query.Count(a.Unread, "stack"))
+	}
+	if a.Unknown == 0 {
+		return
+	}
+	p.note("Of %s it is not known yet: the next run that initialises the directory finds out.", query.Count(a.Unknown, "stack"))
+	if len(a.UnknownStacks) > 0 {
+		first := a.UnknownStacks[0]
+		p.note(" To start one: terrier replan %s -n %s", first.Argument(), first.Namespace)
+	}
+	p.note("\n")
 }
 
 // usesText counts the stacks, by version.
@@ -190,4 +203,109 @@ func moduleText(m used.Module) string {
 		at += "//" + m.Directory
 	}
 	return strings.TrimSpace(m.Path + ": " + at + " " + shortVersion(m.Version, m.Commit))
+}
+
+// usersNamed is how many uses of a version a command about it lists.
+const usersNamed = 20
+
+// retraction is a retraction of a version of a module or a provider, as a user asks for it.
+type retraction struct {
+	reason string
+	yes    bool
+}
+
+func (r *retraction) flags(c *cobra.Command) {
+	c.Flags().StringVar(&r.reason, "reason", "", "why the version is withdrawn, and which one to use instead; users read it")
+	c.Flags().BoolVarP(&r.yes, "yes", "y", false, "retract a version that stacks use without asking")
+}
+
+func (r retraction) check() error {
+	if strings.TrimSpace(r.reason) == "" {
+		return usage("--reason is missing: users of the version read it")
+	}
+	return nil
+}
+
+// users are the stacks that use a version, as far as the server knows them.
+type users struct {
+	usedby.Answer
+	unseen string // why they are not known
+	doubt  bool   // there may be some nevertheless
+}
+
+// matter reports whether a retraction may stop stacks.
+func (u users) matter() bool { return u.Total > 0 || u.Unknown > 0 || u.Unread > 0 || u.doubt }
+
+// usersOf asks which stacks use a version. A registry alone knows of no stacks.
+func (p *program) usersOf(ctx context.Context, q usedby.Question) (users, error) {
+	q.Limit = usersNamed
+	to, err := p.connection.UsedBy(ctx)
+	if err != nil {
+		return users{}, err
+	}
+	a, err := to.Ask(ctx, access.Scope{}, q)
+	switch {
+	case err == nil:
+		return users{Answer: a}, nil
+	case fault.Reason(err, "") == client.ReasonRegistryAlone:
+		return users{unseen: "a registry alone has no stacks"}, nil
+	default:
+		return users{unseen: err.Error(), doubt: true}, nil // a bad version must not stay because of it
+	}
+}
+
+// retract withdraws a version. The user learns first which stacks use it: their next init
+// fails if they name exactly this version.
+func (p *program) retract(ctx context.Context, r retraction, what fmt.Stringer, v address.Version, q usedby.Question, do func() error) error {
+	q.Versions = string(v)
+	u, err := p.usersOf(ctx, q)
+	if err != nil {
+		return err
+	}
+	p.announceUsers(u)
+	if u.matter() {
+		if agreed, err := p.agreed(r.yes, "Retract %s %s?", what, v); !agreed {
+			return err
+		}
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	p.say("Retracted %s %s. %s\n", what, v, u.text())
+	return nil
+}
+
+// announceUsers lists the stacks before the version is retracted, for a user who is asked.
+func (p *program) announceUsers(u users) {
+	if u.unseen != "" {
+		p.note("Which stacks use it is not known: %s.\n", u.unseen)
+		return
+	}
+	for _, use := range u.Items {
+		p.note("  %s uses it in %s since %s\n", use.Key(), clean(cut(strings.Join(use.Calls, " "), 60)), age(p.Now(), use.Since)+" ago")
+	}
+	if more := u.Total - len(u.Items); more > 0 {
+		p.note("  and %s\n", query.Count(more, "more use"))
+	}
+	p.unsure(u.Answer)
+}
+
+// text says after a retraction what becomes of the stacks.
+func (u users) text() string {
+	if u.unseen != "" {
+		return "Which stacks use it is not known"
+	}
+	var parts []string
+	switch {
+	case u.Stacks == 1:
+		parts = append(parts, "1 stack uses it: its next init chooses another version, or fails if it names this one")
+	case u.Stacks > 1:
+		parts = append(parts, fmt.Sprintf("%d stacks use it: their next init chooses another version, or fails if they name this one", u.Stacks))
+	default:
+		parts = append(parts, "No stack that you may list is known to use it")
+	}
+	if n := u.Unknown + u.Unread; n > 0 {
+		parts = append(parts, "Of "+query.Count(n, "stack")+" it is not known")
+	}
+	return strings.Join(parts, ". ")
 }

@@ -19,14 +19,14 @@ func TestTheListOfUses(t *testing.T) {
 	p.usedBy(usedby.Answer{
 		Items: []usedby.Use{{Namespace: "net", Name: "vpc", Address: "reg.example/net/vpc/aws", Directory: "a", Version: "1.2.0", Commit: "0123456789abcdef0123",
 			Constraint: "~> 1.0", Calls: []string{"module.one", "module.two"}, Since: now.Add(-3 * time.Hour)}},
-		Total: 7, Stacks: 5, Unread: 1, Unknown: 2, Versions: []usedby.VersionCount{{Version: "1.2.0", Stacks: 4}, {Version: "", Stacks: 1}},
+		Total: 7, Stacks: 5, Unread: 1, Unknown: 2, UnknownStacks: []query.Key{{Namespace: "apps", Name: "shop"}, {Namespace: "net", Name: "old"}}, Versions: []usedby.VersionCount{{Version: "1.2.0", Stacks: 4}, {Version: "", Stacks: 1}},
 	}, usedby.Question{})
 	for _, want := range []string{"net/vpc", "1.2.0 (0123456789ab)", "~> 1.0", "reg.example/net/vpc/aws//a", "module.one module.two", "3h", "5 stacks. Of all versions: 1.2.0: 4, without a version: 1"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the list does not say %q:\n%s", want, out.String())
 		}
 	}
-	for _, want := range []string{"still reading the records of 1 stack", "Of 2 stacks it is not known yet", "--offset 1"} {
+	for _, want := range []string{"still reading the records of 1 stack", "Of 2 stacks it is not known yet", "To start one: terrier replan shop -n apps\n", "--offset 1"} {
 		if !strings.Contains(notes.String(), want) {
 			t.Errorf("the notes do not say %q:\n%s", want, notes.String())
 		}
@@ -64,5 +64,35 @@ func TestADescriptionSaysWhatAStackUses(t *testing.T) {
 	}
 	if text := describe(described{}); strings.Contains(text, "Modules") {
 		t.Errorf("describe has a section for nothing:\n%s", text)
+	}
+}
+
+// A user reads which stacks use a version before it is retracted and afterwards, and how many
+// are not known. Unless no stack does, the user is asked.
+func TestWhoUsesWhatIsRetracted(t *testing.T) {
+	known := usedby.Answer{Items: []usedby.Use{{Namespace: "apps", Name: "shop", Calls: []string{"module.net"}, Since: time.Unix(1e9, 0).Add(-time.Hour)}}, Total: 3, Stacks: 2, Unknown: 4, UnknownStacks: []query.Key{{Namespace: "apps", Name: "old"}}}
+	for name, tt := range map[string]struct {
+		users users
+		asks  bool
+		notes []string
+		says  string
+	}{
+		"two stacks":       {users{Answer: known}, true, []string{"apps/shop uses it in module.net since 1h", "and 2 more uses", "Of 4 stacks it is not known yet", "terrier replan old -n apps"}, "2 stacks use it: their next init chooses another version, or fails if they name this one. Of 4 stacks it is not known"},
+		"one stack":        {users{Answer: usedby.Answer{Total: 1, Stacks: 1}}, true, nil, "1 stack uses it"},
+		"none":             {users{}, false, nil, "No stack that you may list is known to use it"},
+		"a registry alone": {users{unseen: "a registry alone has no stacks"}, false, []string{"not known: a registry alone"}, "Which stacks use it is not known"},
+		"no answer":        {users{unseen: "the server is away", doubt: true}, true, []string{"not known: the server is away"}, "Which stacks use it is not known"},
+	} {
+		var notes bytes.Buffer
+		p := newProgram(Env{Stderr: &notes, Now: func() time.Time { return time.Unix(1e9, 0) }})
+		p.announceUsers(tt.users)
+		for _, want := range tt.notes {
+			if !strings.Contains(notes.String(), want) {
+				t.Errorf("%s: the notes do not say %q: %s", name, want, notes.String())
+			}
+		}
+		if got := tt.users.text(); tt.users.matter() != tt.asks || !strings.HasPrefix(got, tt.says) {
+			t.Errorf("%s: it asks: %t, and says %q, want %t and %q", name, tt.users.matter(), got, tt.asks, tt.says)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,9 +55,12 @@ func (c Connection) Registry(ctx context.Context) (*Registry, string, error) {
 
 // PublishedModule is what a registry says of a version of a module that it took.
 type PublishedModule struct {
-	Version address.Version `json:"version"`
-	SHA256  string          `json:"sha256"`
-	Size    int64           `json:"size"`
+	Version   address.Version `json:"version"`
+	SHA256    string          `json:"sha256"`
+	Size      int64           `json:"size"`
+	Unchanged bool            `json:"unchanged"` // the same bytes were published before
+	Published time.Time       `json:"published,omitzero"`
+	By        string          `json:"by"` // who published them first
 }
 
 // RegistryVersion is a version of a module or a provider in a registry.
@@ -116,6 +120,30 @@ type PublishedKey struct {
 	Namespace string `json:"namespace,omitempty"`
 	ID        string `json:"key_id"`
 	Armor     string `json:"ascii_armor"`
+}
+
+// Published is what a registry publishes of one kind, in the namespaces that the user may
+// read. Of a query counts the text, the kind, the namespace, and which part is wanted.
+func (r *Registry) Published(ctx context.Context, q catalog.Query) (catalog.Page, error) {
+	service, one := modulesService, "module"
+	if q.Kind == catalog.Providers {
+		service, one = providersService, "provider"
+	}
+	params := url.Values{}
+	text(params, "q", q.Text)
+	text(params, "namespace", q.Namespace)
+	text(params, "sort", string(q.Sort))
+	for name, n := range map[string]int{"offset": q.Offset, "limit": q.Limit} {
+		if n > 0 {
+			params.Set(name, strconv.Itoa(n))
+		}
+	}
+	var page catalog.Page
+	err := r.ask(ctx, service, http.MethodGet, content{}, params, &page)
+	if fault.Of(err) == fault.Missing {
+		err = fault.New(fault.Invalid, ReasonNoRegistry, fmt.Errorf("this registry lists the versions of one %s at a time: name it", one))
+	}
+	return page, err
 }
 
 // Modules are the versions of a module, the lowest first, those that users withdrew

@@ -26,6 +26,7 @@ type ModuleVersion struct {
 	By        string          `json:"by,omitempty"`
 	Origin    *Origin         `json:"origin,omitempty"`    // nil: a user uploaded the archive
 	Retracted *Retraction     `json:"retracted,omitempty"` // nil: clients may use it
+	Unchanged bool            `json:"-"`                   // the answer to an upload of what is published
 }
 
 // Origin is the tag of a git repository that a version was made from.
@@ -202,12 +203,12 @@ func (r *modules) PublishModule(ctx context.Context, m address.Module, v address
 		return ModuleVersion{}, err
 	}
 	defer upload.Close()
-	format, err := checkModule(upload)
+	format, wrong, err := r.checkModule(ctx, upload)
 	if err != nil {
 		return ModuleVersion{}, err
 	}
 	made := ModuleVersion{
-		Version: v, File: moduleFile(m) + string(v) + string(format), SHA256: upload.sha256, Size: upload.size,
+		Version: v, File: moduleFile(m) + string(v) + string(format), SHA256: upload.SHA256, Size: upload.Size,
 		Published: r.o.Now().UTC().Truncate(time.Second), By: u.By, Origin: u.Origin,
 	}
 	key := ModuleKey(m, made.File)
@@ -221,6 +222,9 @@ func (r *modules) PublishModule(ctx context.Context, m address.Module, v address
 	there, ok := index.Versions[v]
 	if ok && !completes(made, there) {
 		return r.sameModule(m, there, made)
+	}
+	if wrong != nil {
+		return ModuleVersion{}, wrong
 	}
 	if !ok {
 		if err := r.usage.fits(ctx, m.Namespace, 1, made.Size); err != nil {
@@ -245,18 +249,6 @@ func (r *modules) PublishModule(ctx context.Context, m address.Module, v address
 	return r.indexModule(ctx, deed, m, made)
 }
 
-// checkModule refuses what is no archive of a module.
-func checkModule(s *spooled) (archive.Format, error) {
-	format, files, err := archive.Inspect(s.File, s.size, archive.Limits{})
-	if err != nil {
-		return "", err
-	}
-	if !slices.ContainsFunc(files, isConfiguration) {
-		return "", fault.New(fault.Invalid, UploadInvalid, errors.New("the archive has no file that ends in .tf, .tofu, .tf.json or .tofu.json: pack the directory of the module"))
-	}
-	return format, nil
-}
-
 func isConfiguration(file string) bool {
 	file = strings.TrimSuffix(file, ".json")
 	return strings.HasSuffix(file, ".tf") || strings.HasSuffix(file, ".tofu")
@@ -274,7 +266,7 @@ func (r *modules) sameModule(m address.Module, there, made ModuleVersion) (Modul
 	case there.Retracted != nil:
 		return ModuleVersion{}, fault.New(fault.Conflict, VersionRetracted, fmt.Errorf("version %s of %s was retracted: %s: restore it, or publish a new version", made.Version, m, there.Retracted.Reason))
 	}
-	there.Version = made.Version
+	there.Version, there.Unchanged = made.Version, true
 	return there, nil
 }
 

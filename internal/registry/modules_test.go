@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -77,6 +78,7 @@ func inPublishAgain(t *testing.T, p *place) {
 	content := archiveOf(t, "one")
 	made := p.publish(t, m, "1.0.0", content)
 	p.now = p.now.Add(time.Hour)
+	made.Unchanged = true
 	if again := p.publish(t, m, "1.0.0", content); again != made {
 		t.Errorf("the same bytes again: %+v, want %+v", again, made)
 	}
@@ -90,6 +92,58 @@ func inPublishAgain(t *testing.T, p *place) {
 	}
 	if keys, err := p.store.List(t.Context(), "modules/"); err != nil || len(keys) != 1 {
 		t.Errorf("the store has the archives %v, %v, want one", keys, err)
+	}
+}
+
+// Configuration that no engine can read is refused where callers reach it: the version could
+// never be corrected.
+func TestConfigurationIsParsed(t *testing.T) { everywhere(t, inConfigurationIsParsed) }
+
+func inConfigurationIsParsed(t *testing.T, p *place) {
+	m := module(t, "team/vpc/aws")
+	broken := "variable \"x\" {\n  type =\n}\n"
+	for name, tt := range map[string]struct {
+		files map[string]string
+		says  string
+	}{
+		"at the root":    {map[string]string{"main.tf": "# fine\n", "vars.tf": broken}, "vars.tf:2: "},
+		"in a submodule": {map[string]string{"main.tf": "# fine\n", "modules/a/main.tf": broken}, "modules/a/main.tf:2: "},
+		"in JSON":        {map[string]string{"main.tf.json": "{"}, "main.tf.json:1: "},
+	} {
+		t.Log(name)
+		_, err := p.PublishModule(t.Context(), m, "1.0.0", upload(tarGz(t, tt.files)))
+		wantFault(t, err, fault.Invalid, registry.UploadInvalid, tt.says)
+	}
+	if keys, err := p.store.List(t.Context(), "modules/"); err != nil || len(keys) > 0 {
+		t.Errorf("the store has %v, %v, want nothing", keys, err)
+	}
+	// An example, a fixture of a test, and a file that is too large to be checked stop nothing.
+	p.publish(t, m, "1.0.0", tarGz(t, map[string]string{"main.tf": "# fine\n", "examples/a/main.tf": broken, "tests/b/main.tf": broken, "large.tf": broken + strings.Repeat("#", 1<<20)}))
+}
+
+// A namespace that does not exist takes nothing new, unless it has something already.
+func TestNamespacesThatDoNotExist(t *testing.T) {
+	store, err := blob.OpenVersionedFiles(t.TempDir(), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	gone := errors.New("there is no namespace of this name")
+	r := registry.New(store, registry.Options{Scratch: t.TempDir(), Exists: func(_ context.Context, namespace string) error {
+		if namespace == "team" {
+			return nil
+		}
+		return fault.New(fault.Missing, "", gone)
+	}})
+	if err := r.Admits(t.Context(), "team"); err != nil {
+		t.Errorf("of a namespace that exists: %v", err)
+	}
+	wantFault(t, r.Admits(t.Context(), "taem"), fault.Invalid, registry.NamespaceMissing, gone.Error())
+	if _, err := r.PublishModule(t.Context(), module(t, "imported/vpc/aws"), "1.0.0", upload(archiveOf(t, "one"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Admits(t.Context(), "imported"); err != nil {
+		t.Errorf("of a namespace that has modules: %v", err)
 	}
 }
 

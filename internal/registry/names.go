@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 // Kind is what a name is the name of.
@@ -51,6 +53,28 @@ func (c *common) Namespaces(ctx context.Context, k Kind) ([]string, error) {
 func (c *common) Names(ctx context.Context, k Kind, namespace string) ([]string, error) {
 	n, err := c.names.read(ctx, namesKey(k, namespace), c.listNames(path.Join(string(k), namespace)+"/", k.depth()))
 	return slices.Clone(n.Names), err
+}
+
+// Admits is Invalid if a namespace does not exist, and has published nothing either: it is a
+// mistake in a name. One that has content, for instance of another program, goes on.
+func (c *common) Admits(ctx context.Context, namespace string) error {
+	if c.o.Exists == nil {
+		return nil
+	}
+	err := c.o.Exists(ctx, namespace)
+	if fault.Of(err) != fault.Missing {
+		return err
+	}
+	for _, k := range []Kind{Modules, Providers} {
+		all, failed := c.Namespaces(ctx, k)
+		if failed != nil {
+			return failed
+		}
+		if _, has := slices.BinarySearch(all, k.Namespace(namespace)); has {
+			return nil
+		}
+	}
+	return fault.New(fault.Invalid, NamespaceMissing, err)
 }
 
 // depth is of how many parts the name of a kind is in its namespace.

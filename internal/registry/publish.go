@@ -80,11 +80,11 @@ func (r *providers) StageProvider(ctx context.Context, p address.Provider, v add
 	if err != nil {
 		return err
 	}
-	if u.Size != s.size { // the client did not say it
-		err = r.usage.fits(ctx, p.Namespace, versions, s.size)
+	if u.Size != s.Size { // the client did not say it
+		err = r.usage.fits(ctx, p.Namespace, versions, s.Size)
 	}
 	if err == nil {
-		err = r.store.Put(ctx, waitingPackage(p, v, s.sha256), s.content())
+		err = r.store.Put(ctx, waitingPackage(p, v, s.SHA256), s.content())
 	}
 	return errors.Join(err, s.Close())
 }
@@ -427,10 +427,10 @@ func (r *providers) verifyPackage(ctx context.Context, p address.Provider, file,
 		return Package{}, err
 	}
 	defer s.Close()
-	if s.sha256 != sum {
-		return Package{}, fmt.Errorf("%s has changed in the store: it has the checksum %s, and had %s", file, s.sha256, sum)
+	if s.SHA256 != sum {
+		return Package{}, fmt.Errorf("%s has changed in the store: it has the checksum %s, and had %s", file, s.SHA256, sum)
 	}
-	format, files, err := archive.Inspect(s.File, s.size, archive.Limits{Bytes: mostUnpacked, File: mostUnpackedFile})
+	format, files, err := archive.Inspect(s.File, s.Size, archive.Limits{Bytes: mostUnpacked, File: mostUnpackedFile})
 	if err != nil {
 		return Package{}, fmt.Errorf("%s: %w", file, err)
 	}
@@ -438,11 +438,11 @@ func (r *providers) verifyPackage(ctx context.Context, p address.Provider, file,
 	if format != archive.Zip || !slices.ContainsFunc(files, func(f string) bool { return strings.HasPrefix(f, program) }) {
 		return Package{}, invalid("%s is no package of a provider: it is a zip archive with a program whose name begins with %s", file, program)
 	}
-	h1, err := archive.HashZip(s.File, s.size)
+	h1, err := archive.HashZip(s.File, s.Size)
 	if err != nil {
 		return Package{}, fmt.Errorf("%s: %w", file, err)
 	}
-	return Package{SHA256: sum, H1: h1, Size: s.size}, nil
+	return Package{SHA256: sum, H1: h1, Size: s.Size}, nil
 }
 
 // storeRelease stores a verified version. The list of checksums is first, and the

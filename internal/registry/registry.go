@@ -56,6 +56,8 @@ type common struct {
 
 	stored cache.Map[string, nameIndex] // the names of a namespace that has archives, by its prefix
 
+	parsing chan struct{} // configuration of uploads
+
 	mu      sync.Mutex
 	uploads map[string]int // that go on, by namespace
 }
@@ -69,6 +71,10 @@ type Options struct {
 
 	// Quota bounds what a namespace publishes; nil if nothing does.
 	Quota func(ctx context.Context, namespace string) (Quota, error)
+
+	// Exists is nil if there is a namespace of this name to publish in, and Missing if not.
+	// Without it every name is one.
+	Exists func(ctx context.Context, namespace string) error
 
 	// Record records what users change. It returns once that is recorded for good, and
 	// records no ID twice; nil if nothing is recorded.
@@ -93,7 +99,7 @@ func New(store blob.Versions, o Options) *Registry {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &common{store: store, o: o, names: newIndexes[nameIndex](store, o), uploads: map[string]int{}, stored: cache.Map[string, nameIndex]{
+	c := &common{store: store, o: o, names: newIndexes[nameIndex](store, o), uploads: map[string]int{}, parsing: make(chan struct{}, parsingAtOnce), stored: cache.Map[string, nameIndex]{
 		Size: 10_000, TTL: listedFor, Now: o.Now,
 		Weight: parsedWeight, Weigh: func(prefix string, n nameIndex) int { return len(prefix) + entryWeight*(1+n.entries()) },
 	}}
@@ -168,6 +174,7 @@ const (
 	RetractionInvalid = "RetractionInvalid" // the reason of a retraction is missing or too long
 	SignatureInvalid  = "SignatureInvalid"  // no key of the namespace made the signature
 	KeyInvalid        = "KeyInvalid"        // it is no public key
+	NamespaceMissing  = "NamespaceMissing"  // there is no such namespace to publish in
 	UploadsBusy       = "UploadsBusy"       // as many uploads as may go on at once do
 	KeyInUse          = "KeyInUse"          // published versions need the key
 )

@@ -8,21 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 )
 
-// spooled is content on the disk of this machine, until it is closed.
+// spooled is an upload on the disk of this machine, until it is closed.
 type spooled struct {
-	*os.File
-	size   int64
-	sha256 string
-	end    func()
+	*room.File
+	end func()
 }
 
-// Close gives back its room.
+// Close gives back its room, and its place among the uploads of its namespace.
 func (s *spooled) Close() error {
 	defer s.end()
 	return s.File.Close()
@@ -48,9 +46,9 @@ func (c *common) begin(namespace string) (end func(), err error) {
 	}, nil
 }
 
-// spool copies content to a file without a name, which the kernel removes with this
-// process.
-func (c *common) spool(ctx context.Context, namespace, what string, u Upload) (s *spooled, err error) {
+// spool copies content to a file without a name. Content whose size is known gets its room at
+// once, or is refused; a slow client does not hold it until its bytes arrive.
+func (c *common) spool(ctx context.Context, namespace, what string, u Upload) (*spooled, error) {
 	if u.Size > c.o.MaxArchive {
 		return nil, fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s is larger than the limit of %d bytes", what, c.o.MaxArchive))
 	}
@@ -58,43 +56,21 @@ func (c *common) spool(ctx context.Context, namespace, what string, u Upload) (s
 	if err != nil {
 		return nil, err
 	}
-	whole.Close() // a slow client gets its room as its bytes arrive
-	claim, err := c.o.Room.Claim(0)
+	whole.Close()
+	end, err := c.begin(namespace)
 	if err != nil {
 		return nil, err
 	}
-	uploaded, err := c.begin(namespace)
+	file, err := c.o.Room.Spool(ctx, c.o.Scratch, u.Content, c.o.MaxArchive)
 	if err != nil {
-		return nil, err
-	}
-	end := func() { claim.Close(); uploaded() }
-	defer func() {
-		if err != nil {
-			end()
-		}
-	}()
-	file, err := os.CreateTemp(c.o.Scratch, "upload-")
-	if err != nil {
-		return nil, fmt.Errorf("keeping an upload: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, file.Close())
-		}
-	}()
-	if err := os.Remove(file.Name()); err != nil {
-		return nil, fmt.Errorf("keeping an upload: %w", err)
-	}
-	sum := sha256.New()
-	n, err := io.Copy(claim.Writer(io.MultiWriter(file, sum)), blob.Bounded(ctx, u.Content, c.o.MaxArchive))
-	if err != nil {
+		end()
 		return nil, fmt.Errorf("reading %s: %w", what, err)
 	}
-	return &spooled{file, n, hex.EncodeToString(sum.Sum(nil)), end}, nil
+	return &spooled{file, end}, nil
 }
 
 // content reads it from its beginning.
-func (s *spooled) content() io.Reader { return io.NewSectionReader(s.File, 0, s.size) }
+func (s *spooled) content() io.Reader { return io.NewSectionReader(s.File, 0, s.Size) }
 
 // put keeps content under a key that has none. It is false if there are other bytes.
 func (c *common) put(ctx context.Context, key string, s *spooled) (bool, error) {
@@ -105,7 +81,7 @@ func (c *common) put(ctx context.Context, key string, s *spooled) (bool, error) 
 		}
 		sum, err := c.sum(ctx, key)
 		if fault.Of(err) != fault.Missing { // else another upload lost, and deleted its archive
-			return sum == s.sha256, err
+			return sum == s.SHA256, err
 		}
 	}
 }

@@ -135,9 +135,23 @@ func (p pageRows) catalogRoutes() []route {
 		{method: http.MethodGet, path: module + "/:version/archive", door: guarded, access: registryRight, handle: p.archive},
 		p.page("/registry/providers/:namespace/:name", guarded, registryRight, browse.Provider),
 		p.page("/registry/keys/:namespace", guarded, registryRight, browse.Keys),
+		p.page("/registry/repositories", known, nil, browse.Repositories),
+		p.page("/registry/repositories/:namespace/:name", guarded, registryRight, browse.Repository),
+		{method: http.MethodGet, path: browse.Authority, door: known, handle: p.authority},
 		p.page("/registry/mirror", known, nil, browse.Mirror),
 		p.page("/registry/mirror/:host/:namespace/:name", known, nil, browse.Mirrored),
 	}
+}
+
+// authority is the certificate authority of this server, for the computer of a user.
+func (p pageRows) authority(c *gin.Context) {
+	pem := p.screen.backend.Authority
+	if len(pem) == 0 {
+		p.replies.refuse(c, browse.ErrNoAuthority())
+		return
+	}
+	c.Header("Content-Disposition", `attachment; filename="`+browse.AuthorityFile+`"`)
+	c.Data(http.StatusOK, browse.AuthorityType, pem)
 }
 
 // archive leads to the signed address of an archive.

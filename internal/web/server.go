@@ -82,7 +82,7 @@ func backendOf(o Options) *pages.Backend {
 		asked = o.Tokens
 	}
 	return &pages.Backend{
-		Catalog: o.Catalog, Uses: o.Uses,
+		Catalog: o.Catalog, Uses: o.Uses, Authority: o.Authority, Logins: o.Tokens != nil,
 		Tokens: asked, LoginLife: o.LoginLife, Codes: login.NewCodes(o.Now),
 		Kinds:  o.Kinds,
 		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, AuditLog: o.AuditLog, Estate: o.Estate,

@@ -101,6 +101,12 @@ type stand struct {
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
+	return newStandOf(t, nil)
+}
+
+// newStandOf has a registry with other options.
+func newStandOf(t *testing.T, edit func(*Options)) *stand {
+	t.Helper()
 	s := &stand{t: t, cluster: &cluster{roles: map[string]bool{"ci update net": true, "ci get net": true, "ann get net": true}}, home: t.TempDir(), log: &lockedBuffer{}}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	records, err := blob.OpenFiles(t.TempDir(), 1<<20)
@@ -113,16 +119,27 @@ func newStand(t *testing.T) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Open(t.Context(), Options{
+	options := Options{
 		Inside: pushed, Namespace: s.cluster.Namespace, Dir: t.TempDir(), Scratch: t.TempDir(), Key: strings.Repeat("k", 32), Auth: auth, Registerer: prometheus.NewRegistry(),
 		Environ: func(string) string { return "" }, Log: log, Now: time.Now,
-	})
+	}
+	if edit != nil {
+		edit(&options)
+	}
+	p, err := Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := httptest.NewTLSServer(nil) // all of them have the same certificate
+	s.ca = enginetest.Authority(t, other)
+	other.Close()
+	authority, err := os.ReadFile(s.ca)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h, err := web.New(web.Options{
 		Stacks: struct{ web.Stacks }{}, Auth: auth, Hosts: []string{"127.0.0.1"}, Version: "v1", Log: log,
-		Packages: p, Catalog: p.Catalog, Registry: p, Tokens: s.tokens, LoginLife: time.Hour,
+		Packages: p, Catalog: p.Catalog, Authority: authority, Registry: p, Tokens: s.tokens, LoginLife: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +154,6 @@ func newStand(t *testing.T) *stand {
 	if s.base, err = url.Parse(srv.URL); err != nil {
 		t.Fatal(err)
 	}
-	s.ca = enginetest.Authority(t, srv)
 	s.http = srv.Client()
 	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if s.http.Jar, err = cookiejar.New(nil); err != nil {

@@ -132,7 +132,7 @@ func Open(ctx context.Context, o Options) (*Packages, error) {
 	r, err := registryserver.Wire(registryserver.Wiring{
 		Repositories: repositories, Out: o.Out,
 		Store: store, Rights: ofCluster{o.Auth}, Signer: rights.NewSigner(secret.New(o.Key), o.Now), Settings: o.Settings,
-		Scratch: o.Scratch, Allow: o.Allow, Quota: newQuotas(o.Quota, o.Namespace, o.Now, o.Log).of, Audit: o.Audit, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: inside, Pushed: pushed,
+		Scratch: o.Scratch, Allow: o.Allow, Quota: newQuotas(o.Quota, o.Namespace, o.Now, o.Log).of, Exists: newExisting(o.Namespace, o.Now, o.Log).check, Audit: o.Audit, Registerer: o.Registerer, Log: o.Log, Now: o.Now, Inside: inside, Pushed: pushed,
 		Services: map[string]any{"login.v1": login.Service()},
 	})
 	if err != nil {

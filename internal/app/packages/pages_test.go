@@ -30,7 +30,11 @@ func TestPagesOfTheRegistry(t *testing.T) {
 			t.Fatalf("terrier module push ended with %d: %s", code, out)
 		}
 	}
-	if code, out := s.terrier("cluster-token-of-ci", "module", "retract", "net/hello/demo", "1.0.0", "--reason", "use 1.1.0"); code != 0 {
+	// This server watches no stacks, so that there may be some that use the version.
+	if code, out := s.terrier("cluster-token-of-ci", "module", "retract", "net/hello/demo", "1.0.0", "--reason", "use 1.1.0"); code != 2 || !strings.Contains(out, "use --yes") {
+		t.Fatalf("terrier module retract without an answer ended with %d: %s", code, out)
+	}
+	if code, out := s.terrier("cluster-token-of-ci", "module", "retract", "net/hello/demo", "1.0.0", "--reason", "use 1.1.0", "--yes"); code != 0 {
 		t.Fatalf("terrier module retract ended with %d: %s", code, out)
 	}
 

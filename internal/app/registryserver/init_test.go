@@ -24,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
 	"github.com/terrier-iac/terrier/internal/testkit/storage"
+	"github.com/terrier-iac/terrier/internal/web/pages/browse"
 )
 
 // token is the first token of a registry.
@@ -328,7 +329,7 @@ func TestMirrorOfTheSettings(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(dir, ".terraform")); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := r.engine("", clientConfig(r.host(), r.token(t))).Init(t, dir); err != nil {
+		if out, err := r.engine("", browse.CLIConfiguration(r.host(), r.token(t))).Init(t, dir); err != nil {
 			t.Fatalf("init: %v: %s", err, out)
 		}
 	}

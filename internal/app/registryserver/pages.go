@@ -28,13 +28,20 @@ type browsing struct {
 	now      func() time.Time
 }
 
+// pageOptions are what pages say about the server.
+type pageOptions struct {
+	version   string
+	authority []byte // of its certificate, if that is its own
+	logins    bool   // "tofu login" gets a token
+}
+
 // newBrowsing returns the handler of pages for a mux, and registers it.
-func newBrowsing(mux *http.ServeMux, r *Registry, rights protocol.Rights, version string, log *slog.Logger, now func() time.Time) error {
-	renderer, err := pages.NewRenderer(version)
+func newBrowsing(mux *http.ServeMux, r *Registry, rights protocol.Rights, o pageOptions, log *slog.Logger, now func() time.Time) error {
+	renderer, err := pages.NewRenderer(o.version)
 	if err != nil {
 		return err
 	}
-	b := &browsing{renderer, &pages.Backend{Catalog: r.Catalog, Alone: true, Version: version}, rights, log, now}
+	b := &browsing{renderer, &pages.Backend{Catalog: r.Catalog, Alone: true, Version: o.version, Authority: o.authority, Logins: o.logins}, rights, log, now}
 	const module = "/registry/modules/{namespace}/{name}/{system}"
 	mux.Handle("GET /{$}", http.RedirectHandler("/registry", http.StatusSeeOther))
 	mux.Handle("GET "+pages.StaticPrefix+"/", http.StripPrefix(pages.StaticPrefix, renderer.Static()))
@@ -46,6 +53,9 @@ func newBrowsing(mux *http.ServeMux, r *Registry, rights protocol.Rights, versio
 	mux.Handle("GET "+module+"/{version}/archive", b.guarded(registry.Modules, b.archive))
 	mux.Handle("GET /registry/providers/{namespace}/{name}", b.page(registry.Providers, browse.Provider))
 	mux.Handle("GET /registry/keys/{namespace}", b.page(registry.Providers, browse.Keys))
+	mux.Handle("GET /registry/repositories", b.page("", browse.Repositories))
+	mux.Handle("GET /registry/repositories/{namespace}/{name}", b.page(registry.Modules, browse.Repository))
+	mux.Handle("GET "+browse.Authority, b.guarded("", b.authority))
 	mux.Handle("GET /registry/mirror", b.page("", browse.Mirror))
 	mux.Handle("GET /registry/mirror/{host}/{namespace}/{name}", b.page("", browse.Mirrored))
 	return nil
@@ -142,6 +152,21 @@ func (b *browsing) refuse(w http.ResponseWriter, r *http.Request, v *pages.Visit
 		b.log.Error("page failed", "path", r.URL.Path, "err", failed)
 		http.Error(w, "internal error of the registry", http.StatusInternalServerError)
 	}
+}
+
+// authority is the certificate authority of the server.
+func (b *browsing) authority(w http.ResponseWriter, _ *http.Request, _ *pages.Visit) error {
+	if len(b.backend.Authority) == 0 {
+		return browse.ErrNoAuthority()
+	}
+	h := w.Header()
+	h.Set("Content-Type", browse.AuthorityType)
+	h.Set("Content-Disposition", `attachment; filename="`+browse.AuthorityFile+`"`)
+	h.Set("Content-Length", strconv.Itoa(len(b.backend.Authority)))
+	if _, err := w.Write(b.backend.Authority); err != nil {
+		b.log.Debug("certificate authority not sent", "err", err)
+	}
+	return nil
 }
 
 // archive leads to the signed address of an archive.

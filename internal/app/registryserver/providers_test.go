@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest"
 	"github.com/terrier-iac/terrier/internal/registry/registrytest/enginetest"
+	"github.com/terrier-iac/terrier/internal/web/pages/browse"
 )
 
 // RG-09: a release of a provider that was pushed is what the engine installs, once a key of
@@ -63,7 +64,7 @@ func TestPushedProviderIsInstalled(t *testing.T) {
 		t.Errorf("list says %s", out)
 	}
 	used := enginetest.Requiring(t, r.host()+"/net/dns", "~> 1.2")
-	out, err := r.engine("", clientConfig(r.host(), r.token(t))).Init(t, used)
+	out, err := r.engine("", browse.CLIConfiguration(r.host(), r.token(t))).Init(t, used)
 	if err != nil {
 		t.Fatalf("init: %v: %s", err, out)
 	}

@@ -192,10 +192,6 @@ func (s *server) openRights() (Ready, error) {
 
 // serve listens, says that it is ready, and serves.
 func (s *server) serve(ctx context.Context, r *Registry, ready Ready) error {
-	handler, err := s.around(r)
-	if err != nil {
-		return err
-	}
 	l, err := net.Listen("tcp", s.Config.Listen)
 	if err != nil {
 		return usage("--listen-address: %w", err)
@@ -209,6 +205,10 @@ func (s *server) serve(ctx context.Context, r *Registry, ready Ready) error {
 		config.NextProtos = []string{"h2", "http/1.1"}
 		scheme, ready.CA = "https", ca
 		l = tls.NewListener(l, config)
+	}
+	handler, err := s.around(r, ready.CA)
+	if err != nil {
+		return errors.Join(err, l.Close())
 	}
 	ready.URL = scheme + "://" + s.address(l.Addr())
 	stopMetrics, at, err := s.meters.serve(s.Config.Metrics)
@@ -269,13 +269,21 @@ func (s *server) address(at net.Addr) string {
 
 // around is what every request passes: figures, the log, probes, and pages.
 // Browsers send the token of their user also if a page of another site has them send a
-// request, so such a request may only read.
-func (s *server) around(r *Registry) (http.Handler, error) {
+// request, so such a request may only read. CA is the file with the authority of the
+// certificate, if that is its own.
+func (s *server) around(r *Registry, ca string) (http.Handler, error) {
+	o := pageOptions{version: s.Version, logins: s.Config.LoginClient != ""}
+	if ca != "" {
+		var err error
+		if o.authority, err = os.ReadFile(ca); err != nil {
+			return nil, err
+		}
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/", r)
-	err := newBrowsing(mux, r, s.book, s.Version, s.log, s.Now)
+	err := newBrowsing(mux, r, s.book, o, s.log, s.Now)
 	return s.logged(s.arriving(http.NewCrossOriginProtection().Handler(mux))), err
 }
 

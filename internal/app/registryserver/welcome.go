@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/terrier-iac/terrier/internal/web/pages/browse"
 )
 
 // welcome says where everything is, and what a client has to have.
@@ -32,7 +34,7 @@ func welcome(r Ready, program string) string {
 		from = "the content of " + r.Token
 	}
 	fmt.Fprintf(&b, "\nA client has in its CLI configuration, ~/.tofurc or ~/.terraformrc, with %s in place of TOKEN:\n\n", from)
-	for line := range strings.Lines(clientConfig(u.Host, "TOKEN")) {
+	for line := range strings.Lines(browse.CLIConfiguration(u.Host, "TOKEN")) {
 		b.WriteString("  " + line)
 	}
 	if r.CA != "" {
@@ -50,22 +52,4 @@ func welcome(r Ready, program string) string {
 	fmt.Fprintf(&b, "\n  %s module push DIR --namespace example --name network --system aws --version 1.0.0\n", program)
 	fmt.Fprintf(&b, "\nA configuration uses it with: source = %q\n\nready\n", u.Host+"/example/network/aws")
 	return b.String()
-}
-
-// clientConfig is the CLI configuration of a client of the registry at a host. Providers of
-// this host come from it directly, and all others through its mirror.
-func clientConfig(host, token string) string {
-	return fmt.Sprintf(`credentials %[1]q {
-  token = %[2]q
-}
-provider_installation {
-  direct {
-    include = ["%[3]s/*/*"]
-  }
-  network_mirror {
-    url     = "https://%[3]s/v1/mirror/"
-    exclude = ["%[3]s/*/*"]
-  }
-}
-`, host, token, host)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query/catalog"
 	"github.com/terrier-iac/terrier/internal/registry"
@@ -37,6 +39,7 @@ type Wiring struct {
 	Allow      []string        // --allow-host
 	Registerer prometheus.Registerer
 	Quota      func(ctx context.Context, namespace string) (registry.Quota, error) // nil if there is none
+	Exists     func(ctx context.Context, namespace string) error                   // Missing for a namespace in which nothing can be published; nil if every name is one
 	Audit      AuditLog                                                            // of what users change; nil if it is not recorded
 	Stall      time.Duration                                                       // one minute if zero
 
@@ -91,7 +94,7 @@ func Wire(w Wiring) (*Registry, error) {
 		now = time.Now
 	}
 	disk := room.Of(cmp.Or(w.Scratch, os.TempDir()))
-	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Room: disk, Quota: w.Quota, Record: recording(w.Audit), Now: w.Now, Log: w.Log})
+	published := registry.New(w.Store, registry.Options{Scratch: w.Scratch, Room: disk, Quota: w.Quota, Exists: w.Exists, Record: recording(w.Audit), Now: w.Now, Log: w.Log})
 	documents := inspect.NewReader(published, cmp.Or(w.Scratch, os.TempDir()), disk, now)
 	own, err := protocol.New(protocol.Options{
 		Registry: published, Documents: documents, Rights: w.Rights, Signer: w.Signer, Services: w.Services, Served: sent.over(overHTTP), Stall: w.Stall, Now: w.Now, Log: w.Log,
@@ -120,11 +123,48 @@ func Wire(w Wiring) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	var tagged func(context.Context) ([]catalog.Repository, error)
+	if origins != nil {
+		tagged = origins.States
+	}
 	answers := catalog.New(catalog.Options{
-		Registry: published, Documents: documents, Mirror: m, Room: disk, Figures: counts.figures, Now: now,
+		Repositories: tagged,
+		Registry:     published, Documents: documents, Mirror: m, Room: disk, Figures: counts.figures, Now: now,
 		Archive: func(key, sha256 string) string { return own.Path(protocol.Link{Key: key, SHA256: sha256}) },
 	})
+	for _, k := range []catalog.Kind{catalog.Modules, catalog.Providers} {
+		own.HandleList(string(k), func(w http.ResponseWriter, r *http.Request, sees func(string) bool) error {
+			q, err := searchOf(r, k)
+			if err != nil {
+				return err
+			}
+			found, err := answers.Search(r.Context(), sees, q)
+			if err == nil {
+				own.JSON(w, r, found)
+			}
+			return err
+		})
+	}
 	return &Registry{beside(own, repositories), answers, published, repositories, m, origins, w.Log}, nil
+}
+
+// searchOf is what a request asks a list of the registry for.
+func searchOf(r *http.Request, k catalog.Kind) (catalog.Query, error) {
+	v := r.URL.Query()
+	q := catalog.Query{Kind: k, Text: v.Get("q"), Namespace: v.Get("namespace"), Sort: catalog.Sort(v.Get("sort"))}
+	if q.Sort != catalog.ByName && q.Sort != catalog.Newest {
+		return q, fault.New(fault.Invalid, "QueryInvalid", fmt.Errorf("the parameter sort takes newest, not %.80q", q.Sort))
+	}
+	for name, to := range map[string]*int{"offset": &q.Offset, "limit": &q.Limit} {
+		if text := v.Get(name); text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 {
+				return q, fault.New(fault.Invalid, "QueryInvalid", fmt.Errorf("the parameter %s takes a number that is not negative, not %.80q", name, text))
+			}
+			*to = n
+		}
+	}
+	return q, nil
 }
 
 // origins makes the poller of registered repositories; nil if there can be none.

@@ -3,7 +3,6 @@ package publish
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -56,14 +55,9 @@ func readMetadata(dir string) (metadata, error) {
 	if err != nil || !ok {
 		return metadata{}, err
 	}
-	f, err := os.Open(file)
+	text, err := readUpTo(file, metadataBytes)
 	if err != nil {
 		return metadata{}, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, metadataBytes+1))
-	if err != nil {
-		return metadata{}, fmt.Errorf("reading %s: %w", file, err)
 	}
 	if len(text) > metadataBytes {
 		return metadata{}, invalid(ReasonModule, "%s is larger than %d bytes", file, metadataBytes)

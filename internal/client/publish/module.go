@@ -27,6 +27,7 @@ const (
 	ReasonVersion  = "VersionUnclear"
 	ReasonProvider = "ProviderInvalid"
 	ReasonSecrets  = "SecretsIncluded"
+	ReasonSyntax   = "ConfigurationInvalid"
 )
 
 func invalid(reason, format string, args ...any) error {
@@ -170,8 +171,10 @@ func (o ModuleOptions) module(dir string) (Module, error) {
 	if text == "" {
 		return Module{}, invalid(ReasonVersion, "the version of the module is not known: name it with --version, take it from a git tag with --version-from-tag, or write it into %s", ownMetadata)
 	}
-	m.Version, err = address.ParseVersion(text)
-	return m, err
+	if m.Version, err = address.ParseVersion(text); err != nil {
+		return m, err
+	}
+	return m, m.checkSyntax()
 }
 
 // Pack writes the archive of a module. The same files make the same bytes.

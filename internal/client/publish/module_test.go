@@ -273,7 +273,7 @@ func git(t testing.TB, dir string, args ...string) {
 
 // RG-09: the version of a tag is that of the commit, and of nothing else.
 func TestVersionFromTag(t *testing.T) {
-	dir := tree(t, map[string]string{"modules/vpc/main.tf": "a", "modules/vpc/boring-registry.hcl": meta, "modules/dns/main.tf": "b", "modules/dns/boring-registry.hcl": strings.Replace(meta, "vpc", "dns", 1)})
+	dir := tree(t, map[string]string{"modules/vpc/main.tf": "# a", "modules/vpc/boring-registry.hcl": meta, "modules/dns/main.tf": "# b", "modules/dns/boring-registry.hcl": strings.Replace(meta, "vpc", "dns", 1)})
 	vpc := filepath.Join(dir, "modules", "vpc")
 	if err := os.Symlink("main.tf", filepath.Join(vpc, "link.tf")); err != nil {
 		t.Fatal(err)
@@ -412,5 +412,27 @@ func TestOpenProvider(t *testing.T) {
 				t.Errorf("OpenProvider() = %v, of kind %q, want %q with %q", err, fault.Of(err), tt.kind, tt.want)
 			}
 		})
+	}
+}
+
+// Configuration that no engine can read is refused with its line, where callers reach it.
+func TestBrokenModules(t *testing.T) {
+	named := ModuleOptions{Namespace: "net", Name: "vpc", System: "aws", Version: "1.0.0"}
+	for name, tt := range map[string]struct {
+		files map[string]string
+		says  string
+	}{
+		"at the root":                 {map[string]string{"main.tf": "variable \"x\" {\n  type =\n}\n"}, "main.tf:2: "},
+		"in a submodule":              {map[string]string{"main.tf": "# fine", "modules/a/main.tf": "output {"}, "modules/a/main.tf:1: "},
+		"in an example":               {map[string]string{"main.tf": "# fine", "examples/a/main.tf": "output {"}, ""},
+		"in a file that is left out":  {map[string]string{"main.tf": "# fine", "draft.tf": "output {", ".terraformignore": "draft.tf\n"}, ""},
+		"in a file that is too large": {map[string]string{"main.tf": "# fine", "large.tf": "output {" + strings.Repeat(" ", syntaxBytes)}, ""},
+	} {
+		o := named
+		o.Dir = tree(t, tt.files)
+		_, err := Modules(o)
+		if tt.says == "" && err != nil || tt.says != "" && (fault.Reason(err, "") != ReasonSyntax || !strings.Contains(err.Error(), tt.says)) {
+			t.Errorf("%s: the error is %v, want %q", name, err, tt.says)
+		}
 	}
 }

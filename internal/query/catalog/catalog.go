@@ -24,8 +24,9 @@ import (
 
 // Catalog answers questions about one registry.
 type Catalog struct {
-	o        Options
-	mirrored cache.Map[struct{}, []Mirrored]
+	o            Options
+	mirrored     cache.Map[struct{}, []Mirrored]
+	repositories cache.Map[struct{}, []Repository]
 }
 
 // Options are what a catalog is made of.
@@ -37,11 +38,19 @@ type Options struct {
 	Figures   func() []Figures                // of the mirror, by upstream
 	Archive   func(key, sha256 string) string // a signed address of an archive
 	Now       func() time.Time
+
+	// Repositories are those whose tags become versions of modules; nil if none are registered
+	// here.
+	Repositories func(context.Context) ([]Repository, error)
 }
 
 // New returns a catalog.
 func New(o Options) *Catalog {
-	return &Catalog{o: o, mirrored: cache.Map[struct{}, []Mirrored]{Size: 1, TTL: mirroredFor, Now: o.Now}}
+	return &Catalog{
+		o:            o,
+		mirrored:     cache.Map[struct{}, []Mirrored]{Size: 1, TTL: mirroredFor, Now: o.Now},
+		repositories: cache.Map[struct{}, []Repository]{Size: 1, TTL: repositoriesFor, Now: o.Now},
+	}
 }
 
 // Kind is what is published.

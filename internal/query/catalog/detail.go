@@ -28,7 +28,9 @@ type Module struct {
 	Versions  []Version      `json:"versions"` // the newest first
 	Version   Version        `json:"version"`  // the one that the documentation is of
 	Document  *Document      `json:"document,omitempty"`
-	Problem   string         `json:"problem,omitempty"` // why there is no documentation
+	Problem   string         `json:"problem,omitempty"`     // why there is no documentation
+	Tags      []TagProblem   `json:"tags,omitempty"`        // that contradict the version: its tag has moved, for instance
+	TagsText  string         `json:"tagsProblem,omitempty"` // why it is not known which do
 	Of        address.Module `json:"-"`
 }
 
@@ -40,7 +42,11 @@ type Version struct {
 	Size      int64           `json:"size,omitempty"`   // of the archive, in bytes
 	SHA256    string          `json:"sha256,omitempty"` // of the archive, in hex
 	Retracted *Retraction     `json:"retracted,omitempty"`
+	Origin    *Origin         `json:"origin,omitempty"` // the tag of a git repository that it was made from; absent if a user uploaded it
 }
+
+// Origin is the tag of a git repository that a version was made from.
+type Origin = registry.Origin
 
 // Retraction says why a version was withdrawn.
 type Retraction struct {
@@ -57,7 +63,7 @@ func retractionOf(r *registry.Retraction) *Retraction {
 }
 
 func versionOf(v registry.ModuleVersion) Version {
-	return Version{v.Version, v.Published, v.By, v.Size, v.SHA256, retractionOf(v.Retracted)}
+	return Version{v.Version, v.Published, v.By, v.Size, v.SHA256, retractionOf(v.Retracted), v.Origin}
 }
 
 // Module is a module with the documentation of a version, the newest one that clients may
@@ -70,6 +76,9 @@ func (c *Catalog) Module(ctx context.Context, m address.Module, version string) 
 	d := Module{Address: m.String(), Namespace: m.Namespace, Name: m.Name, System: m.System, Version: versionOf(v), Of: m}
 	for _, one := range slices.Backward(all) {
 		d.Versions = append(d.Versions, versionOf(one))
+	}
+	if d.Tags, err = c.tagProblems(ctx, m, v.Version); err != nil {
+		d.TagsText = err.Error()
 	}
 	doc, err := c.o.Documents.Module(ctx, m, v)
 	switch kind := fault.Of(err); {

@@ -19,4 +19,9 @@ type Use struct {
 type UsedBy struct {
 	Items  []Use `json:"items"`            // sorted by stack
 	Hidden int   `json:"hidden,omitempty"` // stacks that the user may not view
+
+	// What the list may lack, of stacks that the user may view.
+	Unread        int         `json:"unread,omitempty"`        // stacks whose records are still to be read
+	Unknown       int         `json:"unknown,omitempty"`       // stacks of which no run has found out what they use
+	UnknownStacks []query.Key `json:"unknownStacks,omitempty"` // the first of these
 }

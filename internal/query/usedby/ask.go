@@ -49,7 +49,7 @@ func (x *Index) Ask(scope access.Scope, q Question) (Answer, error) {
 		u.Calls = slices.Clone(u.Calls)
 		out.Items = append(out.Items, u)
 	}
-	out.Unread, out.Unknown = x.unsure(scope, q.Namespace)
+	out.Unread, out.Unknown, out.UnknownStacks = x.unsure(scope, q.Namespace)
 	return out, nil
 }
 
@@ -126,18 +126,23 @@ func (x *Index) uses(of side, wanted map[string]bool, see func(query.Key) bool) 
 	return found, hidden
 }
 
-// unsure counts the stacks in scope that an answer does not know about.
-func (x *Index) unsure(scope access.Scope, namespace string) (unread, unknown int) {
+// unsure counts the stacks in scope that an answer does not know about, and names the first
+// of those that no answer can know about before their next run.
+func (x *Index) unsure(scope access.Scope, namespace string) (unread, unknown int, first []query.Key) {
 	for key, e := range x.stacks {
 		switch {
 		case e.read && e.digest != "", namespace != "" && namespace != key.Namespace, !scope.Of(key.Kind).Has(key.Namespace):
 		case e.read:
 			unknown++
+			first = append(first, key)
 		default:
 			unread++
 		}
 	}
-	return unread, unknown
+	slices.SortFunc(first, func(a, b query.Key) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
+	})
+	return unread, unknown, first[:min(len(first), namedUnknown)]
 }
 
 func compare(a, b Use) int {

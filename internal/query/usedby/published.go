@@ -47,6 +47,7 @@ func (p Published) of(scope access.Scope, of func(*Index) side, key func(host st
 	found, hidden := x.uses(of(x), wanted, func(k query.Key) bool { return scope.Of(k.Kind).Has(k.Namespace) })
 	slices.SortFunc(found, compare)
 	out := catalog.UsedBy{Hidden: hidden}
+	out.Unread, out.Unknown, out.UnknownStacks = x.unsure(scope, "")
 	for _, u := range found {
 		use := catalog.Use{Stack: u.Key(), Version: u.Version, Constraint: u.Constraint, Since: u.Since}
 		for _, call := range u.Calls {

@@ -75,7 +75,12 @@ type Answer struct {
 	// The answer is complete only if both are 0. They count stacks in the scope of the caller.
 	Unread  int `json:"unread"`  // stacks whose records are still to be read
 	Unknown int `json:"unknown"` // stacks of which no run has found out what they use
+	// UnknownStacks are the first of the unknown ones.
+	UnknownStacks []query.Key `json:"unknownStacks,omitempty"`
 }
+
+// namedUnknown is how many unknown stacks an answer names.
+const namedUnknown = 10
 
 // Records reads what a stack uses. One that is not there is Missing.
 type Records interface {

@@ -2,18 +2,14 @@ package inspect
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/archive"
-	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry"
@@ -140,49 +136,33 @@ func (r *Reader) read(ctx context.Context, key string, v registry.ModuleVersion)
 }
 
 func (r *Reader) unpack(ctx context.Context, key string, v registry.ModuleVersion) (Module, error) {
-	file, size, err := r.spool(ctx, key, v)
+	file, err := r.spool(ctx, key, v)
 	if err != nil {
 		return Module{}, err
 	}
 	defer file.Close()
-	return read(&timed{file, ctx}, size, r.limits.unpacked, func() error { return context.Cause(ctx) })
+	return read(&timed{file, ctx}, file.Size, r.limits.unpacked, func() error { return context.Cause(ctx) })
 }
 
-// spool copies an archive to a file without a name, which the kernel removes with this
-// process.
-func (r *Reader) spool(ctx context.Context, key string, v registry.ModuleVersion) (file *os.File, size int64, err error) {
+// spool copies an archive to the disk.
+func (r *Reader) spool(ctx context.Context, key string, v registry.ModuleVersion) (*room.File, error) {
 	a, err := r.registry.OpenArchive(ctx, key)
 	if err != nil {
-		return nil, 0, gone(key, err)
+		return nil, gone(key, err)
 	}
 	defer a.Close()
 	if a.Size > r.limits.bytes {
-		return nil, 0, undocumented("the archive has %d MiB, and documentation is made from archives of at most %d MiB: leave out files that the module does not need with --exclude of terrier module push", a.Size>>20, r.limits.bytes>>20)
+		return nil, undocumented("the archive has %d MiB, and documentation is made from archives of at most %d MiB: leave out files that the module does not need with --exclude of terrier module push", a.Size>>20, r.limits.bytes>>20)
 	}
-	claim, err := r.room.Claim(a.Size)
+	file, err := r.room.Spool(ctx, r.scratch, a, r.limits.bytes)
 	if err != nil {
-		return nil, 0, err
+		return nil, fmt.Errorf("reading %s: %w", key, err)
 	}
-	defer claim.Close()
-	if file, err = os.CreateTemp(r.scratch, "inspect-"); err != nil {
-		return nil, 0, fmt.Errorf("reading an archive: %w", err)
+	if v.SHA256 != "" && file.SHA256 != v.SHA256 {
+		changed := undocumented("%s has changed in the storage: it has the checksum %s, and had %s: restore it", key, file.SHA256, v.SHA256)
+		return nil, errors.Join(changed, file.Close())
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, file.Close())
-		}
-	}()
-	if err := os.Remove(file.Name()); err != nil {
-		return nil, 0, fmt.Errorf("reading an archive: %w", err)
-	}
-	sum := sha256.New()
-	if size, err = io.Copy(claim.Writer(io.MultiWriter(file, sum)), blob.Bounded(ctx, a, r.limits.bytes)); err != nil {
-		return nil, 0, fmt.Errorf("reading %s: %w", key, err)
-	}
-	if is := hex.EncodeToString(sum.Sum(nil)); v.SHA256 != "" && is != v.SHA256 {
-		return nil, 0, undocumented("%s has changed in the storage: it has the checksum %s, and had %s: restore it", key, is, v.SHA256)
-	}
-	return file, size, nil
+	return file, nil
 }
 
 // timed fails once its context has ended.

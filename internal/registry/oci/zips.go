@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 )
 
 // The keys of what is made from archives of modules:
@@ -179,15 +179,15 @@ func (z *zips) make(ctx context.Context, m address.Module, v registry.ModuleVers
 	if err != nil {
 		return made, err
 	}
-	in, err := z.spool(ctx, a)
+	in, err := z.Room.Spool(ctx, z.Scratch, a, z.MaxArchive)
 	if err = errors.Join(err, a.Close()); err != nil {
 		return made, err
 	}
 	defer in.Close()
-	if v.SHA256 != "" && in.sha256 != v.SHA256 {
-		return made, fmt.Errorf("%s has changed in the store: it has the checksum %s, and had %s", key, in.sha256, v.SHA256)
+	if v.SHA256 != "" && in.SHA256 != v.SHA256 {
+		return made, fmt.Errorf("%s has changed in the store: it has the checksum %s, and had %s", key, in.SHA256, v.SHA256)
 	}
-	made = zipped{v.File, in.sha256, in.size}
+	made = zipped{v.File, in.SHA256, in.Size}
 	if !isZip(v.File) {
 		if made.SHA256, made.Size, err = z.convert(ctx, layerOf(m, v, made).key, in); err != nil {
 			return made, err
@@ -210,22 +210,22 @@ func (z *zips) make(ctx context.Context, m address.Module, v registry.ModuleVers
 
 // convert makes a zip archive of a tar archive, and stores it. The same archive makes the
 // same bytes, so what another process stored is the same as well.
-func (z *zips) convert(ctx context.Context, key string, in *spooled) (sum string, size int64, err error) {
+func (z *zips) convert(ctx context.Context, key string, in *room.File) (sum string, size int64, err error) {
 	claim, err := z.Room.Claim(0)
 	if err != nil {
 		return "", 0, err
 	}
 	defer claim.Close()
-	out, err := scratch(z.Scratch)
+	out, err := room.Scratch(z.Scratch)
 	if err != nil {
 		return "", 0, err
 	}
 	defer out.Close()
 	h := sha256.New()
-	to := &bounded{Writer: claim.Writer(io.MultiWriter(out, h)), left: max(freeGrowth, mostGrowth*in.size)}
-	if err := archive.ToZip(in.File, in.size, to, archive.Limits{}); err != nil {
+	to := &bounded{Writer: claim.Writer(io.MultiWriter(out, h)), left: max(freeGrowth, mostGrowth*in.Size)}
+	if err := archive.ToZip(in.File, in.Size, to, archive.Limits{}); err != nil {
 		if to.left < 0 {
-			err = fault.New(fault.Missing, registry.VersionMissing, fmt.Errorf("the archive has %d bytes, and its zip archive would have more than %d: it is not served over OCI: use the registry protocol, or publish a new version as a zip archive", in.size, max(freeGrowth, mostGrowth*in.size)))
+			err = fault.New(fault.Missing, registry.VersionMissing, fmt.Errorf("the archive has %d bytes, and its zip archive would have more than %d: it is not served over OCI: use the registry protocol, or publish a new version as a zip archive", in.Size, max(freeGrowth, mostGrowth*in.Size)))
 		}
 		return "", 0, err
 	}
@@ -256,41 +256,4 @@ func (b *bounded) Write(p []byte) (int, error) {
 // again at their next use.
 func (h *Handler) Sweep(ctx context.Context) error {
 	return registry.DeleteBefore(ctx, h.Store, zipsPrefix, h.Now().Add(-keptFor))
-}
-
-// spooled is an archive on the disk of this machine, until it is closed.
-type spooled struct {
-	*os.File
-	size   int64
-	sha256 string
-}
-
-func (z *zips) spool(ctx context.Context, r io.Reader) (*spooled, error) {
-	claim, err := z.Room.Claim(0)
-	if err != nil {
-		return nil, err
-	}
-	defer claim.Close()
-	file, err := scratch(z.Scratch)
-	if err != nil {
-		return nil, err
-	}
-	h := sha256.New()
-	n, err := io.Copy(claim.Writer(io.MultiWriter(file, h)), blob.Bounded(ctx, r, z.MaxArchive))
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return &spooled{file, n, hex.EncodeToString(h.Sum(nil))}, nil
-}
-
-// scratch makes a file without a name, which the kernel removes with this process.
-func scratch(dir string) (*os.File, error) {
-	file, err := os.CreateTemp(dir, "oci-")
-	if err != nil {
-		return nil, fmt.Errorf("reading an archive: %w", err)
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		return nil, errors.Join(fmt.Errorf("reading an archive: %w", err), file.Close())
-	}
-	return file, nil
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,11 +112,73 @@ func (s *Server) allowed(w http.ResponseWriter, r *http.Request, v Verb, do Acti
 	if err != nil {
 		return err
 	}
-	kind, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, prefix), "/")
-	if err := s.Rights.May(r.Context(), c, v, registry.Kind(kind).Namespace(r.PathValue("namespace"))); err != nil {
+	if err := s.Rights.May(r.Context(), c, v, namespaceOf(r)); err != nil {
 		return err
 	}
 	return do(w, r, c)
+}
+
+// HandleList adds a route below /v1/ about all namespaces in which a caller may read. Sees
+// reports which ones these are.
+func (s *Server) HandleList(pattern string, do func(w http.ResponseWriter, r *http.Request, sees func(namespace string) bool) error) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		c, err := s.Rights.Caller(r)
+		if err == nil {
+			err = do(w, r, func(namespace string) bool { return s.Rights.May(r.Context(), c, Read, namespace) == nil })
+		}
+		if err != nil {
+			s.answer(w, r, err)
+		}
+	}
+	s.mux.HandleFunc("GET "+prefix+pattern, answer)
+	s.mux.HandleFunc("GET "+prefix+pattern+"/{$}", answer) // the base of a service ends with a slash
+}
+
+// namespaceOf is the namespace that a request is about, in the spelling of its kind.
+func namespaceOf(r *http.Request) string {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, prefix), "/")
+	return registry.Kind(kind).Namespace(r.PathValue("namespace"))
+}
+
+// admitted refuses what would publish in a namespace that does not exist, before the body of
+// the request is read, and names those in which the caller may publish.
+func (s *Server) admitted(do Action) Action {
+	return func(w http.ResponseWriter, r *http.Request, c Caller) error {
+		err := s.Registry.Admits(r.Context(), namespaceOf(r))
+		if fault.Reason(err, "") == registry.NamespaceMissing {
+			err = fault.New(fault.Invalid, registry.NamespaceMissing, fmt.Errorf("%w%s", err, s.publishes(r.Context(), c)))
+		}
+		if err != nil {
+			return err
+		}
+		return do(w, r, c)
+	}
+}
+
+// Bounds of the namespaces that an error names.
+const (
+	mostAsked = 100 // of which the rights are asked for
+	mostNamed = 5
+)
+
+// publishes names namespaces in which a caller may publish, of those that have something.
+func (s *Server) publishes(ctx context.Context, c Caller) string {
+	var named []string
+	for _, k := range []registry.Kind{registry.Modules, registry.Providers} {
+		all, err := s.Registry.Namespaces(ctx, k)
+		if err != nil {
+			s.Log.Warn("namespaces not read", "err", err) // the error says enough without them
+		}
+		for _, ns := range all[:min(len(all), mostAsked)] {
+			if len(named) < mostNamed && !slices.Contains(named, ns) && s.Rights.May(ctx, c, Write, ns) == nil {
+				named = append(named, ns)
+			}
+		}
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	return ". You may publish in: " + strings.Join(named, ", ")
 }
 
 // discovery says which services a host has. Clients accept exactly this media type.

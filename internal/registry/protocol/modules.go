@@ -19,7 +19,7 @@ func (s modules) routes() {
 	if s.Documents != nil {
 		s.Handle("GET", one+"{version}", Read, s.document)
 	}
-	s.Handle("PUT", one+"{version}", Write, s.publish)
+	s.Handle("PUT", one+"{version}", Write, s.admitted(s.publish))
 	s.Handle("POST", one+"{version}/retract", Write, s.retract)
 	s.Handle("POST", one+"{version}/restore", Write, s.restore)
 }
@@ -140,16 +140,25 @@ func (s modules) publish(w http.ResponseWriter, r *http.Request, c Caller) error
 	if err != nil {
 		return err
 	}
+	answer := published{Version: string(v), SHA256: made.SHA256, Size: made.Size}
+	if made.Unchanged {
+		answer.Unchanged, answer.Published, answer.By = true, made.Published, made.By
+		s.JSON(w, r, answer)
+		return nil
+	}
 	s.Log.Info("module published", "module", m.String(), "version", string(v), "by", c.Name, "sha256", made.SHA256)
-	s.json(w, r, http.StatusCreated, published{string(v), made.SHA256, made.Size})
+	s.json(w, r, http.StatusCreated, answer)
 	return nil
 }
 
 // published is the answer to an upload.
 type published struct {
-	Version string `json:"version"`
-	SHA256  string `json:"sha256"`
-	Size    int64  `json:"size"`
+	Version   string    `json:"version"`
+	SHA256    string    `json:"sha256"`
+	Size      int64     `json:"size"`
+	Unchanged bool      `json:"unchanged,omitempty"` // the same bytes were published before
+	Published time.Time `json:"published,omitzero"`  // first, if it is unchanged
+	By        string    `json:"by,omitempty"`        // likewise
 }
 
 // reason is the body of a retraction.

@@ -122,7 +122,10 @@ func TestUploadsOfModules(t *testing.T) {
 	if want := fmt.Sprintf(`{"version":"1.0.0","sha256":%q,"size":%d}`, registrytest.Sum(one), len(one)); a.body != want {
 		t.Errorf("the answer is %s, want %s", a.body, want)
 	}
-	s.ask(t, "PUT", path, admin, strings.NewReader(string(one))).want(t, http.StatusCreated, "")
+	a = s.ask(t, "PUT", path, admin, strings.NewReader(string(one)))
+	if a.want(t, http.StatusOK, ""); !strings.Contains(a.body, `"unchanged":true`) || !strings.Contains(a.body, `"by":"ann"`) {
+		t.Errorf("the same bytes again are answered with %s", a.body)
+	}
 	s.ask(t, "PUT", path, admin, strings.NewReader(string(two))).want(t, http.StatusConflict, "published content never changes")
 
 	var wait sync.WaitGroup

@@ -21,12 +21,12 @@ func (s providers) routes() {
 	const one = "providers/{namespace}/{type}/"
 	s.Handle("GET", one+"versions", Read, s.versions)
 	s.Handle("GET", one+"{version}/download/{os}/{arch}", Read, s.download)
-	s.Handle("PUT", one+"{version}/{file}", Write, s.upload)
+	s.Handle("PUT", one+"{version}/{file}", Write, s.admitted(s.upload))
 	s.Handle("POST", one+"{version}/publish", Write, s.publish)
 	s.Handle("POST", one+"{version}/retract", Write, s.retract)
 	s.Handle("POST", one+"{version}/restore", Write, s.restore)
 	s.Handle("GET", "providers/{namespace}/signing-keys", Read, s.keys)
-	s.Handle("PUT", "providers/{namespace}/signing-keys", Write, s.addKey)
+	s.Handle("PUT", "providers/{namespace}/signing-keys", Write, s.admitted(s.addKey))
 	s.Handle("DELETE", "providers/{namespace}/signing-keys/{id}", Write, s.removeKey)
 	s.mux.HandleFunc("GET "+prefix+"signing-keys", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.allKeys(w, r); err != nil {

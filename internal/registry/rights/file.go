@@ -300,6 +300,23 @@ func (all grants) allow(v protocol.Verb, namespace string) bool {
 	})
 }
 
+// say is what the grants allow, for a caller whom they do not allow more.
+func (all grants) say(v protocol.Verb) string {
+	var in []string
+	for _, g := range all {
+		in = append(in, g.Write...)
+		if v == protocol.Read {
+			in = append(in, g.Read...)
+		}
+	}
+	slices.Sort(in)
+	in = slices.Compact(in)
+	if len(in) == 0 {
+		return fmt.Sprintf("it may %s in no namespace. The operator of the registry can change that in the file of rights", v)
+	}
+	return fmt.Sprintf("it may do that in %s", fault.Shorten(strings.Join(in, ", "), 500))
+}
+
 // matches reports whether a text has the form of a pattern, in which * stands for any
 // characters.
 func matches(pattern, text string) bool {

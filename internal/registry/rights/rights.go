@@ -224,8 +224,9 @@ func (b *Book) May(_ context.Context, c protocol.Caller, v protocol.Verb, namesp
 	if namespace == "" && v == protocol.Read {
 		return nil
 	}
-	if g, ok := c.Grant.(grants); ok && g.allow(v, namespace) {
+	g, _ := c.Grant.(grants)
+	if g.allow(v, namespace) {
 		return nil
 	}
-	return fault.New(fault.Denied, ReasonDenied, fmt.Errorf("%s may not %s in the namespace %s", c.Name, v, namespace))
+	return fault.New(fault.Denied, ReasonDenied, fmt.Errorf("%s may not %s in the namespace %.80s: %s", c.Name, v, namespace, g.say(v)))
 }

@@ -46,9 +46,11 @@ type Backend struct {
 	Codes     *login.Codes  // of command lines that get tokens
 	LoginLife time.Duration // of these tokens
 
-	Catalog *catalog.Catalog // of the registry; nil without one
-	Alone   bool             // this server has no pages but those of the registry, and no sessions
-	Uses    Uses             // of modules and providers; nil if that is not known
+	Catalog   *catalog.Catalog // of the registry; nil without one
+	Authority []byte           // the certificate authority of this server in PEM, if it is one of its own
+	Logins    bool             // "tofu login" gets a token here
+	Alone     bool             // this server has no pages but those of the registry, and no sessions
+	Uses      Uses             // of modules and providers; nil if that is not known
 
 	Platform Platform
 	Checked  *AuditCheck // the last result of verifying AuditLog

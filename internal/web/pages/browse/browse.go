@@ -1,5 +1,6 @@
 // Package browse has the pages of the registry: what is published, a module with its
-// documentation, a provider with its platforms and keys, and the mirror of providers.
+// documentation, a provider with its platforms and keys, git repositories whose tags become
+// versions, and the mirror of providers.
 //
 // It decides no permissions but which namespaces a list shows: the table of routes has
 // checked the others. What authors of modules wrote reaches a browser as text, and their
@@ -8,6 +9,7 @@ package browse
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/catalog"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 	"github.com/terrier-iac/terrier/internal/web/ui"
@@ -32,10 +35,11 @@ func errNone() error {
 	return fault.New(fault.Missing, "NoRegistry", errors.New("this server has no registry of modules and providers: its operator can start it with --registry"))
 }
 
-// tabs are the two lists of the registry.
+// tabs are the lists of the registry.
 func tabs(current string) ui.Tabs {
 	return ui.Tabs{Label: "Registry", Items: []ui.Tab{
 		{Name: "Modules and providers", Href: "/registry", Current: current == "published"},
+		{Name: "Git repositories", Href: "/registry/repositories", Current: current == "repositories"},
 		{Name: "Mirror", Href: "/registry/mirror", Current: current == "mirror"},
 	}}
 }
@@ -143,8 +147,19 @@ type usesView struct {
 	Items   []useRow
 	Total   int
 	Hidden  int
+	Unread  int // stacks whose records this server still reads
+	Unknown int // stacks of which no run has found out what they use
+	Named   []stackLink
+	More    int    // unknown stacks that are not named
+	Start   string // the command that starts a run of the first of these
 	Pager   ui.Pager
 	Problem *pages.Problem
+}
+
+// stackLink leads to a stack.
+type stackLink struct {
+	query.Key
+	Href string
 }
 
 // useRow is one of these stacks.
@@ -162,6 +177,13 @@ func (u *usesView) fill(v *pages.Visit, used catalog.UsedBy, err error, state fu
 		return
 	}
 	u.Total, u.Hidden = len(used.Items), used.Hidden
+	u.Unread, u.Unknown, u.More = used.Unread, used.Unknown, used.Unknown-len(used.UnknownStacks)
+	for _, k := range used.UnknownStacks {
+		u.Named = append(u.Named, stackLink{k, pages.StackPath(k)})
+	}
+	if len(u.Named) > 0 {
+		u.Start = fmt.Sprintf("terrier replan %s -n %s", u.Named[0].Argument(), u.Named[0].Namespace)
+	}
 	from := min(ui.CountIn(v.Query.Get("offset")), max(0, len(used.Items)-1)/rows*rows)
 	for _, use := range used.Items[from:min(len(used.Items), from+rows)] {
 		u.Items = append(u.Items, useRow{use, pages.StackPath(use.Stack), state(use.Version)})

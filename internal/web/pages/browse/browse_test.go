@@ -46,13 +46,21 @@ terraform { required_version = ">= 1.9" }
 variable "cidr" {
   type        = string
   description = "The range <b>of</b> the network. ` + strings.ReplaceAll(hostile, `"`, `'`) + `"
+  validation {
+    condition     = can(cidrhost(var.cidr, 0))
+    error_message = "It is a range."
+  }
+  validation {
+    condition     = var.cidr != ""
+    error_message = "It is not empty."
+  }
 }
 variable "tags" { default = {} }
 output "id" { value = 1 }
 resource "aws_vpc" "this" {}
 `,
 	"modules/subnet/main.tf": `variable "zone" { type = string }`,
-	"examples/basic/main.tf": `module "network" { source = "../.." }`,
+	"examples/basic/main.tf": "module \"network\" {\n  source  = \"../..\"\n}\nmodule \"subnet\" {\n  source = \"../../modules/subnet\"\n}\n",
 }
 
 // world is a real registry in a directory, with pages in front of it.
@@ -63,6 +71,7 @@ type world struct {
 	roles    map[string]bool // namespaces that the visitor may read; "" is all of them
 	store    *counting
 	mirror   *mirror.Mirror
+	tagged   []catalog.Repository // whose tags become versions
 }
 
 // counting counts the lists of a store.
@@ -96,7 +105,8 @@ func newWorldOf(t *testing.T, o mirror.Options) *world {
 	})
 	w.mirror = m
 	w.backend = &pages.Backend{Catalog: catalog.New(catalog.Options{
-		Registry: w.registry, Documents: inspect.NewReader(w.registry, scratch, room.Of(scratch), time.Now), Mirror: m, Room: room.Of(scratch), Now: time.Now,
+		Repositories: func(context.Context) ([]catalog.Repository, error) { return w.tagged, nil },
+		Registry:     w.registry, Documents: inspect.NewReader(w.registry, scratch, room.Of(scratch), time.Now), Mirror: m, Room: room.Of(scratch), Now: time.Now,
 		Archive: func(key, _ string) string { return "/v1/archives/" + key },
 	})}
 	return w
@@ -219,8 +229,9 @@ func TestAnEmptyRegistrySaysHowToPublish(t *testing.T) {
 	w := newWorld(t)
 	has(t, w.shown(w.visit("/registry", nil), Registry), "Nothing is published yet", "terrier module push DIR")
 	has(t, w.shown(w.visit("/registry/mirror", nil), Mirror), "The mirror has no providers yet", "https://terrier.example.com/v1/mirror/", "registry.opentofu.org", "Not asked yet")
+	has(t, w.shown(w.visit("/registry/repositories", nil), Repositories), "No git repository is registered", "kubectl annotate gitrepository")
 	w.backend.Catalog = nil
-	for _, handle := range []pages.Handler{Registry, Mirror, Keys, Module, Provider, Mirrored} {
+	for _, handle := range []pages.Handler{Registry, Mirror, Keys, Module, Provider, Mirrored, Repositories, Repository} {
 		if _, err := handle(w.visit("/registry", nil)); fault.Of(err) != fault.Missing {
 			t.Errorf("without a registry the error is %v, want a Missing one", err)
 		}
@@ -274,12 +285,13 @@ func TestAModule(t *testing.T) {
 		"source  = &#34;terrier.example.com/net/network/aws&#34;", "version = &#34;1.1.0&#34;", "cidr = var.cidr", "Newest", "/registry/modules/net/network/aws/1.1.0/archive", "terrier module show net/network/aws 1.1.0")
 	lacks(t, page, "<script>alert", "evil.example", "javascript:alert(3)")
 	page = w.shown(w.visit(at+"?tab=inputs", ofModule(m)), Module)
-	has(t, page, "The range &lt;b&gt;of&lt;/b&gt; the network.", "<strong>required</strong>", "any")
+	has(t, page, "The range &lt;b&gt;of&lt;/b&gt; the network.", "<strong>required</strong>", "any",
+		"<li><bdi>It is a range.</bdi><code class=\"expr\"><bdi>can(cidrhost(var.cidr, 0))</bdi></code></li>", "<li><bdi>It is not empty.</bdi>")
 	lacks(t, page, "<script>alert")
 	has(t, w.shown(w.visit(at+"?tab=outputs", ofModule(m)), Module), ">id<")
 	has(t, w.shown(w.visit(at+"?tab=dependencies", ofModule(m)), Module), "aws_vpc.this", "&gt;= 1.9")
-	has(t, w.shown(w.visit(at+"?tab=examples", ofModule(m)), Module), "module &#34;network&#34; { source = &#34;../..&#34; }")
-	has(t, w.shown(w.visit(at+"?part=modules/subnet", ofModule(m)), Module), "aws//modules/subnet&#34;", "zone = var.zone")
+	has(t, w.shown(w.visit(at+"?tab=examples", ofModule(m)), Module), "source  = &#34;terrier.example.com/net/network/aws&#34;\n  version = &#34;1.1.0&#34;", "source = &#34;terrier.example.com/net/network/aws//modules/subnet&#34;\n  version = &#34;1.1.0&#34;")
+	has(t, w.shown(w.visit(at+"?part=modules/subnet", ofModule(m)), Module), "aws//modules/subnet&#34;", "zone = var.zone", "terrier module show net/network/aws 1.1.0 --submodule modules/subnet</code>")
 	has(t, w.shown(w.visit(at+"?tab=versions", ofModule(m)), Module), "it deletes &lt;b&gt;subnets&lt;/b&gt;: use 1.1.0", "Retracted", "Pre-release")
 	page = w.shown(w.visit(at+"?version=1.0.0", ofModule(m)), Module)
 	has(t, page, "This version was retracted", "Show version 1.1.0", "Clients cannot install it")
@@ -295,6 +307,12 @@ func TestAModule(t *testing.T) {
 // the rest.
 func TestAModuleWithoutDocumentation(t *testing.T) {
 	w := newWorld(t)
+	files := maps.Clone(network)
+	files["main.tf"] = "variable \"x\" {\n  type = \n}\n"
+	broken := address.Module{Namespace: "net", Name: "broken", System: "aws"} // of a program that checks nothing
+	if err := w.store.Put(t.Context(), registry.ModuleKey(broken, "net-broken-aws-1.0.0.tar.gz"), packed(t, files)); err != nil {
+		t.Fatal(err)
+	}
 	m := address.Module{Namespace: "net", Name: "bomb", System: "aws"}
 	if err := w.store.Put(t.Context(), registry.ModuleKey(m, "net-bomb-aws-1.0.0.tar.gz"), strings.NewReader("no archive "+hostile)); err != nil {
 		t.Fatal(err)
@@ -304,9 +322,6 @@ func TestAModuleWithoutDocumentation(t *testing.T) {
 		has(t, page, "This version has no documentation", "neither a zip archive nor a gzipped tar archive", "version = &#34;1.0.0&#34;", "by another program")
 		lacks(t, page, "<script>alert")
 	}
-	files := maps.Clone(network)
-	files["main.tf"] = "variable \"x\" {\n  type = \n}\n"
-	broken := w.publish("net", "broken", "1.0.0", files)
 	has(t, w.shown(w.visit("/registry/modules/net/broken/aws", ofModule(broken)), Module), "A part of the documentation is missing", "main.tf:2", `<h3 id="readme-network">`)
 }
 
@@ -316,7 +331,8 @@ func TestStacksThatUseAModule(t *testing.T) {
 	w.publish("net", "network", "1.1.0", network)
 	w.backend.Uses = users{}
 	page := w.shown(w.visit("/registry/modules/net/network/aws?tab=uses", ofModule(m)), Module)
-	has(t, page, `href="/stacks/apps/shop"`, "~&gt; 1.0", "Older", "2 more stacks that you may not view use it")
+	has(t, page, `href="/stacks/apps/shop"`, "~&gt; 1.0", "Older", "2 more stacks that you may not view use it",
+		"Of 12 stacks it is not known yet what they use", `href="/stacks/apps/old"`, "and 10 more stacks", "terrier replan alustan/job -n apps", "still reading the records of 1 stack.")
 }
 
 // users answers who uses what.
@@ -326,7 +342,7 @@ func (users) OfModule(context.Context, access.Scope, address.Module) (catalog.Us
 	return catalog.UsedBy{Items: []catalog.Use{
 		{Stack: query.Key{Namespace: "apps", Name: "shop"}, Version: "1.0.0", Constraint: "~> 1.0", Since: time.Now().Add(-time.Hour), Path: "module.network"},
 		{Stack: query.Key{Namespace: "apps", Name: "site"}},
-	}, Hidden: 2}, nil
+	}, Hidden: 2, Unread: 1, Unknown: 12, UnknownStacks: []query.Key{{Namespace: "apps", Name: "job", Kind: "alustan"}, {Namespace: "apps", Name: "old"}}}, nil
 }
 
 func (users) OfProvider(context.Context, access.Scope, address.Provider) (catalog.UsedBy, error) {

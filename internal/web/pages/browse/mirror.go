@@ -30,6 +30,7 @@ type mirrorView struct {
 	Alarms    int
 	Pager     ui.Pager
 	Empty     *ui.Empty
+	Client    clientView
 }
 
 // upstreamRow is a registry that is mirrored.
@@ -73,7 +74,7 @@ func Mirror(v *pages.Visit) (pages.Page, error) {
 	if err != nil {
 		return pages.Page{}, err
 	}
-	d := mirrorView{Mirror: found, Now: v.Now, Tabs: tabs("mirror"), Text: q.Text, Operator: q.All, Keeps: "They are never deleted."}
+	d := mirrorView{Mirror: found, Now: v.Now, Tabs: tabs("mirror"), Text: q.Text, Operator: q.All, Keeps: "They are never deleted.", Client: clientOf(v)}
 	if found.Keep > 0 {
 		d.Keeps = "They are deleted " + ui.Span(found.Keep) + " after their last use. Imported archives stay."
 	}
@@ -96,10 +97,7 @@ func Mirror(v *pages.Visit) (pages.Page, error) {
 	case d.Text != "":
 		d.Empty = &ui.Empty{Title: "No matching providers", Href: v.Path, Link: "Show all"}
 	default:
-		d.Empty = &ui.Empty{
-			Title: "The mirror has no providers yet", Text: "It downloads and verifies a provider at the first request of an engine. Runs of stacks use it by themselves. For other engines, write into their CLI configuration:",
-			Command: fmt.Sprintf("provider_installation {\n  network_mirror {\n    url = %q\n  }\n}", "https://"+v.Host+"/v1/mirror/"),
-		}
+		d.Empty = &ui.Empty{Title: "The mirror has no providers yet", Text: "It downloads and verifies a provider at the first request of an engine."}
 	}
 	return pages.Page{Title: "Mirror of providers", Section: section, Template: "catalog_mirror", Live: pages.Live{Every: mirrorEvery}, Data: d}, nil
 }

@@ -3,6 +3,7 @@ package browse
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/web/markdown"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 	"github.com/terrier-iac/terrier/internal/web/ui"
+	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
 
 // The tabs of a module.
@@ -44,8 +46,9 @@ type moduleView struct {
 	Versions []versionRow
 	Pager    ui.Pager
 	Uses     usesView
-	Space    string // the list of its namespace
-	Shows    string // the command that prints the documentation
+	Moved    []tagProblemView // tags that contradict the version
+	Space    string           // the list of its namespace
+	Shows    string           // the command that prints the documentation
 }
 
 // partLink leads to the module or a submodule.
@@ -85,6 +88,9 @@ func Module(v *pages.Visit) (pages.Page, error) {
 	}
 	d := moduleView{Module: found, Now: v.Now, Space: ui.With("/registry", nil, "namespace", m.Namespace), Shows: fmt.Sprintf("terrier module show %s %s", m, found.Version.Version)}
 	d.state(v)
+	for _, p := range found.Tags {
+		d.Moved = append(d.Moved, tagProblemOf(p))
+	}
 	if err := d.parts(v); err != nil {
 		return pages.Page{}, err
 	}
@@ -176,12 +182,27 @@ func (d *moduleView) parts(v *pages.Visit) error {
 	for i := range doc.Submodules {
 		link(&doc.Submodules[i], strings.TrimPrefix(doc.Submodules[i].Path, "modules/"))
 	}
+	if d.Part.Path != "" {
+		d.Shows += " --submodule " + argument(d.Part.Path)
+	}
 	if d.Part.Path != chosen {
 		return fault.New(fault.Missing, "SubmoduleMissing", fmt.Errorf("version %s of %s has no submodule %.80q", d.Version.Version, d.Address, chosen))
 	}
 	d.Readme = markdown.Parse(d.Part.Readme, "readme-")
 	d.Block = d.block(v.Host, d.Part.Path, d.Part)
 	return nil
+}
+
+// plainArgument matches what a shell takes as it is.
+var plainArgument = regexp.MustCompile(`^[0-9A-Za-z._/-]+$`)
+
+// argument is a text as an argument of a command that is copied into a shell. The author of a
+// module chooses the names of its directories.
+func argument(text string) string {
+	if plainArgument.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // block is the block that calls the module, with the inputs that it requires.
@@ -247,6 +268,10 @@ func (d *moduleView) tabs(v *pages.Visit) {
 	d.Tabs.Label = "Module " + d.Address
 	if d.Tab == tabExamples {
 		for i, e := range d.Document.Examples {
+			e.Files = slices.Clone(e.Files) // what an archive has is shared
+			for j, f := range e.Files {
+				e.Files[j].Content = string(module.Relocate(f.Name, []byte(f.Content), e.Path, v.Host+"/"+d.Address, string(d.Version.Version)))
+			}
 			d.Examples = append(d.Examples, exampleView{e, strings.TrimPrefix(e.Path, "examples/"), markdown.Parse(e.Readme, fmt.Sprintf("example-%d-", i))})
 		}
 	}
