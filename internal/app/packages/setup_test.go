@@ -101,7 +101,7 @@ func TestThePageSetsUpAnEngine(t *testing.T) {
 	if out, err := s.engine().Init(t, enginetest.Requiring(t, "example.com/acme/cloud", "~> 1.0")); err != nil {
 		t.Errorf("init with what the page says: %v: %s", err, out)
 	}
-	if _, page = s.browse(http.MethodGet, s.base.String()+"/registry/mirror", nil); !strings.Contains(page, "example.com/acme/cloud") {
+	if _, page = s.browse(http.MethodGet, s.base.String()+"/registry/mirror/example.com/acme/cloud", nil); !strings.Contains(page, "1.2.0") {
 		t.Errorf("the provider did not come through the mirror: %s", page)
 	}
 }
