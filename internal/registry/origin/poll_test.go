@@ -73,6 +73,35 @@ func TestTagsBecomeVersions(t *testing.T) {
 	}
 }
 
+// The counts are those of what is published now: not in the order of publishing, also after a
+// tag moved, another form of tags, and a retraction without a new tag.
+func TestCounts(t *testing.T) {
+	g, b := testkit.NewGit(t), newBench(t, t.TempDir())
+	g.Commit(module("one"))
+	tag(g, "v1.10.0")
+	r := b.register(g, nil)
+	want := func(what string, s State, versions int, newest string) {
+		t.Helper()
+		if s.Versions != versions || s.Newest != newest || s.Named != 1 || len(s.Modules) != 1 || s.Modules[0].Versions != versions || s.Error != "" {
+			t.Errorf("%s: the state is %+v, want %d versions and %q", what, s, versions, newest)
+		}
+	}
+	want("one tag", b.checked(t, r), 1, "network/vpc/aws 1.10.0")
+	tag(g, "v1.9.0")
+	want("an older version later", b.checked(t, r), 2, "network/vpc/aws 1.10.0")
+	g.Commit(module("two"))
+	tag(g, "v1.9.0")
+	want("a tag that moved", b.checked(t, r), 2, "network/vpc/aws 1.10.0")
+	r.Tags = "v{version}"
+	want("another form of tags", b.checked(t, r), 2, "network/vpc/aws 1.10.0")
+	if err := b.registry.RetractModule(t.Context(), address.Module{Namespace: "network", Name: "vpc", System: "aws"}, "1.10.0", "ann", "broken"); err != nil {
+		t.Fatal(err)
+	}
+	want("a retraction", b.checked(t, r), 2, "network/vpc/aws 1.9.0")
+	g.Do("push", "--quiet", "origin", "--delete", "v1.9.0", "v1.10.0")
+	want("tags that are gone", b.checked(t, r), 2, "network/vpc/aws 1.9.0")
+}
+
 // While there is nothing new, a check costs the server one request.
 func TestNothingNewCostsOneRequest(t *testing.T) {
 	g, b := testkit.NewGit(t), newBench(t, t.TempDir())
