@@ -18,7 +18,7 @@ func TestBacklogAndPlace(t *testing.T) {
 	y.want("3", "b", Drift, 100)
 	y.want("4", "b", Drift, 100)
 	got, ok := y.Place("4")
-	want := Place{Class: "drift", Tenant: "b", Since: start.Add(6 * time.Second), Before: 2, Others: 1, Why: "Waiting for its turn: 1 runs may run at once"}
+	want := Place{Class: "drift", Tenant: "b", Since: start.Add(6 * time.Second), Before: 2, Others: 1, Why: "Waiting for its turn: 1 run may run at once"}
 	if diff := cmp.Diff(want, got); !ok || diff != "" {
 		t.Errorf("Place() (-want +got):\n%s", diff)
 	}

@@ -25,7 +25,7 @@ func TestWhoWaitsForARunIsNotLost(t *testing.T) {
 	versions := map[string]string{}
 	for _, name := range []string{"waits", "deleted", "suspended"} {
 		c.Apply(t, inline(name, "approvePlan: auto\ninterval: 1h", things(w, "x", name)))
-		s := c.Await(t, name, waitsFor("Waiting for its turn: 1 runs may run at once"))
+		s := c.Await(t, name, waitsFor("Waiting for its turn: 1 run may run at once"))
 		versions[name] = s.ResourceVersion
 	}
 	c.Delete(t, "deleted")
@@ -44,7 +44,7 @@ func TestWhoWaitsForARunIsNotLost(t *testing.T) {
 	start(t, p)
 	// The controller that found the run counts it.
 	c.Apply(t, inline("later", "approvePlan: auto\ninterval: 1h", things(w, "x", "later")))
-	c.Await(t, "later", waitsFor("Waiting for its turn: 1 runs may run at once"))
+	c.Await(t, "later", waitsFor("Waiting for its turn: 1 run may run at once"))
 	if runs := p.Supervisors(); len(runs) != 1 || len(w.Calls()) != 0 {
 		t.Errorf("%d runs are at work, and the world saw %+v; want the one run, which is held up", len(runs), w.Calls())
 	}

@@ -99,7 +99,7 @@ func TestWhyItWaits(t *testing.T) {
 	talk()
 	client.Admit("b", of("b"))
 	talk()
-	if why := client.Admit("b", of("b")); why != "Waiting for its turn: 1 runs may run at once" {
+	if why := client.Admit("b", of("b")); why != "Waiting for its turn: 1 run may run at once" {
 		t.Errorf("Admit() = %q, want the limit", why)
 	}
 	if why := client.Admit("a", of("a")); why != "" {
