@@ -282,7 +282,7 @@ func (p *program) announceUsers(u users) {
 		return
 	}
 	for _, use := range u.Items {
-		p.note("  %s uses it in %s since %s\n", use.Key(), clean(cut(strings.Join(use.Calls, " "), 60)), age(p.Now(), use.Since)+" ago")
+		p.note("  %s uses it in %s, first installed %s\n", use.Key(), clean(cut(strings.Join(use.Calls, " "), 60)), age(p.Now(), use.Since)+" ago")
 	}
 	if more := u.Total - len(u.Items); more > 0 {
 		p.note("  and %s\n", query.Count(more, "more use"))

@@ -70,14 +70,14 @@ func TestADescriptionSaysWhatAStackUses(t *testing.T) {
 // A user reads which stacks use a version before it is retracted and afterwards, and how many
 // are not known. Unless no stack does, the user is asked.
 func TestWhoUsesWhatIsRetracted(t *testing.T) {
-	known := usedby.Answer{Items: []usedby.Use{{Namespace: "apps", Name: "shop", Calls: []string{"module.net"}, Since: time.Unix(1e9, 0).Add(-time.Hour)}}, Total: 3, Stacks: 2, Unknown: 4, UnknownStacks: []query.Key{{Namespace: "apps", Name: "old"}}}
+	known := usedby.Answer{Items: []usedby.Use{{Namespace: "apps", Name: "shop", Calls: []string{"module.net"}, Since: time.Unix(1e9, 0).Add(-3 * time.Hour)}}, Total: 3, Stacks: 2, Unknown: 4, UnknownStacks: []query.Key{{Namespace: "apps", Name: "old"}}}
 	for name, tt := range map[string]struct {
 		users users
 		asks  bool
 		notes []string
 		says  string
 	}{
-		"two stacks":       {users{Answer: known}, true, []string{"apps/shop uses it in module.net since 1h", "and 2 more uses", "Of 4 stacks it is not known yet", "terrier replan old -n apps"}, "2 stacks use it: their next init chooses another version, or fails if they name this one. Of 4 stacks it is not known"},
+		"two stacks":       {users{Answer: known}, true, []string{"apps/shop uses it in module.net, first installed 3h ago", "and 2 more uses", "Of 4 stacks it is not known yet", "terrier replan old -n apps"}, "2 stacks use it: their next init chooses another version, or fails if they name this one. Of 4 stacks it is not known"},
 		"one stack":        {users{Answer: usedby.Answer{Total: 1, Stacks: 1}}, true, nil, "1 stack uses it"},
 		"none":             {users{}, false, nil, "No stack that you may list is known to use it"},
 		"a registry alone": {users{unseen: "a registry alone has no stacks"}, false, []string{"not known: a registry alone"}, "Which stacks use it is not known"},

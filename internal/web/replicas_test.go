@@ -32,6 +32,7 @@ func TestEveryRouteHasAReplica(t *testing.T) {
 			/api/v1/stacks /api/v1/approvals /api/v1/drift /api/v1/events /api/v1/namespaces/:namespace/stacks
 			/registry /registry/modules/:namespace/:name/:system /registry/modules/:namespace/:name/:system/:version/archive
 			/registry/providers/:namespace/:name /registry/keys/:namespace /registry/mirror /registry/mirror/:host/:namespace/:name
+			/registry/repositories /registry/repositories/:namespace/:name /registry/ca.crt
 			/api/v1/registry /api/v1/registry/mirror /api/v1/namespaces/:namespace/registry/modules/:name/:system
 			/api/v1/namespaces/:namespace/registry/providers/:name /api/v1/namespaces/:namespace/registry/keys`,
 		leaderOnly: `/login/authorize /login/token / /about /queue /sources /sources/:kind/:namespace/:name /notifications /audit /audit/verify /audit/export
