@@ -101,10 +101,10 @@ func TestPoliciesDeclareTheirParameters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(set.Parameters(), slices.Compact(want)); d != "" {
+		if d := cmp.Diff(rego.Parameters(set), slices.Compact(want)); d != "" {
 			t.Errorf("%s declares other parameters than it reads: %s", name, d)
 		}
-		if err := set.CheckParameters(map[string]any{"approvals": 1}); err == nil || !strings.Contains(err.Error(), "parameters.approvals: the policy has no such parameter; it has ") {
+		if err := rego.CheckParameters(set, map[string]any{"approvals": 1}); err == nil || !strings.Contains(err.Error(), "parameters.approvals: the policy has no such parameter; it has ") {
 			t.Errorf("%s takes any parameter: %v", name, err)
 		}
 	}
@@ -133,7 +133,7 @@ func judged(t *testing.T, name, recorded string, f document.Facts, parameters an
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := set.CheckParameters(jsonOf(t, parameters)); err != nil {
+	if err := rego.CheckParameters(set, jsonOf(t, parameters)); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 	found := set.Evaluate(t.Context(), rego.Question{Policy: name, Input: in, Parameters: jsonOf(t, parameters)})

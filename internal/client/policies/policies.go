@@ -92,7 +92,7 @@ func (p *Policy) add(ctx context.Context, t text) error {
 		m := rego.Member{Policy: one.name, Set: set, Parameters: t.parameters}
 		if program.Weave != nil {
 			m.Policy, m.Parameters = one.name+"/"+program.Weave.Metadata.Name, program.Parameters
-		} else if err := set.CheckParameters(t.parameters); err != nil {
+		} else if err := rego.CheckParameters(set, t.parameters); err != nil {
 			return invalid("%s: %w", one.name, err)
 		}
 		one.members, one.weave = append(one.members, m), append(one.weave, program.Weave)

@@ -76,7 +76,7 @@ func TestDeclaredParameters(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			if err := set.CheckParameters(given); err != nil {
+			if err := CheckParameters(set, given); err != nil {
 				got = err.Error()
 			}
 			if got != tt.want {

@@ -105,12 +105,12 @@ func parameterOf(v any) (parameter, error) {
 	return p, nil
 }
 
-// Parameters names the parameters that the policy declares, in order; nil if it declares
+// Parameters names the parameters that a policy declares, in order; nil if it declares
 // none, and so takes any.
-func (s *Set) Parameters() []string { return slices.Sorted(maps.Keys(s.parameters)) }
+func Parameters(s *Set) []string { return slices.Sorted(maps.Keys(s.parameters)) }
 
-// CheckParameters says which of the parameters that the policy is given it does not take.
-func (s *Set) CheckParameters(given any) error {
+// CheckParameters says which of the parameters that a policy is given it does not take.
+func CheckParameters(s *Set, given any) error {
 	if s.parameters == nil || given == nil {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (s *Set) CheckParameters(given any) error {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		p, known := s.parameters[name]
 		if !known {
-			return fmt.Errorf("parameters.%s: the policy has no such parameter; it has %s", name, enumerate(s.Parameters()))
+			return fmt.Errorf("parameters.%s: the policy has no such parameter; it has %s", name, enumerate(Parameters(s)))
 		}
 		if err := p.check("parameters."+name, all[name]); err != nil {
 			return err

@@ -152,7 +152,7 @@ func (s *server) answer(ctx context.Context, r request) (out response) {
 		if err != nil {
 			return failed(err)
 		}
-		if err := set.CheckParameters(r.Compile.Parameters); err != nil {
+		if err := rego.CheckParameters(set, r.Compile.Parameters); err != nil {
 			return failed(fault.New(fault.Invalid, "PolicyInvalid", err))
 		}
 		s.sets.Put(r.Compile.Set, set)
