@@ -15,6 +15,7 @@ type Namespace struct {
 	UID         string
 	Created     time.Time
 	Annotations map[string]string
+	Labels      map[string]string
 }
 
 // Namespaces reads namespaces of the cluster by their names, as this program itself.
@@ -36,5 +37,5 @@ func (n Namespaces) Namespace(ctx context.Context, name string) (Namespace, erro
 	if err != nil {
 		return Namespace{}, Fault(err, "the namespace "+name)
 	}
-	return Namespace{UID: string(of.UID), Created: of.CreationTimestamp.Time, Annotations: of.Annotations}, nil
+	return Namespace{UID: string(of.UID), Created: of.CreationTimestamp.Time, Annotations: of.Annotations, Labels: of.Labels}, nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/app/forge"
+	"github.com/terrier-iac/terrier/internal/app/identities"
 	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/app/leader"
 	"github.com/terrier-iac/terrier/internal/app/metrics"
@@ -128,8 +129,10 @@ type parts struct {
 	webhookSecret string // the end of the path at which we tell an API server of registries and policies; empty if we do not
 	judges        atomic.Pointer[policies.Policies]
 	bindings      *access.Bindings
-	packages      *packages.Packages // the registry of modules and providers; nil without one
-	reads         *reads.Registry    // as runs reach it
+	packages      *packages.Packages     // the registry of modules and providers; nil without one
+	reads         *reads.Registry        // as runs reach it
+	identities    *identities.Identities // of runs at other systems; nil without an issuer
+	clusterUID    string                 // empty if it is not known
 	health        health
 }
 
@@ -266,7 +269,7 @@ func (p *parts) open(ctx context.Context) (err error) {
 		return err
 	}
 	p.key = p.keys.Digests()
-	if err := openReads(p); err != nil {
+	if err := errors.Join(openReads(p), openIdentities(p)); err != nil {
 		return err
 	}
 	if p.artifacts, err = source.OpenStore(p.dir("artifacts")); err != nil {

@@ -77,6 +77,10 @@ type Config struct {
 	QuotaVersions int           `flag:"registry-quota-versions" env:"TERRIER_REGISTRY_QUOTA_VERSIONS" default:"0" help:"number of versions of modules and providers that each namespace may have in the registry, unless its annotation terrier.dev/registry-quota-versions says otherwise; 0 for no limit"`
 	RegistryLogin time.Duration `flag:"registry-login-life" env:"TERRIER_REGISTRY_LOGIN_LIFE" default:"720h" help:"how long a token for the registry is valid that tofu login gets; at most 8784h, a year"`
 
+	IdentityIssuer string        `flag:"identity-issuer" env:"TERRIER_IDENTITY_ISSUER" help:"https address at which verifiers find the keys of the identities of runs; this program serves them below /.well-known, and terrier identity jwks writes them for a bucket; runs have no identity if empty"`
+	IdentityRules  string        `flag:"identity-rules" env:"TERRIER_IDENTITY_RULES" help:"file that says which audiences and roles the stacks of which namespaces may ask for; without it none"`
+	IdentityLife   time.Duration `flag:"identity-token-life" env:"TERRIER_IDENTITY_TOKEN_LIFE" default:"15m" help:"how long a token of a run is valid, from 5m to 1h; runs get new ones in time"`
+
 	TenantNamespaces []string `flag:"tenant-namespaces" env:"TERRIER_TENANT_NAMESPACES" help:"pattern of namespaces that tenants may write to besides their own, unless their template names a ServiceAccount; * includes all namespaces and cluster-scoped objects; default * on one machine, none in a cluster (repeatable)"`
 	SQLiteDirs       []string `flag:"sqlite-dir" env:"TERRIER_SQLITE_DIRS" help:"directory with SQLite files that registries may read; default the current and the data directory on one machine, none in a cluster (repeatable)"`
 	RegistryWorkers  int      `flag:"registry-concurrency" env:"TERRIER_REGISTRY_CONCURRENCY" default:"3" help:"number of registries that are reconciled at the same time"`

@@ -56,6 +56,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	if len(c.RunDirect) > 0 && !c.mirrorsRuns() {
 		return usage("--run-direct: runs take no provider from the mirror of this registry, so none can go past it: leave it out, or look at --registry, --run-mirror and, with --provider-registries=false, --registry-config")
 	}
+	if err := c.identity().Check(); err != nil {
+		return err
+	}
 	if _, err := namedEngines(c.Engines); err != nil {
 		return err
 	}

@@ -213,6 +213,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if err != nil {
 		return err
 	}
+	p.clusterUID = uid
 	settings.ClusterUID, settings.Formerly = uid, append(formerly, p.Config.AdoptStates...)
 	webhooks, err := p.Config.webhooks(out)
 	if err != nil {
@@ -250,6 +251,12 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	}
 	if p.packages != nil {
 		stacks.Registry = p.reads.Of
+	}
+	if p.identities != nil {
+		stacks.Identities = p.identities
+		if err := mgr.Add(leaderOnly(p.identities.Run)); err != nil {
+			return err
+		}
 	}
 	p.packages.FollowObjects(packages.Cluster{Objects: mgr.GetClient(), Live: live, Events: p.alerts.recorder(mgr, "terrier-registry", p.Now)})
 	if stacks.Images, err = imageBuilder(p.Options, p.plane.rest(), p.dir("scratch", "images"), out, p.cache); err != nil {

@@ -335,11 +335,15 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := remote.New(ctx, remote.Config{
+	config := remote.Config{
 		Dir: p.dir("runner"), Launcher: launcher, Identify: launcher.Identify, Contents: p.contents(), Key: p.keys.Runs(),
 		Prepared: int64(c.Prepared) << 20, RunsPerPlace: c.ChecksPerPod, StartLimit: c.StartTimeout, Shared: p.members != nil, Stale: p.plane.division().stale, RoomLimit: c.NodeTimeout, Now: p.Now, Log: p.log,
 		Registry: p.reads.Answer,
-	})
+	}
+	if p.identities != nil {
+		config.Tokens = p.identities.Answer
+	}
+	r, err := remote.New(ctx, config)
 	if err != nil {
 		return nil, errors.Join(err, launcher.Close())
 	}

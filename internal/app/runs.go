@@ -2,10 +2,18 @@ package app
 
 import (
 	"context"
+	"strings"
 
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/identities"
 	"github.com/terrier-iac/terrier/internal/app/reads"
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/identity"
+	"github.com/terrier-iac/terrier/internal/issuer"
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/registry/runtoken"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -42,6 +50,51 @@ func openReads(p *parts) error {
 		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
 	})
 	return err
+}
+
+// identity is what the operator says of the identities of runs.
+func (c Config) identity() identities.Config {
+	return identities.Config{Issuer: c.IdentityIssuer, Rules: c.IdentityRules, Life: c.IdentityLife}
+}
+
+// openIdentities makes what gives runs their identities.
+func openIdentities(p *parts) error {
+	if p.Config.IdentityIssuer == "" {
+		return nil
+	}
+	key, err := p.keys.Derive(issuer.Purpose)
+	if err != nil {
+		return err
+	}
+	namespaces, err := access.NewNamespaces(p.plane.Config())
+	if err != nil {
+		return err
+	}
+	p.identities, err = identities.Open(identities.Options{
+		Config: p.Config.identity(), Key: key, Store: p.blobs, Pods: p.asPods() != nil, Label: p.Config.TenantLabel, Object: stackOf(p.kinds),
+		Audit:   func(ctx context.Context, e audit.Entry) error { return p.audits.Record(ctx, e) },
+		Current: func(key string) (*runner.Report, error) { return p.runs.Current(key) },
+		Cluster: func() string { return p.clusterUID }, Namespace: namespaces.Namespace,
+		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
+		Now:    p.Now, Log: p.log,
+	})
+	return err
+}
+
+// stackOf names the stack of a run as the audit log does.
+func stackOf(kinds query.Kinds) func(identity.Run) audit.Object {
+	return func(run identity.Run) audit.Object {
+		o := audit.Object{Namespace: run.Namespace, Name: run.Stack, UID: run.StackUID}
+		for _, d := range kinds.All() {
+			if strings.ToLower(dialect.KindOf(d)) == run.StackKind {
+				o.Kind = d.Kind().Kind
+				if kinds.Word(d) != "" {
+					o.Group = d.Kind().Group
+				}
+			}
+		}
+		return o
+	}
 }
 
 // mirrorsRuns reports whether runs take providers from the mirror of the registry. Where an

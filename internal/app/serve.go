@@ -344,6 +344,10 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err := p.fillAccess(ctx, &o, p.reads.Known(regtoken.Guard{Authority: p.pulls(auth)})); err != nil {
 		return nil, err
 	}
+	if p.identities != nil {
+		o.Identity = p.identities
+		o.Hosts = append(o.Hosts, p.identities.Host())
+	}
 	if err := p.fillPages(&o, kubeClient); err != nil {
 		return nil, err
 	}

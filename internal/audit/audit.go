@@ -99,6 +99,7 @@ const (
 	PlanHeld          What = "plan-held"          // a policy holds a plan until a user approves it
 	StateRead         What = "state-read"         // a user read a state
 	OutputsRevealed   What = "outputs-revealed"   // a user read the values of sensitive outputs
+	IdentityIssued    What = "identity-issued"    // a run got a token for another system
 	StateLocked       What = "state-locked"       // a user locked a state
 	StateUnlocked     What = "state-unlocked"     // a user unlocked it
 )

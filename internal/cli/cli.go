@@ -87,7 +87,7 @@ func (p *program) families() [][]*cobra.Command {
 		stackCommands{p}.commands(), runCommands{p}.commands(), decideCommands{p}.commands(), operateCommands{p}.commands(),
 		stateCommands{p}.commands(), retainedCommands{p}.commands(), tenantCommands{p}.commands(), registryCommands{p}.commands(),
 		templateCommands{p}.commands(), importCommands{p}.commands(), auditCommands{p}.commands(), serverCommands{p}.commands(),
-		moduleCommands{p}.commands(), providerCommands{p}.commands(), policyCommands{p}.commands(),
+		moduleCommands{p}.commands(), providerCommands{p}.commands(), policyCommands{p}.commands(), identityCommands{p}.commands(),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,6 +84,9 @@ func (p runCommands) runs() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runs STACK",
 		Short: "List the runs of a stack, newest first",
+		Long: `Lists the runs of a stack, newest first. Where runs signed in elsewhere, IDENTITY has the phase
+and the names of their tokens; -o json has audiences, roles and the IDs of the tokens, by which
+the other system and "terrier audit list --what identity-issued" know them.`,
 		Example: `  terrier runs network
   terrier runs network -o json`,
 		GroupID:           groupView,
@@ -98,6 +102,10 @@ func (p runCommands) runs() *cobra.Command {
 				return nil
 			}
 			t := &table{head: []string{"RUN", "KIND", "OUTCOME", "CHANGES", "STARTED", "TOOK", "MESSAGE"}}
+			identified := slices.ContainsFunc(runs, func(r query.Report) bool { return r.Identity != nil })
+			if identified {
+				t.head = slices.Insert(t.head, len(t.head)-1, "IDENTITY")
+			}
 			for _, r := range runs {
 				outcome, colour := string(r.Outcome), green
 				switch {
@@ -114,8 +122,12 @@ func (p runCommands) runs() *cobra.Command {
 				if r.Changes.Forget > 0 {
 					changed += fmt.Sprintf(" .%d", r.Changes.Forget)
 				}
-				t.add(plain(r.ID), plain(string(r.Kind)), cell{outcome, colour}, plain(changed), plain(age(p.Now(), r.Started)),
-					plain(end.Sub(r.Started).Round(100*time.Millisecond).String()), plain(cut(r.Message, messageWidth)))
+				cells := []cell{plain(r.ID), plain(string(r.Kind)), {outcome, colour}, plain(changed), plain(age(p.Now(), r.Started)),
+					plain(end.Sub(r.Started).Round(100 * time.Millisecond).String())}
+				if identified {
+					cells = append(cells, plain(r.Identity.String()))
+				}
+				t.add(append(cells, plain(cut(r.Message, messageWidth)))...)
 			}
 			p.table(t)
 			return nil

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +14,8 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -234,4 +240,86 @@ func (p registryTokenCommands) revoke() *cobra.Command {
 		},
 	}
 	return c
+}
+
+// identityCommands are about the identities of runs at other systems.
+type identityCommands struct{ *program }
+
+func (p identityCommands) commands() []*cobra.Command {
+	return []*cobra.Command{group(&cobra.Command{
+		Use: "identity", Short: "Identities of runs at clouds, Vault and Kubernetes", GroupID: groupOperate,
+		Long: `Runs sign in to clouds, Vault and Kubernetes with tokens that live for minutes: docs/identities.md.`,
+		Example: `  terrier identity jwks
+  terrier runs network`,
+	}, p.jwks())}
+}
+
+func (p identityCommands) jwks() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "jwks",
+		Short: "Write the discovery document and the keys of the issuer as files",
+		Long: `Writes the two documents that verifiers read as files of a directory, or prints the keys.
+
+Verifiers of clouds must reach the address of --identity-issuer. Where they cannot reach the
+server, that address may be a public bucket with these files. A new key is published 15 days
+before the first token is signed with it, so copy the files at least once a week.`,
+		Example: `  terrier identity jwks
+  terrier identity jwks --dir site && aws s3 sync site s3://identity-example-com`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			issuer, err := p.connection.IdentityIssuer(cmd.Context())
+			if err != nil {
+				return err
+			}
+			documents := map[string][]byte{}
+			for _, path := range identity.Documents() {
+				documents[path], err = issuer.Document(cmd.Context(), path)
+				if fault.Of(err) == fault.Missing {
+					return fault.New(fault.Missing, "NoIdentities", errors.New("the server gives its runs no identity: as the operator, set --identity-issuer"))
+				}
+				if err != nil {
+					return err
+				}
+			}
+			at, err := issuerOf(documents[identity.PathDiscovery], documents[identity.PathKeys])
+			if err != nil {
+				return err
+			}
+			if dir == "" {
+				p.say("%s\n", strings.TrimSpace(string(documents[identity.PathKeys])))
+				return nil
+			}
+			for path, content := range documents {
+				file := filepath.Join(dir, filepath.FromSlash(path))
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, 0o644)); err != nil {
+					return err
+				}
+			}
+			p.say("Wrote the documents of the issuer %s into %s.\n", at, dir)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "directory to write .well-known/openid-configuration and .well-known/jwks.json into")
+	return c
+}
+
+// issuerOf is the address in a discovery document. Keys that are none, or documents of
+// different issuers, would have verifiers refuse every token.
+func issuerOf(discovery, keys []byte) (string, error) {
+	var d struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := errors.Join(json.Unmarshal(discovery, &d), json.Unmarshal(keys, &set)); err != nil {
+		return "", fmt.Errorf("reading the documents of the issuer: %w", err)
+	}
+	if d.Issuer == "" || d.Keys != d.Issuer+identity.PathKeys || len(set.Keys) == 0 {
+		return "", fault.New(fault.Later, "NoIdentityKeys", errors.New("the issuer has no key yet: try again in a minute"))
+	}
+	return d.Issuer, nil
 }

@@ -335,6 +335,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "provider keys list", code: 4},
 		{args: "provider keys add -", stdin: "a key", code: 4},
 		{args: "provider keys remove 00", code: 4},
+		{args: "identity jwks", code: 4},
 	} {
 		var got [2]said
 		for i, p := range []platform{viaCluster, viaServer} {
@@ -371,7 +372,7 @@ func commandOf(args string) string {
 	if words[0] == "provider" && words[1] == "keys" {
 		return strings.Join(words[:3], " ")
 	}
-	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider", "registry", "policy"}, words[0]) || words[0] == "retained" && len(words) > 1 {
+	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider", "registry", "policy", "identity"}, words[0]) || words[0] == "retained" && len(words) > 1 {
 		return words[0] + " " + words[1]
 	}
 	return words[0]

@@ -61,11 +61,17 @@ const requestTime = time.Minute
 type endpoint struct {
 	params url.Values
 	parts  []string
+	beside string // in place of the parts: a path beside the API
 }
 
-func (c *conn) at(params url.Values, parts ...string) endpoint { return endpoint{params, parts} }
+func (c *conn) at(params url.Values, parts ...string) endpoint {
+	return endpoint{params: params, parts: parts}
+}
 
 func (a endpoint) below(base *url.URL) string {
+	if a.beside != "" {
+		return base.JoinPath(a.beside).String()
+	}
 	all := append([]string{"api", "v1"}, a.parts...)
 	for i := range all {
 		all[i] = url.PathEscape(all[i])

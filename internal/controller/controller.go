@@ -25,6 +25,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/image"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -49,6 +50,24 @@ type RegistryReader struct {
 	Run, Stack string // IDs
 	Namespace  string // of the stack
 	Until      time.Time
+}
+
+// Identities are the identities of runs at other systems.
+type Identities interface {
+	// Allows returns why the stacks of a namespace may not ask for what they ask for: Denied
+	// by the rules of the operator. Other errors may pass.
+	Allows(ctx context.Context, namespace string, q identity.Request) error
+	// Of is what the job of a run has.
+	Of(ctx context.Context, by Identified) (*runner.Identity, error)
+}
+
+// Identified is a run that signs in elsewhere, as far as the controller knows it. The rest
+// of its claims is of its namespace.
+type Identified struct {
+	Run     identity.Run
+	Key     string // see runner.Key
+	Request identity.Request
+	Until   time.Time
 }
 
 // Accounts makes readers with the rights of ServiceAccounts.
@@ -80,36 +99,37 @@ type Config struct {
 
 // Stacks reconciles the objects of all dialects. Their runs share one schedule.
 type Stacks struct {
-	Client    client.Client // reads kinds of stacks and sources from its cache
-	Live      client.Client // reads everything from the server
-	Accounts  Accounts      // nil if Config.ReadAs is empty
-	Grants    Grants
-	Dialects  dialect.Registry
-	LeftOut   dialect.Registry // kinds that are not reconciled here: the cluster may have stacks of them
-	Runner    runner.Runner
-	Lingering runner.Lingering // the Runner, if its runs leave places behind; else nil
-	Artifacts Artifacts
-	Modules   *modules.Reader
-	Archives  records.Archives
-	Images    Images                                         // nil makes no images of stacks
-	Registry  func(RegistryReader) (*runner.Registry, error) // how a run reaches the registry of the platform; nil without one
-	States    states.Store
-	Blobs     records.Blobs
-	Ours      func(context.Context) error // nil if the API server is the one of the cluster whose records Blobs has
-	Engine    func(ctx context.Context, name string) (engine.Engine, error)
-	Events    Events
-	Audit     AuditLog // nil records nothing
-	Reviewers review.Reviewers
-	Policies  Policies // nil has none
-	Queue     Queue
-	Shared    bool        // this controller works on the shards that it takes, and begins with none
-	Moves     Moving      // nil unless Shared
-	Leads     func() bool // whether this controller does what one of them does for all; nil if it is alone
-	Config    Config
-	Key       secret.Text // keys digests of inputs, so that a digest tells nothing about them
-	Now       func() time.Time
-	Log       *slog.Logger
-	Metrics   prometheus.Registerer // nil registers no metrics
+	Client     client.Client // reads kinds of stacks and sources from its cache
+	Live       client.Client // reads everything from the server
+	Accounts   Accounts      // nil if Config.ReadAs is empty
+	Grants     Grants
+	Dialects   dialect.Registry
+	LeftOut    dialect.Registry // kinds that are not reconciled here: the cluster may have stacks of them
+	Runner     runner.Runner
+	Lingering  runner.Lingering // the Runner, if its runs leave places behind; else nil
+	Artifacts  Artifacts
+	Modules    *modules.Reader
+	Archives   records.Archives
+	Images     Images                                         // nil makes no images of stacks
+	Registry   func(RegistryReader) (*runner.Registry, error) // how a run reaches the registry of the platform; nil without one
+	Identities Identities                                     // nil if the platform issues none
+	States     states.Store
+	Blobs      records.Blobs
+	Ours       func(context.Context) error // nil if the API server is the one of the cluster whose records Blobs has
+	Engine     func(ctx context.Context, name string) (engine.Engine, error)
+	Events     Events
+	Audit      AuditLog // nil records nothing
+	Reviewers  review.Reviewers
+	Policies   Policies // nil has none
+	Queue      Queue
+	Shared     bool        // this controller works on the shards that it takes, and begins with none
+	Moves      Moving      // nil unless Shared
+	Leads      func() bool // whether this controller does what one of them does for all; nil if it is alone
+	Config     Config
+	Key        secret.Text // keys digests of inputs, so that a digest tells nothing about them
+	Now        func() time.Time
+	Log        *slog.Logger
+	Metrics    prometheus.Registerer // nil registers no metrics
 
 	reviews *review.Pool
 	imaging *imaging // nil without Images

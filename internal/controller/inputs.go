@@ -3,7 +3,9 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -15,8 +17,10 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -33,6 +37,7 @@ type inputs struct {
 	archive  string      // path of the module's archive; empty if it is inline
 	root     module.Root // as the source has it
 	template string      // the text of the module's main.tf.tpl; empty if it has none
+	origin   string      // the URL that the archive is certainly from; empty if it is not certain
 	imports  *workdir.File
 
 	input.Inputs
@@ -41,17 +46,18 @@ type inputs struct {
 // jobs finds what a run is made from, and makes the job of it. It only reads, except that
 // the cache of artifacts may fetch one, and release gives credentials back.
 type jobs struct {
-	accounts  Accounts
-	artifacts Artifacts
-	cache     client.Reader
-	config    Config
-	engine    func(ctx context.Context, name string) (engine.Engine, error)
-	imaging   *imaging // nil makes no images
-	key       secret.Text
-	live      client.Reader
-	modules   *modules.Reader
-	referrals *referrals
-	reviewers review.Reviewers
+	accounts   Accounts
+	artifacts  Artifacts
+	cache      client.Reader
+	config     Config
+	engine     func(ctx context.Context, name string) (engine.Engine, error)
+	identifier identifier
+	imaging    *imaging // nil makes no images
+	key        secret.Text
+	live       client.Reader
+	modules    *modules.Reader
+	referrals  *referrals
+	reviewers  review.Reviewers
 }
 
 // findSource resolves the source to an archive on disk.
@@ -81,6 +87,7 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	if p.in.archive, err = jb.artifacts.Get(ctx, artifact); err != nil {
 		return blockedBy(fmt.Errorf("fetching the artifact of %s %s: %w", ref.Kind, key, err), stack.SourceFailed)
 	}
+	p.in.origin = artifact.Origin
 	p.o.PlanInputs.Source, p.o.PlanInputs.Revision, p.o.SourceAt = artifact.Digest, artifact.Revision, artifact.At
 	return p.below(artifact.Directory)
 }
@@ -148,6 +155,80 @@ func (jb *jobs) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 	p.o.PlanInputs.Inputs = p.in.Digest
 	if until := p.in.Until; !until.IsZero() {
 		p.recheckIn(max(time.Second, until.Sub(p.o.Now))) // before an input stops being valid
+	}
+	return nil
+}
+
+// identifier gives runs the identities that their stacks ask for.
+type identifier struct {
+	identities Identities // nil if the platform issues none
+}
+
+// findIdentity reports that the runs of a stack may not sign in as the stack asks.
+func (i identifier) findIdentity(ctx context.Context, p *pass) *stack.Blocked {
+	q := p.st.Configuration.Identity
+	if q == nil {
+		return nil
+	}
+	if i.identities == nil {
+		return blockedBy(fault.New(fault.Invalid, "", fmt.Errorf("%s: this platform gives its runs no identity. As the operator, set --identity-issuer; else remove the annotation", identity.Annotation)), stack.SpecInvalid)
+	}
+	err := i.identities.Allows(ctx, p.obj.GetNamespace(), *q)
+	if err == nil {
+		if why := q.Conflict(p.in.Resolved.Environment); why != nil {
+			err = fault.New(fault.Invalid, "", why)
+		}
+	}
+	if err == nil {
+		for _, phase := range []identity.Phase{identity.Plan, identity.Apply} {
+			if _, why := p.identity("", phase).Subject(); why != nil {
+				err = fault.New(fault.Invalid, "", why)
+			}
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	reason := stack.SpecInvalid
+	if k := fault.Of(err); k != fault.Denied && k != fault.Invalid {
+		reason = stack.InputsFailed
+	}
+	return blockedBy(fmt.Errorf("%s: %w", identity.Annotation, err), reason)
+}
+
+// identity is who a run of the stack is, as far as this package knows.
+func (p *pass) identity(id string, phase identity.Phase) identity.Run {
+	return identity.Run{
+		ID: id, Phase: phase, Namespace: p.obj.GetNamespace(), Stack: p.obj.GetName(), StackUID: string(p.obj.GetUID()),
+		StackKind: strings.ToLower(dialect.KindOf(p.dialect)),
+	}
+}
+
+// identify gives a job the identity that its stack asks for. Only this copy of the job has
+// the grant of the run: no record has it. A recorded job may have credentials in its
+// environment that the stack has an identity in place of now.
+func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) error {
+	q := p.st.Configuration.Identity
+	job.Identity = nil
+	if q == nil || job.Kind == stack.HealthRun {
+		return nil
+	}
+	if b := i.findIdentity(ctx, &pass{dialect: p.dialect, obj: p.obj, st: p.st}); b != nil {
+		return fault.New(b.Kind, string(b.Reason), errors.New(b.Message))
+	}
+	job.Env = maps.Clone(job.Env)
+	for _, name := range q.Variables() {
+		delete(job.Env, name)
+	}
+	run := p.identity(job.ID, identity.PhaseOf(job.Kind.Writes()))
+	run.RunKind = string(job.Kind)
+	if job.Tree.Digest != "" && job.Tree.Digest == p.o.PlanInputs.Source {
+		run.SourceURL, run.SourceRevision = p.in.origin, p.o.PlanInputs.Revision
+	}
+	var err error
+	job.Identity, err = i.identities.Of(ctx, Identified{Run: run, Key: job.Key(), Request: *q, Until: p.o.Now.Add(job.Limits.Longest() + startMost)})
+	if err != nil {
+		return fmt.Errorf("giving the run its identity: %w", err)
 	}
 	return nil
 }

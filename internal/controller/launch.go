@@ -115,6 +115,9 @@ func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 			return fmt.Errorf("making the token of the run for the registry: %w", err)
 		}
 	}
+	if err := la.jobs.identifier.identify(ctx, p, &job); err != nil {
+		return err
+	}
 	return la.runner.Start(ctx, job)
 }
 

@@ -135,7 +135,7 @@ func (jb *jobs) observeInputs(ctx context.Context, p *pass) {
 	if p.o.Blocked = p.findImports(); p.o.Blocked != nil {
 		return
 	}
-	for _, step := range []func(context.Context, *pass) *stack.Blocked{jb.findSource, jb.findEngine, jb.findModule, jb.findInputs, jb.buildJob} {
+	for _, step := range []func(context.Context, *pass) *stack.Blocked{jb.findSource, jb.findEngine, jb.findModule, jb.findInputs, jb.identifier.findIdentity, jb.buildJob} {
 		if p.o.Blocked = step(ctx, p); p.o.Blocked != nil {
 			return
 		}

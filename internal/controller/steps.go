@@ -39,7 +39,7 @@ func (c *Stacks) assemble() *steps {
 	referrals := &referrals{config: c.Config, grants: c.Grants}
 	jobs := &jobs{
 		accounts: c.Accounts, artifacts: c.Artifacts, cache: c.Client, live: c.Live, config: c.Config, engine: c.Engine, key: c.Key,
-		imaging: c.imaging, modules: c.Modules, referrals: referrals, reviewers: c.Reviewers,
+		identifier: identifier{c.Identities}, imaging: c.imaging, modules: c.Modules, referrals: referrals, reviewers: c.Reviewers,
 	}
 	snapshots := &snapshots{blobs: c.Blobs, engine: c.Engine, jobs: jobs, records: kept}
 	dependencies := &dependencies{cache: c.Client, dialects: c.Dialects, referrals: referrals}

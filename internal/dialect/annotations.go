@@ -11,9 +11,11 @@ import (
 
 	"github.com/agext/levenshtein"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -25,6 +27,23 @@ const (
 	Deletion   = "terrier.dev/deletion"    // approve, retain or destroy; what happens to what was created
 	AdoptState = "terrier.dev/adopt-state" // true or false
 )
+
+// Identity reads what a stack asks its runs to sign in with elsewhere; nil if it asks for
+// nothing. The annotation is YAML.
+func Identity(o client.Object) (*identity.Request, error) {
+	text := o.GetAnnotations()[identity.Annotation]
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	data, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err == nil {
+		var r *identity.Request
+		if r, err = identity.Parse(data); err == nil {
+			return r, nil
+		}
+	}
+	return nil, fault.New(fault.Invalid, string(stack.SpecInvalid), fmt.Errorf("the annotation %s: %w", identity.Annotation, err))
+}
 
 // What the annotation terrier.dev/deletion may say.
 const (
@@ -50,7 +69,7 @@ func Common() []Annotation {
 		{Name: Repair, May: "JSON that terrier repair writes", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &stack.Repair{}) == nil }},
 	}
 	for _, name := range []string{
-		Engine, Rejected, Comment, IgnoreUntracked, PreviewDestroy, Cancel, AcceptState, BreakGlassCommand, oldIgnoreUntracked, oldBreakGlassCommand,
+		Engine, identity.Annotation, Rejected, Comment, IgnoreUntracked, PreviewDestroy, Cancel, AcceptState, BreakGlassCommand, oldIgnoreUntracked, oldBreakGlassCommand,
 		backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy, Confirm,
 	} {
 		known = append(known, Annotation{Name: name})

@@ -34,6 +34,7 @@ const maxLooks = 1 << 18
 // Prints returns the prints of what r hides. The key is to be random, and used
 // once.
 func (r *Redactor) Prints(key []byte) Prints {
+	r = r.newest()
 	p := Prints{Key: key, Forms: map[int]map[string]bool{}}
 	if r == nil {
 		return p

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // The shortest texts that are looked for. Shorter ones stand everywhere by
@@ -29,13 +31,20 @@ type Redactor struct {
 	seen    [1 << 10]uint64
 	longest int
 	shorts  map[string]bool // values that are too short to be looked for in a text
+
+	values, prefixes []string                 // all of them
+	tails            map[string]bool          // needles that hide what follows, too: see LearnPrefix
+	later            atomic.Pointer[Redactor] // takes the place of this one: it hides what was learned since
+	learn            sync.Mutex
 }
 
 // NewRedactor returns a Redactor for values. The words true, false and null are
 // not hidden; values of two and three bytes only where they are the whole of a
 // value in JSON; values of one byte never.
-func NewRedactor(values []string) *Redactor {
-	r := &Redactor{needles: map[uint32][][]byte{}, shorts: map[string]bool{}}
+func NewRedactor(values []string) *Redactor { return newRedactor(values, nil) }
+
+func newRedactor(values, prefixes []string) *Redactor {
+	r := &Redactor{needles: map[uint32][][]byte{}, shorts: map[string]bool{}, values: slices.Clone(values), prefixes: slices.Clone(prefixes), tails: map[string]bool{}}
 	known := map[string]bool{}
 	for _, v := range values {
 		if isShort(v) {
@@ -48,8 +57,72 @@ func NewRedactor(values []string) *Redactor {
 			}
 		}
 	}
+	for _, p := range prefixes {
+		if r.tails[p] = true; !known[p] {
+			known[p] = true
+			r.add(p)
+		}
+		r.longest = max(r.longest, maxToken)
+	}
 	for _, n := range r.needles {
 		slices.SortFunc(n, func(a, b []byte) int { return len(b) - len(a) })
+	}
+	return r
+}
+
+// Learn hides further values from now on, wherever the Redactor is in use. Those that it
+// knows already cost nothing.
+func (r *Redactor) Learn(values ...string) {
+	r.learn.Lock()
+	defer r.learn.Unlock()
+	now := r.newest()
+	if all := union(now.values, values); len(all) > len(now.values) {
+		r.later.Store(newRedactor(all, now.prefixes))
+	}
+}
+
+// LearnPrefix hides from now on every token that begins so, known or not: it ends where a
+// character comes that no JSON Web Token has.
+func (r *Redactor) LearnPrefix(prefixes ...string) {
+	r.learn.Lock()
+	defer r.learn.Unlock()
+	now := r.newest()
+	prefixes = slices.DeleteFunc(slices.Clone(prefixes), func(p string) bool { return len(p) < minLine })
+	if all := union(now.prefixes, prefixes); len(all) > len(now.prefixes) {
+		r.later.Store(newRedactor(now.values, all))
+	}
+}
+
+// maxToken is the longest token that is found by its prefix in a text that arrives in pieces.
+const maxToken = 8 << 10
+
+func union(old, more []string) []string {
+	all := slices.Clone(old)
+	for _, v := range more {
+		if !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// tail is how much of b a token continues for.
+func tail(b []byte) int {
+	n := 0
+	for n < len(b) && n < maxToken && (b[n] == '.' || b[n] == '-' || b[n] == '_' || '0' <= b[n] && b[n] <= '9' || 'a' <= b[n] && b[n] <= 'z' || 'A' <= b[n] && b[n] <= 'Z') {
+		n++
+	}
+	return n
+}
+
+// newest is what hides all that was learned. Only the Redactor that NewRedactor returned to
+// its caller has one.
+func (r *Redactor) newest() *Redactor {
+	if r == nil {
+		return nil
+	}
+	if later := r.later.Load(); later != nil {
+		return later
 	}
 	return r
 }
@@ -64,6 +137,7 @@ func (r *Redactor) add(needle string) {
 
 // String returns s with every known value replaced by Mask.
 func (r *Redactor) String(s string) string {
+	r = r.newest()
 	if r == nil || len(s) < minValue || r.longest == 0 {
 		return s
 	}
@@ -74,6 +148,7 @@ func (r *Redactor) String(s string) string {
 // itself if there is nothing to hide. For JSON use RedactJSON: a value that is
 // a number would leave a document that cannot be read.
 func (r *Redactor) Redact(b []byte) []byte {
+	r = r.newest()
 	first := r.index(b)
 	if first < 0 {
 		return b
@@ -128,9 +203,13 @@ func (r *Redactor) match(b []byte) int {
 		return 0
 	}
 	for _, n := range r.needles[k] {
-		if bytes.HasPrefix(b, n) {
-			return len(n)
+		if !bytes.HasPrefix(b, n) {
+			continue
 		}
+		if len(r.tails) > 0 && r.tails[string(n)] {
+			return len(n) + tail(b[len(n):])
+		}
+		return len(n)
 	}
 	return 0
 }

@@ -155,3 +155,54 @@ func BenchmarkRedact(b *testing.B) {
 		r.Redact(text)
 	}
 }
+
+// What is learned later is hidden by everything that has the Redactor.
+func TestWhatIsLearnedLaterIsHidden(t *testing.T) {
+	r := NewRedactor([]string{"first-secret"})
+	var out strings.Builder
+	w := r.Writer(&out)
+	if got := r.String("first-secret later-secret"); got != Mask+" later-secret" {
+		t.Errorf("before: %q", got)
+	}
+	r.Learn("later-secret")
+	r.Learn("later-secret", "last-secret")
+	if got := r.String("first-secret later-secret last-secret"); strings.Contains(got, "secret") {
+		t.Errorf("after: %q", got)
+	}
+	if got := string(r.RedactJSON([]byte(`{"a": "later-secret"}`))); strings.Contains(got, "later-secret") {
+		t.Errorf("in JSON: %s", got)
+	}
+	if got := r.Prints([]byte("key")).String("a later-secret"); strings.Contains(got, "later-secret") {
+		t.Errorf("by its prints: %s", got)
+	}
+	if _, err := w.Write([]byte("one later-")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("secret two")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); got != "one "+Mask+" two" {
+		t.Errorf("written: %q", got)
+	}
+	r.LearnPrefix("eyJhbGciOi.")
+	const token = "eyJhbGciOi.eyJpc3MiOi.c2ln-bmF0_dXJl"
+	out.Reset()
+	w = r.Writer(&out)
+	for _, part := range []string{"one ", token[:15], token[15:], " two later-secret"} {
+		if _, err := w.Write([]byte(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); got != "one "+Mask+" two "+Mask {
+		t.Errorf("written: %q", got)
+	}
+	if got := string(r.RedactJSON([]byte(`{"a": "` + token + `"}`))); got != `{"a":"`+Mask+`"}` {
+		t.Errorf("in JSON: %s", got)
+	}
+}

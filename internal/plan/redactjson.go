@@ -17,6 +17,7 @@ type hider interface {
 // value. Keys are searched too, for values long enough not to be a word of the
 // format by chance. What is not JSON is treated as text.
 func (r *Redactor) RedactJSON(b []byte) []byte {
+	r = r.newest()
 	if r == nil || r.longest == 0 && len(r.shorts) == 0 {
 		return b
 	}

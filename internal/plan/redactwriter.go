@@ -19,7 +19,7 @@ func (r *Redactor) Writer(w io.Writer) *RedactWriter { return &RedactWriter{r: r
 // Write takes all of p, though some of it may reach the underlying writer only
 // with a later Write or Close.
 func (w *RedactWriter) Write(p []byte) (int, error) {
-	if w.r == nil || w.r.longest == 0 {
+	if r := w.r.newest(); len(w.held) == 0 && (r == nil || r.longest == 0) {
 		return w.w.Write(p)
 	}
 	w.held = append(w.held, p...)
@@ -37,7 +37,7 @@ func (w *RedactWriter) flush(end bool) error {
 		return nil
 	}
 	var out bytes.Buffer
-	done := w.r.replace(&out, w.held, end)
+	done := w.r.newest().replace(&out, w.held, end)
 	w.held = append(w.held[:0], w.held[done:]...)
 	if out.Len() == 0 {
 		return nil

@@ -26,9 +26,9 @@ func TestConformance(t *testing.T) {
 	site := podstest.Site{API: c.Config, Namespace: c.Namespace, Image: "terrier-runner", Address: "127.0.0.1", Log: slog.New(slog.DiscardHandler)}
 	runnertest.Run(t, runnertest.Fixture{
 		New:      func(t testing.TB) runnertest.Runner { return site.Open(t) },
-		Registry: podstest.Reach,
-		Engine:   engine.Engine{Path: filepath.Join(bin, "tofu"), Name: "tofu", Version: "1.12.6"},
-		Mirror:   filepath.Join(bin, "mirror"),
+		Registry: podstest.Reach, Identity: podstest.ReachIssuer,
+		Engine: engine.Engine{Path: filepath.Join(bin, "tofu"), Name: "tofu", Version: "1.12.6"},
+		Mirror: filepath.Join(bin, "mirror"),
 		Adapt: func(j *runner.Job) {
 			j.Name, j.Pod = c.Namespace+"/net", &runner.Pod{Namespace: c.Namespace}
 		},

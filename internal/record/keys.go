@@ -258,6 +258,12 @@ func RegistryTokens() string { return registryToken.key() }
 // RegistryToken is the key of one of them.
 func RegistryToken(id string) string { return registryToken.key(id) }
 
+// IdentityKeys is what the keys of all records of keys begin with that sign tokens of runs.
+func IdentityKeys() string { return identityKey.key() }
+
+// IdentityKey is the key of one of them.
+func IdentityKey(id string) string { return identityKey.key(id) }
+
 // Installation says whose records these are.
 type Installation struct {
 	Cluster string    `json:"cluster"`         // the UID of its namespace kube-system

@@ -52,6 +52,7 @@ var (
 	auditSegment  = Kind{"audit/<segment>", "a part of the audit log, of a controller with --records", "app", "never"}
 	witness       = Kind{"keys/<id>", "the name of a key from a Secret that encrypts records, encrypted with this key: a start notices if the key is lost", "app", "never"}
 	signOut       = Kind{"sessions/ended/<id>", "the end of a session before its time", "app", "the session would have expired"}
+	identityKey   = Kind{"identity/keys/<id>", "a key that signs the tokens of runs, with its times", "app", "the next key has signed for two days"}
 	registryToken = Kind{"registry/tokens/<id>", "a token for the registry: whose it is, what it may do, its end, and a digest of its secret", "access", "a week has passed since it expired"}
 )
 
@@ -59,7 +60,7 @@ var (
 func Kinds() []Kind {
 	return []Kind{
 		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, checked, uses,
-		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, auditSegment, marker, witness,
+		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, identityKey, auditSegment, marker, witness,
 	}
 }
 

@@ -49,6 +49,7 @@ var keys = map[string]string{
 	record.Figures("day", "1767225600"):                  "figures/day/1767225600",
 	record.SignOut("id"):                                 "sessions/ended/id",
 	record.RegistryToken("id"):                           "registry/tokens/id",
+	record.IdentityKey("id"):                             "identity/keys/id",
 	record.AuditSegment("1.jsonl"):                       "audit/1.jsonl",
 	record.Marker().Key:                                  "installation.json",
 	record.Witness("0123"):                               "keys/0123",
@@ -74,6 +75,7 @@ var prefixes = map[string]string{
 	record.AllFigures():       "figures/",
 	record.SignOuts():         "sessions/ended/",
 	record.RegistryTokens():   "registry/tokens/",
+	record.IdentityKeys():     "identity/keys/",
 	record.AuditLog():         "audit/",
 }
 

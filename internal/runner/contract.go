@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/runner/script"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -157,6 +158,8 @@ type Job struct {
 
 	Registry *Registry `json:",omitempty"` // of the platform, which the supervisor serves to the engine; nil if runs have none
 
+	Identity *Identity `json:",omitempty"` // by which the run signs in elsewhere; nil if its stack asks for none
+
 	Script *Script `json:",omitempty"` // script, and destroy of a stack that has one: what is run in place of the engine's apply
 
 	Words stack.Words `json:",omitzero"` // what the kind of the stack calls its fields, for messages
@@ -188,6 +191,21 @@ type Registry struct {
 	Authority []byte            `json:",omitempty"` // certificates in PEM that it is signed with; the system's if there are none
 	Token     string            `json:",omitempty"` // of this run alone
 	TokenFile string            `json:",omitempty"` // in its place: a file that is read for each request
+	Header    map[string]string `json:",omitempty"` // of each request
+}
+
+// Identity is how a run gets the tokens by which it signs in elsewhere. The sandbox of the
+// run sees the tokens and none of this: see package tokens.
+type Identity struct {
+	Request identity.Request
+	Phase   identity.Phase
+	Grant   string // of this run alone; see package issuer
+
+	// Where the controller is. One whose runs are elsewhere leaves it empty: the agent of
+	// the run knows its way.
+	URL       string            `json:",omitempty"`
+	Authority []byte            `json:",omitempty"` // certificates in PEM that it is signed with; the system's if there are none
+	TokenFile string            `json:",omitempty"` // the credential of each request, read for each one
 	Header    map[string]string `json:",omitempty"` // of each request
 }
 
@@ -388,9 +406,11 @@ type Report struct {
 	// PostDeploy is what the script of that name has printed as its outputs, redacted.
 	PostDeploy json.RawMessage `json:"postDeploy,omitempty"`
 
-	Steps       []Step `json:"steps,omitempty"`
-	InitSkipped bool   `json:"initSkipped,omitempty"` // the work directory was prepared already
-	NoInit      bool   `json:"noInit,omitempty"`      // the work directory was prepared without the engine, for there was nothing to install
+	Steps    []Step      `json:"steps,omitempty"`
+	Identity *Identified `json:"identity,omitempty"` // who the run was elsewhere; nil if its stack asked for no identity
+
+	InitSkipped bool `json:"initSkipped,omitempty"` // the work directory was prepared already
+	NoInit      bool `json:"noInit,omitempty"`      // the work directory was prepared without the engine, for there was nothing to install
 
 	Providers map[ProviderSource]int64 `json:"providers,omitempty"` // bytes that init made sure of, by where they came from; none if it was skipped
 
@@ -423,6 +443,35 @@ type StateID = stack.StateID
 
 // Lock is a state lock as the engine printed it.
 type Lock = engine.Lock
+
+// Identified says by which tokens a run signed in elsewhere, without the tokens.
+type Identified struct {
+	Phase   identity.Phase `json:"phase"`
+	Tokens  []TokenOf      `json:"tokens"`            // the newest of each use
+	Renewed int            `json:"renewed,omitempty"` // times that they were renewed
+}
+
+// String names the phase and the tokens.
+func (d *Identified) String() string {
+	if d == nil {
+		return ""
+	}
+	var names []string
+	for _, t := range d.Tokens {
+		names = append(names, t.Name)
+	}
+	return string(d.Phase) + ": " + strings.Join(names, ", ")
+}
+
+// TokenOf is one token of a run: what it was for, and the ID by which verifiers and the audit
+// log know it.
+type TokenOf struct {
+	Name     string    `json:"name"` // see identity.Use
+	Audience string    `json:"audience"`
+	Role     string    `json:"role,omitempty"`
+	ID       string    `json:"id"`
+	Expires  time.Time `json:"expires"`
+}
 
 // Step is one engine process, or one provider that was started for the run: then
 // its name is "provider " and the provider's source.

@@ -68,6 +68,7 @@ type engineProcesses struct{ *run }
 
 func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 	r.recorder.begin(r.job.Engine.Name + " " + c.args[0])
+	r.identity.tokens.Fresh(ctx)
 	out, text := c.sinks(r.recorder)
 	// The engine is asked to stop, not cut off: the end of ctx must not kill it.
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))

@@ -122,12 +122,13 @@ func (r *isolation) engineInside() string {
 const smallPlan = 64 << 10
 
 // environ is the environment of the engine, but for the address of its state:
-// the variables of the operator, those of the job, and those of the platform, of
+// the variables of the operator, those of the job, those of its identity, and those of the platform, of
 // which later ones win. Nothing is inherited.
 func (r *isolation) environ() []string {
 	env := map[string]string{}
 	maps.Copy(env, r.host.Env)
 	maps.Copy(env, r.job.Env)
+	maps.Copy(env, r.identity.environ())
 	if len(r.host.Authority) > 0 {
 		at := r.config.PathInside(path.Join("/work", r.config.Dir, trusted))
 		for _, name := range trustVariables {

@@ -81,6 +81,8 @@ func (r *engineProcesses) newOutputFile(c command, to io.Writer) (*outputFile, e
 // writePrints writes down the fingerprints of the secrets that the output of an engine
 // may hold, for recoverEvents.
 func (r *engineProcesses) writePrints() error {
+	r.printing.Lock()
+	defer r.printing.Unlock()
 	var key [32]byte
 	if _, err := rand.Read(key[:]); err != nil {
 		return err

@@ -1,19 +1,24 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/runner/relay"
+	"github.com/terrier-iac/terrier/internal/runner/tokens"
 	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
@@ -295,3 +300,82 @@ func (r *registryRelay) completeLockFile() error {
 	}
 	return nil
 }
+
+// runIdentity is the part of a run that signs in elsewhere.
+type runIdentity struct {
+	*run
+	tokens *tokens.Tokens // nil if the run has none
+}
+
+// open gets the tokens of the run, before its first program.
+func (r *runIdentity) open(ctx context.Context) error {
+	d := r.job.Identity
+	if d == nil || r.job.Kind == stack.HealthRun {
+		return nil
+	}
+	if err := errors.Join(os.RemoveAll(r.work.path(dirWork, dirIdentity)), os.Mkdir(r.work.path(dirWork, dirIdentity), 0o700)); err != nil {
+		return err
+	}
+	if err := r.own(); err != nil {
+		return err
+	}
+	up := tokens.Upstream{URL: d.URL, Authority: d.Authority, Header: d.Header, Grant: secret.New(d.Grant)}
+	if d.TokenFile != "" {
+		up.Bearer = func() (string, error) {
+			data, err := os.ReadFile(d.TokenFile)
+			return strings.TrimSpace(string(data)), err
+		}
+	}
+	r.hide.Learn(d.Grant)
+	namespace, name, _ := strings.Cut(r.job.Name, "/")
+	var err error
+	r.tokens, err = tokens.Open(ctx, tokens.Options{
+		Upstream: up, Request: d.Request, Phase: d.Phase, Session: identity.Session(namespace, name, r.job.ID),
+		Inside: r.sandbox.config.PathInside("/work/" + dirIdentity), Open: func() (*os.Root, error) { return r.work.open(dirIdentity) }, Own: sandbox.Own,
+		Hide: r.learn, Begin: r.hide.LearnPrefix, Told: r.told, Say: r.recorder.logf, Now: r.now,
+	})
+	if errors.Is(err, context.Canceled) {
+		return ending{outcome: stack.Interrupted, message: "stopped before it had an identity"}
+	}
+	return err
+}
+
+// own gives the directory to the user of the programs.
+func (r *runIdentity) own() error {
+	f, err := os.Open(r.work.path(dirWork, dirIdentity))
+	if err != nil {
+		return err
+	}
+	return errors.Join(sandbox.Own(f), f.Close())
+}
+
+// learn hides new tokens, also in what a crash leaves of the output of an engine.
+func (r *runIdentity) learn(values ...string) {
+	r.hide.Learn(values...)
+	if _, err := os.Stat(filepath.Join(r.dir, filePrints)); err == nil {
+		if err := r.engine.writePrints(); err != nil {
+			r.recorder.logf("The fingerprints of new tokens are not kept: %v.", err)
+		}
+	}
+}
+
+// told writes into the report which tokens the run has.
+func (r *runIdentity) told(issued []identity.Issued) {
+	used := Identified{Phase: r.job.Identity.Phase}
+	uses := r.job.Identity.Request.Uses(used.Phase)
+	for i, t := range issued {
+		used.Tokens = append(used.Tokens, TokenOf{Name: t.Name, Audience: t.Audience, Role: uses[i].Role, ID: t.ID, Expires: t.Expires.UTC()})
+	}
+	r.reportFile.set(func(rep *Report) {
+		if rep.Identity != nil {
+			used.Renewed = rep.Identity.Renewed + 1
+		}
+		rep.Identity = &used
+	})
+}
+
+// environ is what the environment of a program has that starts now.
+func (r *runIdentity) environ() map[string]string { return r.tokens.Environ() }
+
+// close ends the renewal of the tokens. They are removed with everything else of the run.
+func (r *runIdentity) close() { r.tokens.Close() }

@@ -89,4 +89,5 @@ const (
 	dirShown       = "shown"          // in STACK: the saved plan while it is shown, which the sandbox cannot write
 	dirScratch     = "run"            // in work: what belongs to one run
 	dirHome        = "home"           // in work: the home of one run, if it has files there
+	dirIdentity    = "identity"       // in work: the tokens of one run, if it has some
 )

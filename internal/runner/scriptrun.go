@@ -11,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/runner/managed"
 	"github.com/terrier-iac/terrier/internal/runner/script"
 	"github.com/terrier-iac/terrier/internal/sandbox"
@@ -67,13 +65,11 @@ type scriptSteps struct {
 	initOnce  sync.Mutex
 
 	mu       sync.Mutex
-	masked   []string // what is hidden from the start
-	secrets  []string // of the states that the script made
-	stderr   tail     // the end of what the script printed there
-	cut      string   // what the end of the run ended early; empty if nothing
-	stale    string   // why an apply was not what was approved; empty if none was
-	outputs  int      // files of events so far
-	changing int      // commands that may have changed resources
+	stderr   tail   // the end of what the script printed there
+	cut      string // what the end of the run ended early; empty if nothing
+	stale    string // why an apply was not what was approved; empty if none was
+	outputs  int    // files of events so far
+	changing int    // commands that may have changed resources
 }
 
 // scriptProgram is one script of a run.
@@ -434,21 +430,7 @@ func (r *scriptSteps) learn(file *managed.File) {
 	if r.job.Script == nil || r.recorder == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := len(r.secrets)
-	for _, s := range file.Secrets() {
-		if !slices.Contains(r.secrets, s) {
-			r.secrets = append(r.secrets, s)
-		}
-	}
-	if len(r.secrets) == known {
-		return
-	}
-	hide := plan.NewRedactor(slices.Concat(r.masked, r.secrets))
-	r.recorder.mu.Lock()
-	r.recorder.hide = hide
-	r.recorder.mu.Unlock()
+	r.hide.Learn(file.Secrets()...)
 }
 
 // failure begins with how a script ended, which its last words on the standard error need
@@ -467,7 +449,6 @@ func (p scriptProgram) failure(exit sandbox.Exit, said string) string {
 // judge decides how the run ends after a script has.
 func (r *scriptSteps) judge(p scriptProgram, s stop, exit sandbox.Exit) error {
 	h, err := r.recorder.end()
-	r.hide = r.recorder.hide // with what the run has learned
 	r.mu.Lock()
 	said, cut, stale, changing, missing := strings.TrimSpace(string(r.stderr.bytes())), r.cut, r.stale, r.changing, r.foreign.missing
 	r.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -55,6 +56,7 @@ type run struct {
 	locks      []*os.File
 
 	hide     *plan.Redactor
+	printing sync.Mutex // held while the fingerprints of what is hidden are written
 	recorder *recorder
 
 	sandbox    *isolation
@@ -73,6 +75,7 @@ type run struct {
 	checks     *healthChecks
 	breakGlass *breakGlassSteps
 	script     *scriptSteps
+	identity   *runIdentity
 }
 
 // divide makes the parts of a run. Each part is a theme, with the steps and the
@@ -84,7 +87,7 @@ func (r *run) divide() {
 	r.handover, r.cache = &handover{run: r}, &providerCache{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
 	r.plans, r.blocks, r.checks, r.breakGlass = &planSteps{run: r}, &checkBlocks{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
-	r.script = &scriptSteps{run: r}
+	r.script, r.identity = &scriptSteps{run: r}, &runIdentity{run: r}
 }
 
 // acquire takes the locks of the run and of its stack and writes the first
@@ -166,6 +169,9 @@ func (r *run) runToEnd(ctx context.Context) (Report, error) {
 // steps runs the run's steps until one of them ends it.
 func (r *run) steps(ctx context.Context) error {
 	if err := r.begin(); err != nil {
+		return err
+	}
+	if err := r.identity.open(ctx); err != nil {
 		return err
 	}
 	for _, step := range r.sequence() {
@@ -253,7 +259,7 @@ func (r *run) begin() error {
 		return err
 	}
 	mask = append(mask, hidden...)
-	r.hide, r.script.masked = plan.NewRedactor(mask), mask
+	r.hide = plan.NewRedactor(mask)
 	err = r.reserveSpace()
 	if err != nil {
 		return err
@@ -285,6 +291,7 @@ func (r *run) reserveSpace() error {
 // finish keeps what must not be lost and wipes what must not stay.
 func (r *run) finish() error {
 	errs := []error{r.providers.stop()}
+	r.identity.close()
 	if r.job.Kind.Writes() {
 		errs = append(errs, r.reportFile.enter(Saving))
 	}

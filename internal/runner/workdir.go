@@ -32,6 +32,7 @@ import (
 //	STACK/work/tree/   the module tree, with .terraform and the lock file
 //	STACK/work/run/    plan, local state
 //	STACK/work/home/   home of a run that has files there
+//	STACK/work/identity/  tokens of a run that has some
 //
 // Code of the stack has run in work: everything there is read and written
 // through os.Root, and nothing outside is reached by a link in it.
@@ -291,7 +292,7 @@ func (p *workDir) wipe() error {
 		return err
 	}
 	defer failpoint.Act("run.wipe", "")()
-	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch)), os.RemoveAll(p.path(dirWork, dirHome)), os.RemoveAll(p.path(dirShown)), os.RemoveAll(p.path(dirPrograms))}
+	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch)), os.RemoveAll(p.path(dirWork, dirHome)), os.RemoveAll(p.path(dirWork, dirIdentity)), os.RemoveAll(p.path(dirShown)), os.RemoveAll(p.path(dirPrograms))}
 	if tree, err := p.open(dirTree); err == nil {
 		defer tree.Close()
 		for i, name := range s.Files {

@@ -32,6 +32,7 @@ type Artifact struct {
 	At time.Time // when it was stored; zero if the source does not say
 
 	Directory string // in it that the URL of the source names; empty for its root
+	Origin    string // the URL that it is certainly from; empty if that is not certain
 }
 
 // Cache holds artifacts by digest. Nothing leaves it that was not compared

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -35,6 +36,8 @@ type Configuration struct {
 
 	Backend   Backend
 	Workspace string // empty means default
+
+	Identity *identity.Request // by which the runs sign in elsewhere; nil for none
 
 	Script *Script // what the stack is applied and destroyed by; nil if plans are applied
 
@@ -286,5 +289,6 @@ func (p Configuration) Shape() string {
 		VarFiles        []string
 		Targets         []string
 		Destroy         bool
-	}{p.Path, p.Workspace, p.Backend, p.VarFiles, p.Targets, p.Destroy})
+		Identity        *identity.Request `json:",omitempty"` // not part of the shape of stacks that ask for none
+	}{p.Path, p.Workspace, p.Backend, p.VarFiles, p.Targets, p.Destroy, p.Identity})
 }

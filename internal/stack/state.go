@@ -57,7 +57,7 @@ func ReadState(state []byte) (StateFacts, error) {
 		}
 		f.Resources += len(r.Instances)
 		for _, i := range r.Instances {
-			all = append(all, strings.Join([]string{r.Module, r.Type, r.Name, identity(i)}, "\x00"))
+			all = append(all, strings.Join([]string{r.Module, r.Type, r.Name, identityOf(i)}, "\x00"))
 		}
 	}
 	if len(all) > 0 {
@@ -67,9 +67,9 @@ func ReadState(state []byte) (StateFacts, error) {
 	return f, nil
 }
 
-// identity tells the instance of a resource from others: by its index, and by the identifier
+// identityOf tells the instance of a resource from others: by its index, and by the identifier
 // that its provider knows.
-func identity(instance json.RawMessage) string {
+func identityOf(instance json.RawMessage) string {
 	var i struct {
 		Index      json.RawMessage `json:"index_key"`
 		Deposed    string          `json:"deposed"`

@@ -171,7 +171,7 @@ func (e *entrance) fromIssuer(c *gin.Context) {
 	}
 	http.SetCookie(c.Writer, &http.Cookie{Name: e.issuer.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode})
 	x, err := e.issuer.errand(c.Request)
-	var who identity
+	var who issued
 	if err == nil {
 		who, err = e.issuerSays(c, x)
 	}
@@ -190,10 +190,10 @@ func (e *entrance) fromIssuer(c *gin.Context) {
 }
 
 // issuerSays asks the issuer for the user of an errand, which counts as a try.
-func (e *entrance) issuerSays(c *gin.Context, x errand) (identity, error) {
+func (e *entrance) issuerSays(c *gin.Context, x errand) (issued, error) {
 	succeeded, err := e.tries.begin(c.Request)
 	if err != nil {
-		return identity{}, err
+		return issued{}, err
 	}
 	who, err := e.issuer.answer(c.Request, x)
 	if fault.Of(err) != fault.Denied {
@@ -224,37 +224,37 @@ func (i *issuer) errand(r *http.Request) (errand, error) {
 }
 
 // answer is the user that the issuer signed in.
-func (i *issuer) answer(r *http.Request, e errand) (identity, error) {
+func (i *issuer) answer(r *http.Request, e errand) (issued, error) {
 	q := r.URL.Query()
 	if iss := q.Get("iss"); iss != "" && iss != i.URL {
-		return identity{}, errIDToken // another issuer's answer
+		return issued{}, errIDToken // another issuer's answer
 	}
 	if q.Get("error") != "" {
-		return identity{}, errAnswer
+		return issued{}, errAnswer
 	}
 	p, err := i.find(r.Context())
 	if err != nil {
-		return identity{}, fault.New(fault.Later, "IssuerDown", err)
+		return issued{}, fault.New(fault.Later, "IssuerDown", err)
 	}
 	ctx := i.context(r.Context())
 	o := i.oauth(p, r.Host)
 	token, err := o.Exchange(ctx, q.Get("code"), oauth2.VerifierOption(e.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
-		return identity{}, fault.New(fault.Denied, "IssuerDenied", fmt.Errorf("the issuer did not accept its own code: %.200q", refused.ErrorCode))
+		return issued{}, fault.New(fault.Denied, "IssuerDenied", fmt.Errorf("the issuer did not accept its own code: %.200q", refused.ErrorCode))
 	}
 	if err != nil {
-		return identity{}, fault.New(fault.Later, "IssuerDown", fmt.Errorf("asking the issuer for a token: %w", err))
+		return issued{}, fault.New(fault.Later, "IssuerDown", fmt.Errorf("asking the issuer for a token: %w", err))
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
-		return identity{}, errIDToken
+		return issued{}, errIDToken
 	}
 	id, err := p.VerifierContext(ctx, &oidc.Config{ClientID: i.ClientID, Now: i.now}).Verify(ctx, raw)
 	if err != nil {
-		return identity{}, errors.Join(errIDToken, err)
+		return issued{}, errors.Join(errIDToken, err)
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(e.Nonce)) != 1 {
-		return identity{}, errIDToken
+		return issued{}, errIDToken
 	}
 	return i.identity(id)
 }

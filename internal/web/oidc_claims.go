@@ -14,24 +14,24 @@ import (
 )
 
 // identity reads the user from a signed token of the issuer.
-func (i *issuer) identity(id *oidc.IDToken) (identity, error) {
+func (i *issuer) identity(id *oidc.IDToken) (issued, error) {
 	var claims map[string]json.RawMessage
 	if err := id.Claims(&claims); err != nil {
-		return identity{}, errors.Join(errIDToken, err)
+		return issued{}, errors.Join(errIDToken, err)
 	}
 	// A token for several clients is valid here only if it was issued to this one.
 	if azp, err := text(claims, "azp"); err == nil && azp != "" && azp != i.ClientID || len(id.Audience) > 1 && azp == "" {
-		return identity{}, errIDToken
+		return issued{}, errIDToken
 	}
 	name, err := i.username(claims)
 	if err != nil {
-		return identity{}, err
+		return issued{}, err
 	}
 	groups, err := i.groups(claims)
 	if err != nil {
-		return identity{}, err
+		return issued{}, err
 	}
-	return identity{Name: name, Groups: groups, Subject: id.Subject}, nil
+	return issued{Name: name, Groups: groups, Subject: id.Subject}, nil
 }
 
 func (i *issuer) username(claims map[string]json.RawMessage) (string, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/metacontroller"
 )
@@ -60,7 +61,9 @@ var answerers = []struct {
 	{metacontroller.SyncPath, eachReplica}, // metacontroller asks what the API server has
 	{metacontroller.FinalizePath, eachReplica},
 	{metacontroller.CustomizePath, eachReplica},
-	{discoveryPath, eachReplica}, // modules and providers are in a bucket that all share
+	{discoveryPath, eachReplica},          // modules and providers are in a bucket that all share
+	{identity.PathDiscovery, eachReplica}, // all have the keys of identities
+	{identity.PathKeys, eachReplica},
 	{packagesPrefix + "/*", eachReplica},
 	{"/sign-out", eachReplica}, // each one records it, and tells the others
 	{"/api", eachReplica},

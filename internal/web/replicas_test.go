@@ -27,6 +27,7 @@ func TestEveryRouteHasAReplica(t *testing.T) {
 	for by, paths := range map[answerer]string{
 		eachReplica: `/healthz /readyz /static/*path /validate-a-kind /sync /finalize /customize /sign-out /api /api/v1/version /api/v1/openapi.json
 			/.well-known/terraform.json /v1/archives/*path /v1/mirror/*path /v1/modules/*path /v1/providers/*path /v1/repositories /v1/webhooks/*path /v1/signing-keys /v1/usage/*path
+			/v1/identity/tokens /.well-known/openid-configuration /.well-known/jwks.json
 			/tokens /tokens/:id/revoke /api/v1/registry/tokens /api/v1/registry/tokens/:id/revoke /api/v1/namespaces/:namespace/registry/tokens /api/v1/modules/uses /api/v1/providers/uses`,
 		leaderOrHere: `/sign-in /sign-in/issuer /sign-in/callback /stacks /approvals /drift /graph
 			/api/v1/stacks /api/v1/approvals /api/v1/drift /api/v1/events /api/v1/namespaces/:namespace/stacks

@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/metacontroller"
 )
@@ -58,6 +59,7 @@ func mounted(o Options) []route {
 		}
 	}
 	table = append(table, packageRows(o)...)
+	table = append(table, identityRows(o)...)
 	for path, h := range o.Admission {
 		table = append(table, route{method: http.MethodPost, path: path, door: open, within: func(l Limits) time.Duration { return l.Request }, body: admissionBody, handle: gin.WrapH(h)})
 	}
@@ -176,6 +178,23 @@ func packageAccess(c *gin.Context) (access.Request, error) {
 		return a, errName("namespace", a.Namespace)
 	}
 	return a, nil
+}
+
+// identityRows are the rows of the identities of runs. Verifiers read the documents without a
+// token, since they hold public keys alone. A supervisor shows its grant, which the handler
+// opens: it is no user.
+func identityRows(o Options) []route {
+	if o.Identity == nil {
+		return nil
+	}
+	h, within := gin.WrapH(o.Identity), func(l Limits) time.Duration { return l.Request }
+	table := []route{{method: http.MethodPost, path: identity.PathTokens, door: open, within: within, handle: h}}
+	for _, path := range identity.Documents() {
+		for _, m := range []string{http.MethodGet, http.MethodHead} {
+			table = append(table, route{method: m, path: path, door: open, within: within, handle: h})
+		}
+	}
+	return table
 }
 
 type (

@@ -34,21 +34,21 @@ type SignOuts interface {
 // session is the sealed content of the cookie of a browser: the identity that the user
 // signed in with. The permissions are checked for each request.
 type session struct {
-	ID    string    `json:"i"`
-	Until int64     `json:"u"` // Unix time of its end
-	Seen  int64     `json:"s"` // Unix time of its last use, within seenEvery
-	Token string    `json:"t,omitempty"`
-	Known *identity `json:"k,omitempty"` // by an issuer, in place of a token
+	ID    string  `json:"i"`
+	Until int64   `json:"u"` // Unix time of its end
+	Seen  int64   `json:"s"` // Unix time of its last use, within seenEvery
+	Token string  `json:"t,omitempty"`
+	Known *issued `json:"k,omitempty"` // by an issuer, in place of a token
 }
 
-// identity is a user as an issuer identified it.
-type identity struct {
+// issued is a user as an issuer identified it.
+type issued struct {
 	Name    string   `json:"n"`
 	Groups  []string `json:"g,omitempty"`
 	Subject string   `json:"s"`
 }
 
-func (i identity) user() access.User {
+func (i issued) user() access.User {
 	return access.User{Name: i.Name, Groups: append([]string{"system:authenticated"}, i.Groups...)}
 }
 

@@ -102,6 +102,8 @@ type Options struct {
 	Registry  http.Handler // at /v2/
 	Packages  http.Handler // at /v1/ and the address of discovery: modules and providers; nil without a registry of them
 
+	Identity http.Handler // the keys of the identities of runs, and tokens for supervisors; nil if runs have none
+
 	Catalog   *catalog.Catalog // what the registry of modules and providers has; nil without it
 	Authority []byte           // the certificate authority of this server in PEM, if it is one of its own
 	Uses      pages.Uses       // which stacks use its modules and providers; nil if that is not known

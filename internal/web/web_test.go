@@ -245,7 +245,7 @@ func options(auth Auth) Options {
 	return Options{
 		Stacks: estate{records: query.NewBlobs(nothing{}, nothing{}, time.Millisecond)},
 		Auth:   auth, Version: "v1", Hosts: []string{"127.0.0.1"},
-		Artifacts: echo("artifacts"), Registry: echo("registry"), Packages: echo("packages"),
+		Artifacts: echo("artifacts"), Registry: echo("registry"), Packages: echo("packages"), Identity: echo("identity"),
 		Admission: map[string]http.Handler{"/validate-a-kind": echo("admission")}, Hooks: echo("hook"),
 		Board: emptyBoard(), UsedBy: &heard{}, Queue: idle{}, AuditLog: blank{},
 		Tokens: regtoken.NewBook(&shelf{}, anyNamespace, time.Now, slog.New(slog.DiscardHandler)), LoginLife: time.Hour,

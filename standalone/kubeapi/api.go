@@ -28,9 +28,11 @@ type api struct {
 
 // startAPI starts kube-apiserver on listener. It goes through its options, as its
 // command does, but not through the command, which takes the process's signals.
-func startAPI(ctx context.Context, listener *net.TCPListener, storeEndpoint string, k keys) (*api, error) {
+func startAPI(ctx context.Context, listener *net.TCPListener, storeEndpoint string, k keys, authentication string) (*api, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	prepared, config, err := prepareAPI(ctx, apiOptions(listener, storeEndpoint, k), listener)
+	s := apiOptions(listener, storeEndpoint, k)
+	s.Authentication.AuthenticationConfigFile = authentication
+	prepared, config, err := prepareAPI(ctx, s, listener)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -48,6 +48,9 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock that certificates are judged by; time.Now if nil.
 	Now func() time.Time
+	// Authentication is the path of an AuthenticationConfiguration: issuers whose tokens open
+	// the server besides its own. None if empty.
+	Authentication string
 	// UnsafeNoFsync trades durability for speed. It is for tests.
 	UnsafeNoFsync bool
 }
@@ -156,7 +159,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 
 	o.Log.Info("starting the kubernetes api", "address", s.address)
 	routeKubernetesLog(o.Log, &s.calm)
-	api, err := startAPI(ctx, listener, store.endpoint, s.keys)
+	api, err := startAPI(ctx, listener, store.endpoint, s.keys, o.Authentication)
 	if err != nil {
 		return fmt.Errorf("starting the Kubernetes API server: %w", err)
 	}

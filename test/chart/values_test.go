@@ -37,6 +37,8 @@ var ownFlags = map[string]string{
 	"records":                    "records",
 	"records-kms":                "recordsKMS",
 	"registry":                   "registry.enabled",
+	"identity-issuer":            "identity.issuer",
+	"identity-rules":             "identity.rules",
 	"registry-config":            "registry.mirror.settings",
 	"registry-host":              "registry.hosts",
 	"registry-login-life":        "registry.loginLife",
@@ -154,6 +156,7 @@ var shapes = map[string]map[string]any{
 	"runs.providerCache.fill.nodeSelector": texts(), "runs.providerCache.fill.tolerations": list(free()),
 	"imageBuilds.namespace": {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}, "imageBuilds.image": {"type": "string", "pattern": "^(.+@sha256:[0-9a-f]{64})?$"},
 	"imageBuilds.egress": list(free()), "registry.hosts": list(map[string]any{"type": "string"}), "registry.loginLife": {"type": "string", "pattern": durations},
+	"identity.issuer": {"type": "string", "pattern": "^(https://.*[^/])?$"}, "identity.rules": list(map[string]any{"type": "object", "required": []any{"audiences", "namespaces"}}),
 	"registry.quota.size": least(0), "registry.quota.versions": least(0), "registry.mirror.settings": free(),
 	"runs.quota.namespaces": names(), "runs.quota.pods": least(1),
 }

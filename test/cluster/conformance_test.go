@@ -38,7 +38,7 @@ func TestRunsKeepTheContract(t *testing.T) {
 	site := podstest.Site{API: c.Config, Namespace: c.Namespace, Image: PushImage(t, "terrier-runner"), Address: NodeAddress, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	runnertest.Run(t, runnertest.Fixture{
 		New:      func(t testing.TB) runnertest.Runner { return site.Open(t) },
-		Registry: podstest.Reach,
+		Registry: podstest.Reach, Identity: podstest.ReachIssuer,
 		Engine:   engine.Engine{Name: "tofu", Version: "1.12.6"}, // of the image
 		Mirror:   filepath.Join(testkit.Repository(t), "bin", "mirror"),
 		Adapt: func(j *runner.Job) {

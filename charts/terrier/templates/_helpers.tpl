@@ -173,6 +173,14 @@ spec:
 {{- end }}
 {{- /* A flag in flags takes the place of the value. */}}
 {{- $flags := .Values.flags }}
+{{- with .Values.identity }}
+{{- if and .issuer (not (hasKey $flags "identity-issuer")) }}
+- {{ printf "--identity-issuer=%s" .issuer | toJson }}
+{{- end }}
+{{- if and .rules (not (hasKey $flags "identity-rules")) }}
+- --identity-rules=/etc/terrier/identity/rules.yaml
+{{- end }}
+{{- end }}
 {{- with .Values.registry }}
 {{- if and (not .enabled) (not (hasKey $flags "registry")) }}
 - --registry=false

@@ -3,6 +3,7 @@ package sources
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -55,11 +56,40 @@ func Artifact(ctx context.Context, reader client.Reader, kind string, key types.
 		//lint:ignore ST1005 clients know the message by this beginning
 		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("Source is not ready, artifact not found: %s %s%s", kind, key, notReady(obj)))
 	}
-	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest, At: a.LastUpdateTime.Time, Directory: a.Metadata[source.DirectoryFound]}
+	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest, At: a.LastUpdateTime.Time, Directory: a.Metadata[source.DirectoryFound], Origin: originOf(obj)}
 	if a.Size != nil {
 		out.Size = *a.Size
 	}
 	return out, nil
+}
+
+// originOf is the URL that the artifact of a source is from. It is empty unless the source
+// controller has said that the artifact is that of this very spec: its author may have
+// changed the URL since.
+func originOf(obj Object) string {
+	holder, ok := obj.(interface{ GetConditions() []metav1.Condition })
+	if !ok {
+		return ""
+	}
+	r := apimeta.FindStatusCondition(holder.GetConditions(), "Ready")
+	if r == nil || r.Status != metav1.ConditionTrue || r.ObservedGeneration != obj.GetGeneration() {
+		return ""
+	}
+	said := ""
+	switch o := obj.(type) {
+	case *sourcev1.GitRepository:
+		said = o.Spec.URL
+	case *sourcev1.OCIRepository:
+		said = o.Spec.URL
+	case *sourcev1.Bucket:
+		said = "https://" + o.Spec.Endpoint + "/" + o.Spec.BucketName
+	}
+	u, err := url.Parse(said)
+	if err != nil {
+		return "" // the form of ssh, user@host:path
+	}
+	u.User = nil
+	return u.String()
 }
 
 // sourceSays is how much of what a source says of itself goes into a message.

@@ -33,6 +33,7 @@ func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
 	c := stack.Configuration{Script: &stack.Script{}, Upgrade: true}
 	c.Engine, c.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	var first error
+	c.Identity, first = dialect.Identity(obj)
 	for _, step := range []func(*stack.Configuration, *v1alpha1.Terraform) error{scripts, sourceOf, variables, postDeployOf, stateOf, imageOf} {
 		if err := step(&c, obj); first == nil {
 			first = err

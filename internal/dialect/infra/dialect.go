@@ -104,7 +104,9 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	spec.Words = words(obj)
 	dialect.Annotated(obj, &spec)
 	known := d.Annotations()
-	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), dialect.CheckAnnotations(obj, known))
+	asks, unclear := dialect.Identity(obj)
+	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), unclear, dialect.CheckAnnotations(obj, known))
+	configuration.Identity = asks
 	configuration.Engine, configuration.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	legible := configuration
 	if err != nil {

@@ -41,11 +41,17 @@ type Runner struct {
 	*remote.Runner
 	host     *runnertest.Host
 	registry *remotetest.Registry
+	issuer   *remotetest.Issuer
 }
 
 // Reach makes runs reach a registry of the platform by way of their controller.
 func Reach(_ *testing.T, r runnertest.Runner, registry http.Handler) *runner.Registry {
 	return r.(Runner).registry.Use(registry, runnertest.PlatformToken)
+}
+
+// ReachIssuer makes runs get their tokens in the same way.
+func ReachIssuer(_ *testing.T, r runnertest.Runner, issuer http.Handler) *runner.Identity {
+	return r.(Runner).issuer.Use(issuer)
 }
 
 // Host is what the runner has.
@@ -79,9 +85,9 @@ func (s Site) Open(t testing.TB) Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Runner{host: runnertest.NewHost(), registry: &remotetest.Registry{}}
+	r := Runner{host: runnertest.NewHost(), registry: &remotetest.Registry{}, issuer: &remotetest.Issuer{}}
 	r.Runner, err = remote.New(t.Context(), remote.Config{
-		Dir: t.TempDir(), Launcher: p, Identify: p.Identify, Contents: r.host, Key: key, Log: s.Log, Registry: r.registry.Serve,
+		Dir: t.TempDir(), Launcher: p, Identify: p.Identify, Contents: r.host, Key: key, Log: s.Log, Registry: r.registry.Serve, Tokens: r.issuer.Serve,
 	})
 	if err != nil {
 		t.Fatal(errors.Join(err, p.Close()))

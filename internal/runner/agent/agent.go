@@ -157,6 +157,7 @@ func (a *agent) begin(stop context.Context) (code int, err error) {
 	}
 	job := a.order.Job
 	a.useRegistry(&job)
+	a.useIdentity(&job)
 	if err := errors.Join(a.useMirror(&job), fitMemory(&job, os.DirFS("/"))); err != nil {
 		a.failed = a.failure(err)
 		return 0, nil

@@ -164,6 +164,17 @@ func (a *agent) useRegistry(job *runner.Job) {
 	job.Registry = &g
 }
 
+// useIdentity makes the supervisor get the tokens of the run in the same way.
+func (a *agent) useIdentity(job *runner.Job) {
+	if job.Identity == nil {
+		return
+	}
+	d := *job.Identity
+	d.URL, d.Authority, d.TokenFile = a.client.base+wire.Identity, a.options.Authority, a.options.Token
+	d.Header = map[string]string{wire.HeaderStack: a.client.stack, wire.HeaderProof: a.client.proof}
+	job.Identity = &d
+}
+
 // beside is the directory of this program.
 func beside() string {
 	exe, err := os.Executable()

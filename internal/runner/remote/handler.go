@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
@@ -42,6 +43,7 @@ func (r *server) routes() []route {
 		{method: http.MethodPut, path: wire.Report, body: wire.MaxReport, serve: r.takeReport},
 		{method: http.MethodGet, path: wire.AskWish, serve: r.serveWish},
 		{method: http.MethodGet, path: wire.Registry + "/{path...}", serve: r.serveRegistry},
+		{method: http.MethodPost, path: wire.Identity + identity.PathTokens, serve: tokens{r}.serveIdentity},
 	}
 }
 

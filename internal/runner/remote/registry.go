@@ -36,6 +36,22 @@ func (r *server) serveRegistry(w http.ResponseWriter, req *http.Request, run *pl
 	return r.config.Registry(w, inner, Reader{Stack: stack, Run: run.id, Namespace: run.place.Namespace})
 }
 
+// tokens is the part of a server that gives runs their identity.
+type tokens struct{ *server }
+
+// serveIdentity gives the supervisor of a run the tokens that its grant names. The credential
+// of the place says which run it is, so the grant of another run is worth nothing here, and
+// none is after the end of its run.
+func (r tokens) serveIdentity(w http.ResponseWriter, req *http.Request, run *placedRun) error {
+	if r.config.Tokens == nil {
+		return refused(http.StatusNotFound, "this platform gives its runs no identity")
+	}
+	if err := r.goesOn(run); err != nil {
+		return err
+	}
+	return r.config.Tokens(w, req, Reader{Stack: run.key, Run: run.id, Namespace: run.place.Namespace})
+}
+
 // goesOn refuses a run that has ended, and whose place may live a little longer.
 func (r *server) goesOn(run *placedRun) error {
 	defer r.Lock(run.key)()

@@ -76,6 +76,10 @@ type Config struct {
 	// returned before anything was written. Without it runs have no registry.
 	Registry func(w http.ResponseWriter, req *http.Request, by Reader) error
 
+	// Tokens gives a run, whose Reader has its key in place of its stack, the tokens by which
+	// it signs in elsewhere; nil if the platform gives none.
+	Tokens func(w http.ResponseWriter, req *http.Request, by Reader) error
+
 	StartLimit time.Duration    // how long a place may take until its agent begins the run; 10 minutes if zero
 	RoomLimit  time.Duration    // how long a place may wait for room until its run ends as runner.NoRoom and may be started again, and for its image, of which it waits imageLimit at most; for StartLimit if zero
 	Now        func() time.Time // nil is the machine's

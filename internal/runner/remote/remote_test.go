@@ -89,11 +89,17 @@ type controller struct {
 	*remote.Runner
 	host     *runnertest.Host
 	registry remotetest.Registry
+	issuer   remotetest.Issuer
 }
 
 // reach makes runs reach a registry by way of their controller.
 func reach(_ *testing.T, r runnertest.Runner, registry http.Handler) *runner.Registry {
 	return r.(*controller).registry.Use(registry, runnertest.PlatformToken)
+}
+
+// reachIssuer makes runs get their tokens in the same way.
+func reachIssuer(_ *testing.T, r runnertest.Runner, issuer http.Handler) *runner.Identity {
+	return r.(*controller).issuer.Use(issuer)
 }
 
 func (c *controller) Host() *runnertest.Host { return c.host }
@@ -102,7 +108,7 @@ func (c *controller) Host() *runnertest.Host { return c.host }
 func (s *site) open(dir string, change ...func(*remote.Config)) *controller {
 	s.t.Helper()
 	c := &controller{host: runnertest.NewHost()}
-	config := remote.Config{Registry: c.registry.Serve, Dir: dir, Launcher: s.launcher, Identify: s.launcher.Identify, Contents: c.host, Key: bytes.Repeat([]byte{7}, 32),
+	config := remote.Config{Registry: c.registry.Serve, Tokens: c.issuer.Serve, Dir: dir, Launcher: s.launcher, Identify: s.launcher.Identify, Contents: c.host, Key: bytes.Repeat([]byte{7}, 32),
 		Log: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&config)
@@ -158,7 +164,7 @@ func TestConformance(t *testing.T) {
 		Mirror: mirror,
 		Fresh:  true,
 
-		Registry: reach,
+		Registry: reach, Identity: reachIssuer,
 	})
 }
 

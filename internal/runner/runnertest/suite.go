@@ -39,6 +39,9 @@ type Fixture struct {
 	// PlatformToken. If it is nil, they reach a server of the test on loopback.
 	Registry func(t *testing.T, r Runner, registry http.Handler) *runner.Registry
 
+	// Identity is how runs of a runner reach what gives them tokens, likewise.
+	Identity func(t *testing.T, r Runner, issuer http.Handler) *runner.Identity
+
 	Parallel bool // the cases run side by side
 }
 
@@ -122,6 +125,8 @@ func Run(t *testing.T, f Fixture) {
 		"the outputs of the second script have no secret":    scriptAfterOutputs,
 		"a run installs from the registry of the platform":   installsFromRegistry,
 		"a registry that is away is named":                   registryIsAway,
+		"a run has the identity that its stack asks for":     hasIdentity,
+		"a run without its identity does not begin":          identityIsRefused,
 		"a script installs from the registry":                scriptInstallsFromRegistry,
 		"a stack says itself where a host is":                ownConfigurationStays,
 	} {

@@ -14,6 +14,30 @@ type Registry struct {
 	served atomic.Pointer[served]
 }
 
+// Issuer stands for what gives runs their identities in a controller under test.
+type Issuer struct {
+	served atomic.Pointer[served]
+}
+
+// Use makes it that of a handler. It returns what the job of a run has.
+func (i *Issuer) Use(h http.Handler) *runner.Identity {
+	i.served.Store(&served{handler: h})
+	return &runner.Identity{}
+}
+
+// Serve is for remote.Config.
+func (i *Issuer) Serve(w http.ResponseWriter, q *http.Request, by remote.Reader) error {
+	s := i.served.Load()
+	switch {
+	case s == nil:
+		return errors.New("the test has no issuer")
+	case by.Stack == "" || by.Run == "" || by.Namespace == "":
+		return errors.New("an unknown run asks for tokens")
+	}
+	s.handler.ServeHTTP(w, q)
+	return nil
+}
+
 type served struct {
 	handler http.Handler
 	token   string

@@ -22,6 +22,7 @@ import "encoding/json"
 //	PUT   file/{name}  replaces a file; HeaderDigest is that of the body
 //	PUT   report       a Delivery
 //	GET   registry/…   what the registry of the platform answers to the rest of the path; HEAD, too
+//	POST  identity/…   the tokens by which the run signs in elsewhere: an identity.Answer
 //	GET   wish         a Wish, once it differs from the one in the query, or after a while
 //
 // Every refusal is a Refusal.
@@ -35,6 +36,7 @@ const (
 	Report   = Prefix + "report"
 	AskWish  = Prefix + "wish"
 	Registry = Prefix + "registry" // then the path of the registry: /v1/modules/…
+	Identity = Prefix + "identity" // then identity.PathTokens
 )
 
 // The headers of requests beside Authorization.
