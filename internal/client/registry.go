@@ -195,6 +195,9 @@ func (r *Registry) Repositories(ctx context.Context) ([]ModuleRepository, error)
 		Items []ModuleRepository `json:"items"`
 	}
 	err := r.ask(ctx, modulesService, http.MethodGet, content{}, nil, &answer, "..", "repositories")
+	if fault.Of(err) == fault.Missing {
+		err = fault.New(fault.Missing, ReasonNoRegistry, errors.New("this registry follows no git repositories: its operator starts it with --repositories FILE"))
+	}
 	return answer.Items, err
 }
 
