@@ -23,11 +23,16 @@ const (
 	decidedBy   = "stamp.example.com/decided-by"
 	requestedBy = "stamp.example.com/requested-by"
 	approvals   = "stamp.example.com/approved-by"
+	stampsOf    = "stamp.example.com/stamps"
 )
+
+// epoch is that of the policy under test.
+const epoch = "0a1b2c"
 
 var renamed = strings.NewReplacer(
 	"terrier.dev/changed-by", changedBy, "terrier.dev/decided-by", decidedBy,
-	"terrier.dev/requested-by", requestedBy, "terrier.dev/approved-by", approvals)
+	"terrier.dev/requested-by", requestedBy, "terrier.dev/approved-by", approvals, "terrier.dev/stamps", stampsOf,
+	`expression: "''"`, `expression: "'`+epoch+`'"`)
 
 // bound installs the policy under a name of the test's own, for its namespace.
 func bound(t *testing.T) *testkit.Cluster {
@@ -42,7 +47,7 @@ func bound(t *testing.T) *testkit.Cluster {
 		policy := renamed.Replace(strings.ReplaceAll(string(text), "changed-by.terrier.dev", k.Namespace))
 		// The stamps of the server itself are not said by users either.
 		policy = strings.ReplaceAll(policy, "!(k in variables.stamps)",
-			"!(k in variables.stamps) && !(k in ['terrier.dev/changed-by', 'terrier.dev/decided-by', 'terrier.dev/requested-by', 'terrier.dev/approved-by'])")
+			"!(k in variables.stamps) && !(k in ['terrier.dev/changed-by', 'terrier.dev/decided-by', 'terrier.dev/requested-by', 'terrier.dev/approved-by', 'terrier.dev/stamps'])")
 		if err := yaml.Unmarshal([]byte(policy), &u.Object); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +231,7 @@ func TestWhoApprovedAPlan(t *testing.T) {
 	want := func(requester string, lines ...string) {
 		t.Helper()
 		a := o.GetAnnotations()
-		if got := a[approvals]; got != strings.Join(lines, "\n") || a[requestedBy] != requester {
+		if got := a[approvals]; got != strings.Join(lines, "\n") || a[requestedBy] != requester || a[stampsOf] != epoch {
 			t.Errorf("requested by %q, approvals %q; want %q and %q", a[requestedBy], got, requester, lines)
 		}
 	}
@@ -235,29 +240,43 @@ func TestWhoApprovedAPlan(t *testing.T) {
 		byBob = "plan-1\tbob\tsystem:masters\tops\ta\\\\b\tsystem:authenticated"
 		byEve = "plan-1\teve\\\\\tsystem:masters\tsystem:authenticated"
 	)
-	want("ann")
+	const made = "1\tann"
+	want(made)
 	patch(bob, `{"spec":{"approvePlan":"plan-1"}}`)
-	want("ann", byBob)
+	want(made, byBob)
 	patch(eve, `{"metadata":{"annotations":{"terrier.dev/confirm":"plan-1"}}}`)
-	want("ann", byBob, byEve)
+	want(made, byBob, byEve)
 	patch(ann, `{"metadata":{"annotations":{"terrier.dev/confirm":"plan-1 again"}}}`)
-	want("ann", byBob, byEve, byAnn)
+	want(made, byBob, byEve, byAnn)
 	patch(bob, `{"metadata":{"annotations":{"terrier.dev/confirm":"plan-1 once more"}}}`)
-	want("ann", byEve, byAnn, byBob)
+	want(made, byEve, byAnn, byBob)
 	patch(eve, `{"metadata":{"annotations":{"`+approvals+`":"plan-1\tzoe","`+requestedBy+`":"zoe"}}}`)
-	want("ann", byEve, byAnn, byBob)
+	want(made, byEve, byAnn, byBob)
 	patch(eve, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"1","terrier.dev/comment":"x","example.com/a":"b"}}}`)
-	want("ann", byEve, byAnn, byBob)
-	patch(bob, `{"spec":{"interval":"3h","approvePlan":"plan-2"}}`) // a change that hides behind an approval
-	want("bob", strings.ReplaceAll(byBob, "plan-1", "plan-2"))
-	patch(ann, `{"spec":{"suspend":null}}`)
-	want("ann", strings.ReplaceAll(byBob, "plan-1", "plan-2"))
+	want(made, byEve, byAnn, byBob)
+	patch(bob, `{"spec":{"path":"x","approvePlan":"plan-2"}}`) // a change that hides behind an approval
+	want(made+"\n2\tbob", strings.ReplaceAll(byBob, "plan-1", "plan-2"))
+	patch(ann, `{"spec":{"suspend":null}}`) // which no plan is made from
+	want(made+"\n2\tbob", strings.ReplaceAll(byBob, "plan-1", "plan-2"))
 	patch(eve, `{"metadata":{"annotations":{"terrier.dev/rejected":"plan-2"}}}`)
-	want("ann")
+	want(made + "\n2\tbob")
 	patch(eve, `{"metadata":{"annotations":{"terrier.dev/confirm":"plan-2","terrier.dev/rejected":null}}}`)
-	want("ann", strings.ReplaceAll(byEve, "plan-1", "plan-2"))
+	want(made+"\n2\tbob", strings.ReplaceAll(byEve, "plan-1", "plan-2"))
 	patch(ann, `{"spec":{"approvePlan":""}}`)
-	want("ann")
+	want(made + "\n2\tbob")
+	patch(ann, `{"spec":{"approvePlan":"auto"},"metadata":{"annotations":{"terrier.dev/confirm":"plan-3"}}}`)
+	want(made+"\n2\tbob", strings.ReplaceAll(byAnn, "plan-1", "plan-3"))
+	patch(bob, `{"metadata":{"annotations":{"terrier.dev/confirm":"plan-3 of bob"}}}`)
+	want(made+"\n2\tbob", strings.ReplaceAll(byAnn, "plan-1", "plan-3"), strings.ReplaceAll(byBob, "plan-1", "plan-3"))
+	patch(ann, `{"metadata":{"annotations":{"terrier.dev/confirm":null}}}`)
+	want(made + "\n2\tbob")
+	for range 30 {
+		patch(eve, fmt.Sprintf(`{"spec":{"path":"%d"}}`, o.GetGeneration()))
+	}
+	lines := strings.Split(o.GetAnnotations()[requestedBy], "\n")
+	if len(lines) != 20 || lines[0] != "13\teve\\\\" || lines[19] != "32\teve\\\\" {
+		t.Errorf("%d changes are kept, from %q to %q", len(lines), lines[0], lines[len(lines)-1])
+	}
 }
 
 // A stack that is as large as an object may be is not refused by what it costs

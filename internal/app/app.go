@@ -37,6 +37,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/kube/members"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/usedby"
@@ -110,6 +111,7 @@ type parts struct {
 	auditLog      *auditLog
 	audits        controller.AuditLog // where entries are recorded: auditLog, or that of the leader
 	plane         plane
+	stamping      *kube.Stamping // of the users of changes
 	meters        *metrics.Platform
 	scraped       string // where metrics are served; empty if nowhere
 	http          *server

@@ -70,11 +70,12 @@ func (p *parts) serve(ctx context.Context) (err error) {
 		unwanted = append(unwanted, weaveGroup)
 	}
 	definitions := crd.Without(unwanted)
+	p.stamping = newStamping(p, direct)
 	if p.Cluster == nil || p.Cluster.Definitions {
 		p.progress("installing definitions")
 		err = kube.InstallDefinitions(ctx, direct, definitions, sourcev1.GroupVersion.Group, noticesGroup, weaveGroup)
 		if p.Cluster != nil { // the control plane in this process stamps changes itself
-			err = errors.Join(err, stamps(ctx, direct, p.log))
+			err = errors.Join(err, p.stamping.Ensure(ctx))
 		}
 	} else {
 		err = kube.AwaitDefinitions(ctx, direct, definitions)

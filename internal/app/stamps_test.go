@@ -6,29 +6,47 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	alustanv1 "github.com/terrier-iac/terrier/api/alustan/v1alpha1"
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/config/admission"
-	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// Where the API server stamps by itself, no policy is put beside it.
+// Where the API server stamps by itself, no policy is put beside it. Each kind of stack tells.
 func TestStampsAreNotAskedForTwice(t *testing.T) {
-	k := testkit.Kube(t, v1alpha2.AddToScheme, admissionregistrationv1.AddToScheme)
+	k := testkit.Kube(t, v1alpha2.AddToScheme, alustanv1.AddToScheme, admissionregistrationv1.AddToScheme)
 	if err := ensureServerNamespace(t.Context(), k.Client); err != nil {
 		t.Fatal(err)
 	}
-	if err := stamps(t.Context(), k.Client, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	if there, err := kube.PoliciesThere(t.Context(), k.Client, admission.Files); there || err != nil {
-		t.Errorf("policies are there: %v, %v; want none, since the server stamps by itself", there, err)
+	all := kinds.All().All()
+	for name, leftOut := range map[string][]dialect.Dialect{"both kinds": nil, "only the first": all[1:], "only the second": all[:1]} {
+		t.Run(name, func(t *testing.T) {
+			p := &parts{Options: Options{Cluster: &ClusterConfig{Definitions: true}, Now: time.Now}, log: slog.New(slog.DiscardHandler), leftOut: dialect.NewRegistry(leftOut...)}
+			s := newStamping(p, k.Client)
+			if err := s.Ensure(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if epoch, err := s.Epoch(t.Context()); epoch == "" || err != nil {
+				t.Errorf("Epoch() = %q, %v, want that of the server", epoch, err)
+			}
+			var policies admissionregistrationv1.MutatingAdmissionPolicyList
+			if err := k.Client.List(t.Context(), &policies); err != nil {
+				t.Fatal(err)
+			}
+			for _, policy := range policies.Items {
+				if policy.Name == "changed-by.terrier.dev" {
+					t.Error("there is a policy although the server stamps by itself")
+				}
+			}
+		})
 	}
 }
 
@@ -36,6 +54,9 @@ func TestStampsAreNotAskedForTwice(t *testing.T) {
 // there is a policy for it. Nothing of ours is created before that is over.
 func TestStampsAreAwaited(t *testing.T) {
 	k := testkit.Kube(t, v1alpha2.AddToScheme)
+	if err := ensureServerNamespace(t.Context(), k.Client); err != nil {
+		t.Fatal(err)
+	}
 	watched, err := client.NewWithWatch(k.Config, client.Options{Scheme: k.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -43,13 +64,13 @@ func TestStampsAreAwaited(t *testing.T) {
 	unknown := apierrors.NewServiceUnavailable("Resource kind Terraform not found. There can be a delay")
 	for _, c := range []struct {
 		name    string
-		answers []error // before the server's own; nil is a stack without a stamp
+		answers []error // before the server's own
 		asked   int
 		warned  string
 	}{
 		{"at once", nil, 1, ""},
-		{"after the kinds are known and the policy is", []error{unknown, apierrors.NewTooManyRequests("later", 1), nil, nil}, 5, ""},
-		{"somebody else's refusal", []error{errors.New("stacks are not for you"), nil}, 1, "stacks are not for you"},
+		{"after the kinds are known", []error{unknown, apierrors.NewTooManyRequests("later", 1)}, 3, ""},
+		{"somebody else's refusal", []error{errors.New("stacks are not for you")}, 1, "stacks are not for you"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked := 0
@@ -63,7 +84,8 @@ func TestStampsAreAwaited(t *testing.T) {
 				},
 			})
 			var log bytes.Buffer
-			if err := awaitStamps(t.Context(), server, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			p := &parts{Options: Options{Cluster: &ClusterConfig{Definitions: true}, Now: time.Now}, log: slog.New(slog.NewTextHandler(&log, nil))}
+			if err := newStamping(p, server).Ensure(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if asked != c.asked {

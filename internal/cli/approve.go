@@ -41,6 +41,9 @@ it approves the pending plan, except one that destroys resources: that needs PLA
 --yes. In a script, give PLAN, so that no other plan than the one that you know can be
 approved.
 
+A policy may need more approvals than one. Then the command records yours, and says which
+are still needed. A stack with approvePlan: auto stays automatic: only this plan is approved.
+
 With -f the command writes the approval into a manifest instead, for stacks that are
 kept in Git. It changes only the field approvePlan of the stack.`,
 		Example: `  terrier approve network
@@ -79,10 +82,11 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 					return err
 				}
 			}
-			if _, err := s.Approve(cmd.Context(), st.Key(), seen, comment); err != nil {
+			got, err := s.Approve(cmd.Context(), st.Key(), seen, comment)
+			if err != nil {
 				return err
 			}
-			p.say("Approved %s of %s.\n", seen.Name, st.Key())
+			p.approved(got, seen)
 			if st.Suspended {
 				p.note("The stack is suspended. The plan is applied when the stack is resumed.\n")
 			}
@@ -93,6 +97,24 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 	c.Flags().StringVarP(&comment, "comment", "m", "", "a comment, stored on the object and in the audit log")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "approve without asking")
 	return c
+}
+
+// approved says what came of an approval: the plan is approved, or which approvals it needs
+// besides, and what the next user runs.
+func (p decideCommands) approved(st query.Stack, seen query.PlanInfo) {
+	a := st.Approvals
+	if a == nil || a.Left == "" {
+		p.say("Approved %s of %s.\n", seen.Name, st.Key())
+		return
+	}
+	who := "your approval"
+	if st.DecidedBy != "" {
+		who = "the approval of " + st.DecidedBy
+	}
+	p.say("Recorded %s. %s\n", who, a.Text())
+	if a.Unverified == "" {
+		p.say("The next user runs: %s\n", a.Next)
+	}
 }
 
 // destroying says how many resources a plan destroys.

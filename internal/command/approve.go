@@ -28,10 +28,14 @@ func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo
 		if err := isPending(o, seen); err != nil {
 			return err
 		}
-		if approved(o, seen) { // by another user, and a policy asks for more
+		switch {
+		case o.Spec.Mode == stack.Auto && !o.Spec.Script, // which it stays
+			approved(o, seen): // by another user, and a policy asks for more
 			o.View.Confirm = seen.Name + " " + s.request()
+		default:
+			o.View.Approved = seen.Name
 		}
-		o.View.Approved, o.View.Comment = seen.Name, comment
+		o.View.Comment = comment
 		if o.View.Rejected == seen.Name {
 			o.View.Rejected = ""
 		}
@@ -58,7 +62,7 @@ func approved(o *query.Object, seen query.PlanInfo) bool {
 		return false
 	}
 	if p := m.Pending; p != nil && p.Digest == seen.Digest && p.Name == seen.Name {
-		return p.Is(o.View.Approved)
+		return p.Is(o.View.Approved) || o.Spec.Approves(p)
 	}
 	return m.Applied != nil && m.Applied.Digest == seen.Digest && m.Applied.Name == seen.Name
 }
@@ -83,6 +87,9 @@ func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo,
 		}
 		if a := o.View.Approved; seen.Is(a) || o.Status.Pending.Is(a) {
 			o.View.Approved = ""
+		}
+		if a := o.Spec.Confirmed(); seen.Is(a) || o.Status.Pending.Is(a) {
+			o.View.Confirm = ""
 		}
 		o.View.Rejected, o.View.Comment = seen.Name, comment
 		return nil
@@ -125,6 +132,9 @@ func checkComment(comment string) error {
 // approvable refuses an approval where the object has chosen another mode: it does
 // not hold for one plan only.
 func approvable(o *query.Object) error {
+	if why := query.Denied(o); why != "" {
+		return fault.New(fault.Invalid, query.ReasonDenied, fmt.Errorf("the stack %s cannot have its plan approved: %s", o.Key(), why))
+	}
 	why := query.View(o).Undecidable
 	if why == "" {
 		return nil

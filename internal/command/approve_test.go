@@ -200,8 +200,8 @@ func TestApproveIsTakenWhereAnAutomaticStackWaits(t *testing.T) {
 				s.Plan.Pending = shown.Name
 				s.Terrier = &v1alpha2.TerrierStatus{Memory: &apiextensionsv1.JSON{Raw: raw}}
 			})
-			if _, err := c.stacks(interceptor.Funcs{}).Approve(t.Context(), c.key(), shown, ""); err != nil || c.object().Spec.ApprovePlan != shown.Name {
-				t.Errorf("Approve() is %v, approvePlan %q, want it approved", err, c.object().Spec.ApprovePlan)
+			if _, err := c.stacks(interceptor.Funcs{}).Approve(t.Context(), c.key(), shown, ""); err != nil || c.object().Spec.ApprovePlan != "auto" || !strings.HasPrefix(c.object().Annotations[dialect.Confirm], shown.Name+" ") {
+				t.Errorf("Approve() is %v, approvePlan %q with %v, want it approved and automatic", err, c.object().Spec.ApprovePlan, c.object().Annotations)
 			}
 		})
 	}

@@ -117,8 +117,9 @@ func TestImportLynq(t *testing.T) {
 		t.Errorf("the registry is %+v", r)
 	}
 	tpl := get(t, h, "web", &tenantsv1.TenantTemplate{})
-	delete(tpl.Annotations, kube.ChangedBy) // admission writes them for each author
-	delete(tpl.Annotations, kube.RequestedBy)
+	for _, stamp := range kube.Stamps() { // admission writes them for each author
+		delete(tpl.Annotations, stamp)
+	}
 	if tpl.Spec.RegistryID != "customers" || tpl.Spec.Rollout.MaxSkew != 3 || *tpl.Spec.Deployments[0].SkipOnDependencyFailure || len(tpl.Annotations) != 0 {
 		t.Errorf("the template is %+v", tpl)
 	}

@@ -33,6 +33,7 @@ type actor struct {
 	reviews   *review.Pool
 	policies  Policies
 	auditor   *auditor
+	approvals *approvals
 	jobs      *jobs
 	launcher  *launcher
 	loader    *loader
@@ -69,6 +70,12 @@ func (ac *actor) act(ctx context.Context, p *pass) outcome {
 func (ac *actor) carryOut(ctx context.Context, p *pass) (outcome, error) {
 	if _, asking := p.decision.Action.(stack.Review); !asking {
 		ac.reviews.Drop(p.id)
+	}
+	if same, err := ac.asJudged(ctx, p, p.decision.Action); err != nil {
+		return done, err
+	} else if !same {
+		p.o.Status = stack.Unjudged(p.o.Status)
+		return news, nil
 	}
 	switch a := p.decision.Action.(type) {
 	case stack.Wait:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -36,6 +37,7 @@ type auditor struct {
 	dialects dialect.Registry
 	live     client.Client
 	log      *slog.Logger
+	stamps   Stamps // nil believes all
 }
 
 // record writes one entry about the stack of a pass.
@@ -93,6 +95,9 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 				e.Who = p.obj.GetAnnotations()[kube.DecidedBy]
 			}
 			judgedIn(&e, p, cause.Plan)
+			if by := givenBy(stack.Given(p.o)); len(by) > 0 {
+				e.Details["approved-by"] = strings.Join(by, ", ")
+			}
 			if cause.Destroy {
 				e.What = audit.DestroyStarted
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/asker"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -51,11 +52,31 @@ func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 		p.entry.audited = &is // the stack is older than the audit log
 		return nil
 	}
+	believed, err := au.believes(ctx, p)
+	if err != nil {
+		return err
+	}
+	if !believed {
+		is.Approvers = ""
+	}
+	approvals := is.ApproversSince(was)
 	for _, r := range is.Since(was) {
 		e, once := requestEntry(p, r, is)
 		a, err := asker.Of(ctx, au.live, p.obj, e.What)
 		if err != nil {
 			return err
+		}
+		if !believed {
+			a.Who = ""
+		}
+		if r == stack.AskedToApprove || r == stack.AskedToConfirm {
+			if err := au.recordApprovals(ctx, p, approvals, a, is); err != nil {
+				return err
+			}
+			approvals = nil
+			if is.HasApprover(approvedIn(r, is)) {
+				continue // each user who approved is recorded, and was recorded once
+			}
 		}
 		a.In(&e)
 		if r == stack.AskedToDelete {
@@ -70,6 +91,44 @@ func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 	}
 	p.entry.audited = &is
 	return nil
+}
+
+// approvedIn is the plan that a request approves.
+func approvedIn(r stack.Request, is stack.Requests) string {
+	if r == stack.AskedToApprove {
+		return is.Approved
+	}
+	plan, _, _ := strings.Cut(is.Confirmed, " ")
+	return plan
+}
+
+// recordApprovals records the approvals of users, each once. The newest is that of a. The
+// program by which the others wrote is not known.
+func (au *auditor) recordApprovals(ctx context.Context, p *pass, given []policy.Given, a asker.Asker, is stack.Requests) error {
+	for _, g := range given {
+		e, by := decision(p, g.Plan), a
+		if by.Who != g.By {
+			by, e.Comment = asker.Asker{Who: g.By, Manager: a.Manager}, ""
+		}
+		by.In(&e)
+		if err := au.record(ctx, p, e, g.Plan+"/"+g.By+"/"+is.Confirmed+"/"+strconv.FormatInt(is.Generation, 10)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// believes reports whether the stamps on the object are the API server's, as far as that is
+// known. An API server that does not answer now is asked again.
+func (au *auditor) believes(ctx context.Context, p *pass) (bool, error) {
+	if au.stamps == nil {
+		return true, nil
+	}
+	epoch, err := au.stamps.Epoch(ctx)
+	if fault.Of(err) == fault.Later {
+		return false, err
+	}
+	return err == nil && epoch == p.st.Spec.Stamped, nil
 }
 
 // requestEntry is one request as the audit log has it, and what tells it from

@@ -365,7 +365,7 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 		ChangesHash: r.ChangesHash, Destroy: made.Destroy, After: p.o.Status.LastWrite,
 	})
 	base := plan.Name(made.PlanInputs.Revision)
-	made.Name = p.o.Status.NameFor(base, plan.NameWith(base, made.Digest), made.Digest, p.o.Spec.Approved)
+	made.Name = p.o.Status.NameFor(base, plan.NameWith(base, made.Digest), made.Digest, p.o.Spec.ApprovedNames()...)
 	if r.Kind == stack.PreviewRun {
 		made.Name = "" // a preview cannot be approved
 	}

@@ -121,6 +121,7 @@ type Stacks struct {
 	Audit      AuditLog // nil records nothing
 	Reviewers  review.Reviewers
 	Policies   Policies // nil has none
+	Stamps     Stamps   // nil believes no stamps
 	Queue      Queue
 	Shared     bool        // this controller works on the shards that it takes, and begins with none
 	Moves      Moving      // nil unless Shared
@@ -234,6 +235,9 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 	}
 	if err == nil {
 		err = c.steps.observer.observe(ctx, p) // everything else that a decision depends on
+	}
+	if err == nil {
+		err = c.steps.approvals.verify(ctx, p) // who approved the plan that was observed
 	}
 	if err != nil {
 		c.Queue.Withdraw(p.id) // it asks again once it can be read

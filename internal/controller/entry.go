@@ -26,6 +26,7 @@ type entry struct {
 	written      string           // the version of the object that the last write made; see covers
 	checks       *record.Check    // nil before the record was read
 	audited      *stack.Requests  // nil before the record was read
+	approvers    *stack.Approvers // nil before the record was read
 	timeline     timeline         // decisions that are not in the records yet
 	stateOwn     bool             // the state was the stack's own, and as expected, when it was read last
 	secrets      string           // a digest of the secret values that are remembered; empty before that

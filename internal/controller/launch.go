@@ -65,6 +65,7 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		return nil
 	}
 	p.note.Waited, p.note.Class, p.note.Tenant = la.queue.Waited(p.id), candidate.Class.String(), candidate.Tenant
+	p.note.Stamped, p.note.Changes = p.st.Spec.Stamped, newestChange(p.st.Spec)
 	if kind.Writes() || unlock != "" {
 		if err := errors.Join(la.loader.confirm(ctx, p), p.policies.Confirm(ctx, p.obj)); err != nil {
 			return err

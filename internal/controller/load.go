@@ -69,9 +69,7 @@ func (ld *loader) decode(ctx context.Context, p *pass) error {
 		p.unreadable, p.o.Unreadable = err, err.Error()
 		return nil
 	}
-	err = ld.restoreStatus(ctx, p)
-	p.o.Status = stack.WithApprovals(p.o.Status, p.o.Spec, p.o.Now)
-	return err
+	return ld.restoreStatus(ctx, p)
 }
 
 // judging finds the policies that judge the stack, which is decoded, and passes on the error

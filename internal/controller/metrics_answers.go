@@ -58,6 +58,8 @@ func answerOf(before, after dialect.Stack) answer {
 		return ""
 	case said.Rejected != before.Spec.Rejected && waits(said.Rejected):
 		return answerRejected
+	case said.Confirms != "" && said.Confirms != before.Spec.Confirms && waits(said.Confirmed()):
+		return answerGiven
 	case said.Approved == "" || said.Approved == before.Spec.Approved:
 		return ""
 	case waits(said.Approved):

@@ -8,12 +8,17 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -23,7 +28,7 @@ import (
 
 // review takes the verdict of the reviewers into the status, or has them asked.
 func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
-	q, err := ac.question(p, made)
+	q, err := ac.question(ctx, p, made)
 	if err != nil {
 		return err
 	}
@@ -44,10 +49,46 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 	case r.Lost != nil:
 		return p.lost(made, r.Lost)
 	}
-	if err := ac.keepVerdict(ctx, p, r.Judged); err != nil {
+	is := stack.Reviewed(p.o.Status, r.Verdict, p.o.Spec.ApprovedNames()...)
+	if err := ac.keepVerdict(ctx, p, stack.Judged(is, r.Verdict, r.Judged)); err != nil {
 		return err
 	}
-	p.o.Status = stack.Reviewed(p.o.Status, r.Verdict, p.o.Spec.Approved)
+	p.o.Status = is
+	return nil
+}
+
+// asJudged reports whether the status has the verdict that was kept beside the plan which an
+// action applies. The status alone is not trusted: users may have the right to write it.
+func (ac *actor) asJudged(ctx context.Context, p *pass, a stack.Action) (bool, error) {
+	made := appliedBy(p, a)
+	if made == nil || stack.Reviewers(p.o) == "" {
+		return true, nil
+	}
+	b, err := ac.records.Get(ctx, record.Plan(p.id, made.Digest, record.VerdictFile))
+	if fault.Of(err) == fault.Missing {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the verdict of plan %s: %w", made.Name, err)
+	}
+	var j policy.Judgement
+	if err := json.Unmarshal(b, &j); err != nil {
+		return false, fmt.Errorf("reading the verdict of plan %s: %w", made.Name, err)
+	}
+	return stack.JudgedAs(p.o.Status, *made, j), nil
+}
+
+// appliedBy is the plan that an action applies, or lets a script do so; nil if there is none.
+func appliedBy(p *pass, a stack.Action) *stack.Plan {
+	switch a := a.(type) {
+	case stack.Apply:
+		return &a.Plan
+	case stack.RunScript:
+		return a.Plan
+	case stack.Destroy:
+		return p.o.Status.Pending
+	case stack.Wait, stack.Start, stack.Cancel, stack.Publish, stack.Renew, stack.Review, stack.Finish:
+	}
 	return nil
 }
 
@@ -69,7 +110,7 @@ func (ac *actor) confirmReviewers(ctx context.Context, p *pass) error {
 }
 
 // question puts together what the reviewers of a stack are asked about a plan.
-func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
+func (ac *actor) question(ctx context.Context, p *pass, made stack.Plan) (review.Question, error) {
 	key := client.ObjectKeyFromObject(p.obj)
 	q := review.Question{
 		Stack: p.id, Namespace: key.Namespace, Wake: func() { ac.wakes.add(p.entry.objectRef) },
@@ -92,6 +133,11 @@ func (ac *actor) question(p *pass, made stack.Plan) (review.Question, error) {
 	q.ID = stack.Digest([]any{made.Digest, q.By, past})
 	obj := p.obj.DeepCopyObject().(client.Object)
 	obj.SetManagedFields(nil)
+	if epoch, err := ac.approvals.epoch(ctx); err != nil || epoch != p.st.Spec.Stamped {
+		for _, stamp := range kube.Stamps() {
+			dialect.SetAnnotation(obj, stamp, "") // users may have written it
+		}
+	}
 	gvk, err := ac.live.GroupVersionKindFor(obj)
 	if err != nil {
 		return q, err
@@ -153,16 +199,15 @@ func (ob *observer) observeSpent(ctx context.Context, p *pass) error {
 	return err
 }
 
-// keepVerdict keeps all that policies said of a plan beside it.
-func (ac *actor) keepVerdict(ctx context.Context, p *pass, j *policy.Judgement) error {
-	if j == nil {
-		return nil
-	}
+// keepVerdict keeps all that reviewers said of a plan beside it.
+func (ac *actor) keepVerdict(ctx context.Context, p *pass, j policy.Judgement) error {
 	b, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
-	ac.policies.Judged()
+	if len(j.Policies) > 0 {
+		ac.policies.Judged()
+	}
 	return ac.records.Put(ctx, record.Plan(p.id, j.Plan, record.VerdictFile), b)
 }
 
@@ -261,4 +306,135 @@ func (m *metrics) judged(v *stack.Verdict) {
 		}
 		m.findings.WithLabelValues(name, effect).Inc()
 	}
+}
+
+// Stamps says which stamps of the API server may be believed.
+type Stamps interface {
+	// Epoch returns the epoch of the stamps that the API server puts on objects now. An
+	// error says in words for the user why no stamp can be believed, and what to do.
+	Epoch(ctx context.Context) (string, error)
+}
+
+// approvals finds out who approved a plan, and who asked for what it does.
+type approvals struct {
+	blobs  records.Blobs
+	stamps Stamps
+}
+
+// stampsAgain is after what time a plan is reconciled again whose approvals could not be
+// verified. No object changes when the API server begins to stamp.
+const stampsAgain = time.Minute
+
+// verify finds the approvals of the pending plan that can be believed, where a policy asks for
+// certain users, and keeps when it saw each of them first. It asks the API server for none of
+// it where no policy wants to know.
+func (as *approvals) verify(ctx context.Context, p *pass) error {
+	if p.unreadable != nil {
+		return nil
+	}
+	wanted := stack.Restricted(p.o)
+	known, err := as.known(ctx, p, wanted)
+	if err != nil {
+		return err
+	}
+	was := p.o.Status.Approving
+	p.o.Status.Approving = stack.Approving{}
+	if !wanted && len(known.Seen) == 0 {
+		return nil
+	}
+	epoch, err := as.epoch(ctx)
+	if err != nil {
+		if wanted {
+			p.o.Status.Unverified = err.Error()
+			p.recheckIn(stampsAgain)
+		}
+		p.o.Status.Approvals = was.Approvals // they are not counted, and their times are in the record
+		return nil
+	}
+	if epoch != p.o.Spec.Stamped {
+		p.o.Spec.Approvals, p.o.Spec.Changes = nil, nil // users may have written them
+	}
+	now := known.WithStamps(p.o.Status, p.o.Spec, p.o.Now)
+	if err := as.keep(ctx, p, now); err != nil {
+		return err
+	}
+	p.o.Status.Approvals = now.Seen
+	if wanted {
+		refs := input.References(p.st.Configuration, p.obj.GetNamespace())
+		p.o.Status.Requesters = now.RequestersOf(p.o, stack.External{Source: refs.Source != nil, Inputs: len(refs.Reads) > 0})
+	}
+	return nil
+}
+
+// epoch is Stamps.Epoch.
+func (as *approvals) epoch(ctx context.Context) (string, error) {
+	if as.stamps == nil {
+		return "", errors.New("this controller cannot ask the API server whether it records users")
+	}
+	return as.stamps.Epoch(ctx)
+}
+
+// known is what was kept of the approvals of a stack. A stack of which the status has none, and
+// that no policy holds, costs no read.
+func (as *approvals) known(ctx context.Context, p *pass, wanted bool) (stack.Approvers, error) {
+	if p.entry.approvers != nil {
+		return *p.entry.approvers, nil
+	}
+	if !wanted && len(p.o.Status.Approvals) == 0 {
+		return stack.Approvers{}, nil
+	}
+	a, err := record.Approvers(p.id).Read(ctx, as.blobs)
+	if err != nil && fault.Of(err) != fault.Missing {
+		return a, fmt.Errorf("reading the approvals that were seen: %w", err)
+	}
+	p.entry.approvers = &a
+	return a, nil
+}
+
+// keep writes what is kept, if it is another thing than before.
+func (as *approvals) keep(ctx context.Context, p *pass, now stack.Approvers) error {
+	if p.entry.approvers != nil && p.entry.approvers.Same(now) {
+		return nil
+	}
+	if err := record.Approvers(p.id).Write(ctx, as.blobs, now); err != nil {
+		return fmt.Errorf("keeping the approvals that were seen: %w", err)
+	}
+	p.entry.approvers = &now
+	return nil
+}
+
+// settled keeps which changes of the object an apply had, for policies that want to know who
+// requested the next one.
+func (as *approvals) settled(ctx context.Context, p *pass, run stack.Run, n note) error {
+	if p.policies.Digest == "" {
+		return nil
+	}
+	was, err := as.known(ctx, p, true)
+	if err != nil {
+		return err
+	}
+	if now := was.Settled(run, n.Stamped, n.Changes); !now.Same(was) {
+		return as.keep(ctx, p, now)
+	}
+	return nil
+}
+
+// newestChange is the number of the newest change of an object that the API server stamped, 0
+// if it stamped none.
+func newestChange(s stack.Spec) int {
+	if len(s.Changes) == 0 {
+		return 0
+	}
+	return s.Changes[len(s.Changes)-1].Number
+}
+
+// givenBy are the users who approved a plan, for the audit log.
+func givenBy(given []policy.Given) []string {
+	var all []string
+	for _, g := range given {
+		if g.By != "" {
+			all = append(all, g.By)
+		}
+	}
+	return all
 }

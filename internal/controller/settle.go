@@ -33,6 +33,9 @@ type note struct {
 	Waited  time.Duration  `json:"waited,omitempty"` // for its turn; only told
 	Class   string         `json:"class,omitempty"`  // under which the schedule admitted it
 	Tenant  string         `json:"tenant,omitempty"` // of the stack when it was admitted
+
+	Stamped string `json:"stamped,omitempty"` // the epoch of the stamps on the object when the run began
+	Changes int    `json:"changes,omitempty"` // the number of the newest change of the object then
 }
 
 // place identifies where the state of the run is.
@@ -73,6 +76,7 @@ type settler struct {
 	states    *states.Keeper
 	turns     *turns
 	metrics   *metrics
+	approvals *approvals
 }
 
 // settle takes over what the run of the stack left: of a run that goes on the state
@@ -235,6 +239,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		{"plan", func(ctx context.Context) error { return se.keepPlan(ctx, p, r, n, run) }},
 		{"post-deploy", func(ctx context.Context) error { return takePostDeploy(ctx, se, p, r) }},
 		{"check-blocks", func(ctx context.Context) error { return se.hideCheckBlocks(ctx, p, run) }},
+		{"approvers", func(ctx context.Context) error { return se.approvals.settled(ctx, p, *run, n) }},
 		{"drift-check", func(ctx context.Context) error { return se.checked(ctx, p, r) }},
 	}
 	for i, s := range steps {

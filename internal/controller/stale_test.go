@@ -22,8 +22,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -206,7 +206,7 @@ var irrevocable = map[string]struct {
 			return l.does(ctx, p, stack.Review{Plan: stack.Plan{Digest: "sha256:d"}})
 		},
 		func(t *testing.T, l *lagging, p *pass) bool {
-			q, err := l.question(p, stack.Plan{Digest: "sha256:d"})
+			q, err := l.question(t.Context(), p, stack.Plan{Digest: "sha256:d"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -398,7 +398,7 @@ func TestPoliciesAreAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := l.question(p, stack.Plan{Digest: "sha256:d"})
+		q, err := l.question(t.Context(), p, stack.Plan{Digest: "sha256:d"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,8 @@ type steps struct {
 	turns    *turns
 	removals *removals
 	watches  *watches
+
+	approvals *approvals
 }
 
 // assemble makes the steps. What they share is made once.
@@ -26,10 +28,11 @@ func (c *Stacks) assemble() *steps {
 	if c.Policies == nil {
 		c.Policies = (*policies.Policies)(nil)
 	}
+	approvals := &approvals{blobs: c.Blobs, stamps: c.Stamps}
 	kept := &records.Store{Blobs: c.Blobs, Runs: c.Runner, Archives: c.Archives, Shared: c.Shared}
 	checks := &driftRecords{blobs: c.Blobs, config: c.Config, log: c.Log}
 	turns := &turns{config: c.Config, queue: c.Queue, checks: checks, lingering: lingering{c.Lingering}}
-	auditor := &auditor{blobs: c.Blobs, dialects: c.Dialects, auditLog: c.Audit, live: c.Live, log: c.Log}
+	auditor := &auditor{blobs: c.Blobs, dialects: c.Dialects, auditLog: c.Audit, live: c.Live, log: c.Log, stamps: c.Stamps}
 	versions := &states.Versions{Log: c.Log, Records: kept}
 	inspector := &states.Inspector{Live: c.Live, Dialects: c.Dialects, LeftOut: c.LeftOut, Store: c.States, KindOf: c.index.kindOf, Records: kept, Versions: versions}
 	keeper := &states.Keeper{
@@ -45,7 +48,7 @@ func (c *Stacks) assemble() *steps {
 	dependencies := &dependencies{cache: c.Client, dialects: c.Dialects, referrals: referrals}
 	settler := &settler{
 		blobs: c.Blobs, live: c.Live, log: c.Log, dialects: c.Dialects, queue: c.Queue, runner: c.Runner, store: c.States, reviewers: c.Reviewers,
-		checks: checks, records: kept, states: keeper, turns: turns, metrics: c.metrics,
+		checks: checks, records: kept, states: keeper, turns: turns, metrics: c.metrics, approvals: approvals,
 	}
 	removals := &removals{
 		blobs: c.Blobs, dialects: c.known(), leftOut: c.LeftOut, events: c.Events, live: c.Live, log: c.Log, now: c.Now, queue: c.Queue,
@@ -68,7 +71,7 @@ func (c *Stacks) assemble() *steps {
 		registry: c.Registry, policies: c.Policies,
 	}
 	return &steps{
-		loader: loader, settler: settler, auditor: auditor, committer: committer, turns: turns, removals: removals,
+		loader: loader, settler: settler, approvals: approvals, auditor: auditor, committer: committer, turns: turns, removals: removals,
 		claimer: &claimer{cache: c.Client, live: c.Live, log: c.Log, index: &c.index, removals: removals, jobs: jobs},
 		observer: &observer{
 			blobs: c.Blobs, cache: c.Client, live: c.Live, config: c.Config,
@@ -76,7 +79,7 @@ func (c *Stacks) assemble() *steps {
 		},
 		actor: &actor{
 			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, reviewers: c.Reviewers, wakes: &c.wakes, reviews: c.reviews, policies: c.Policies,
-			auditor: auditor, jobs: jobs, launcher: launcher, loader: loader, records: kept,
+			auditor: auditor, approvals: approvals, jobs: jobs, launcher: launcher, loader: loader, records: kept,
 			removals: removals, snapshots: snapshots, states: keeper,
 		},
 		watches: &watches{

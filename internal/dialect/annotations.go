@@ -70,7 +70,7 @@ func Common() []Annotation {
 	}
 	for _, name := range []string{
 		Engine, identity.Annotation, Rejected, Comment, IgnoreUntracked, PreviewDestroy, Cancel, AcceptState, BreakGlassCommand, oldIgnoreUntracked, oldBreakGlassCommand,
-		backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy, Confirm,
+		backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy, kube.Stamped, Confirm,
 	} {
 		known = append(known, Annotation{Name: name})
 	}

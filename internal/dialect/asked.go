@@ -46,8 +46,9 @@ type Asked struct {
 	Comment         string
 	Confirm         string
 	DecidedBy       string // who approved or rejected last, as the API server stamps it; never written
-	RequestedBy     string // who changed last what plans are made from, likewise
+	RequestedBy     string // the stamp of the changes of what plans are made from, likewise
 	Approvals       string // the stamp of those of a plan, likewise
+	Stamped         string // the epoch of these stamps, likewise
 	IgnoreUntracked string
 	Repair          *stack.Repair
 	Preview         string
@@ -64,6 +65,7 @@ func (a Asked) Annotated(o client.Object) (Asked, error) {
 	a.Rejected, a.Comment, a.Preview, a.AcceptState = says[Rejected], says[Comment], says[PreviewDestroy], says[AcceptState]
 	a.DecidedBy, a.Cancel, a.Confirm = says[kube.DecidedBy], says[Cancel], says[Confirm]
 	a.RequestedBy, a.Approvals = says[kube.RequestedBy], says[kube.ApprovedBy]
+	a.Stamped = says[kube.Stamped]
 	a.IgnoreUntracked = cmp.Or(says[IgnoreUntracked], says[oldIgnoreUntracked])
 	if text := cmp.Or(says[BreakGlassCommand], says[oldBreakGlassCommand]); text != "" && a.Session != "" {
 		var c stack.Command
@@ -87,7 +89,10 @@ func (a Asked) Into(s *stack.Spec) {
 	if s.Rejected = a.Rejected; a.Rejected != "" {
 		s.RejectedBy, s.RejectedFor = a.DecidedBy, a.Comment
 	}
-	s.Requester, s.Confirms = a.RequestedBy, a.Confirm
+	s.Confirms, s.Stamped = a.Confirm, a.Stamped
+	for _, c := range kube.Changes(a.RequestedBy) {
+		s.Changes = append(s.Changes, policy.Change{Number: c.Number, By: c.By})
+	}
 	for _, g := range kube.Approvals(a.Approvals) {
 		s.Approvals = append(s.Approvals, policy.Given{Plan: g.Plan, By: g.By, Groups: g.Groups})
 	}

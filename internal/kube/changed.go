@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,9 +16,14 @@ const (
 	ChangedBy = "terrier.dev/changed-by" // the user who changed the spec or an annotation of Terrier last
 	DecidedBy = "terrier.dev/decided-by" // the user who approved, rejected or allowed something last
 
-	RequestedBy = "terrier.dev/requested-by" // the user who changed what plans are made from last
+	RequestedBy = "terrier.dev/requested-by" // the users who changed what plans are made from: see Changes
 	ApprovedBy  = "terrier.dev/approved-by"  // the users who approved a plan: see Approvals
+
+	Stamped = "terrier.dev/stamps" // the epoch of the other stamps: see package stamps
 )
+
+// Stamps are the names of all stamps.
+func Stamps() []string { return []string{ChangedBy, DecidedBy, RequestedBy, ApprovedBy, Stamped} }
 
 // Confirm is the annotation by which another user approves a plan that is approved: the
 // name of the plan or its digest, and any other words behind it.
@@ -43,6 +49,24 @@ func Approvals(stamp string) []Approval {
 			names[i] = unescape.Replace(name)
 		}
 		all = append(all, Approval{Plan: names[0], By: names[1], Groups: names[2:]})
+	}
+	return all
+}
+
+// Change is a change of what plans are made from, as the API server stamped it.
+type Change struct {
+	Number int // the next change has the next number
+	By     string
+}
+
+// Changes reads a value of RequestedBy: the newest changes, the newest last.
+func Changes(stamp string) []Change {
+	var all []Change
+	for line := range strings.Lines(stamp) {
+		number, by, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if n, err := strconv.Atoi(number); err == nil && found {
+			all = append(all, Change{Number: n, By: unescape.Replace(by)})
+		}
 	}
 	return all
 }

@@ -26,67 +26,127 @@ type Given struct {
 	At     time.Time `json:"at,omitzero"`
 }
 
-// Missing says what the approvals of a plan lack, as a sentence for the user, and is
-// empty if they satisfy all findings that hold the plan. The caller passes only approvals
-// of this plan.
-func Missing(findings []Finding, given []Given, requester string, now time.Time) string {
-	var lacks []string
+// Change is a change of what plans of a stack are made from: who made it, as the API server
+// stamped it, and its number. The next change has the next number.
+type Change struct {
+	Number int    `json:"number"`
+	By     string `json:"by"`
+}
+
+// Requesters are the users who asked for what a plan does. The zero value says that it is
+// not known who did.
+type Requesters struct {
+	Users   []string `json:"users,omitempty"`   // whom the API server stamped
+	Unknown string   `json:"unknown,omitempty"` // why another user may have asked for it as well, as a clause
+}
+
+// unknown is why it is not known who asked for the plan, "" if it is.
+func (r Requesters) unknown() string {
+	if r.Unknown == "" && len(r.Users) == 0 {
+		return "the API server recorded no user who requested the change"
+	}
+	return r.Unknown
+}
+
+// Lack is what the approvals of a plan lack of one rule.
+type Lack struct {
+	Approval Approval
+	Need     int      // how many users have to approve
+	By       []string // whose approvals count
+	Not      []string // which approvals do not count, and why: clauses
+	Extra    string   // why one user more is needed than the rule says; a clause, empty if none is
+}
+
+// Lacks says what approvals of a plan lack, one for each different rule, and nothing if they
+// satisfy all findings that hold the plan. The caller passes only approvals of this plan.
+func Lacks(findings []Finding, given []Given, requesters Requesters, now time.Time) []Lack {
+	var lacks []Lack
+	seen := map[string]bool{}
 	for _, f := range With(Hold, findings) {
 		var a Approval
 		if f.Approval != nil {
 			a = *f.Approval
 		}
-		if m := a.missing(given, requester, now); m != "" && !slices.Contains(lacks, m) {
-			lacks = append(lacks, m)
+		if l := a.lack(given, requesters, now); !seen[a.key()] && len(l.By) < l.Need {
+			lacks = append(lacks, l)
 		}
+		seen[a.key()] = true
 	}
-	return strings.Join(lacks, "; ")
+	return lacks
 }
 
-// Restricted reports whether findings hold a plan until certain users have approved it.
+// Missing is Lacks as a sentence for the user.
+func Missing(findings []Finding, given []Given, requesters Requesters, now time.Time) string {
+	var all []string
+	for _, l := range Lacks(findings, given, requesters, now) {
+		if m := l.String(); !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// Restricted reports whether findings hold a plan until certain users have approved it, or
+// until users have lately.
 func Restricted(findings []Finding) bool {
 	return slices.ContainsFunc(With(Hold, findings), func(f Finding) bool { return f.Approval != nil && (f.Approval.restricted() || f.Approval.Expires > 0) })
 }
 
-// missing says what the approvals lack of one rule.
-func (a Approval) missing(given []Given, requester string, now time.Time) string {
-	var by, not []string
+// lack says what the approvals lack of one rule. Where it is not known who requested the
+// change, a rule that leaves out the requester needs one user more: at most one of them is
+// the requester.
+func (a Approval) lack(given []Given, requesters Requesters, now time.Time) Lack {
+	l := Lack{Approval: a, Need: max(1, a.Count)}
+	if why := requesters.unknown(); a.NotRequester && why != "" {
+		l.Need, l.Extra = l.Need+1, why
+	}
 	for _, g := range given {
 		who := g.By
 		if who == "" {
 			who = "an unnamed user"
 		}
-		switch why := a.refuses(g, requester, now); {
+		switch why := a.refuses(g, requesters, now); {
 		case why != "":
-			not = append(not, fmt.Sprintf("the approval of %s does not count: %s", who, why))
-		case !slices.Contains(by, who):
-			by = append(by, who)
+			l.Not = append(l.Not, fmt.Sprintf("the approval of %s does not count: %s", who, why))
+		case !slices.Contains(l.By, who):
+			l.By = append(l.By, who)
 		}
 	}
-	need := max(1, a.Count)
-	if len(by) >= need {
-		return ""
-	}
+	return l
+}
+
+// String says what is needed, and what there is of it.
+func (l Lack) String() string {
+	a := l.Approval
+	a.Count = l.Need
 	m := "needs " + a.String()
-	if len(by) > 0 {
-		m += fmt.Sprintf(", has %d: of %s", len(by), strings.Join(by, ", "))
+	if l.Extra != "" {
+		m += " (one more than the policy says, because it is not known who requested the change: " + l.Extra + ")"
 	}
-	return strings.Join(append([]string{m}, not...), "; ")
+	if len(l.By) > 0 {
+		m += fmt.Sprintf(", has %d: of %s", len(l.By), strings.Join(l.By, ", "))
+	}
+	return strings.Join(append([]string{m}, l.Not...), "; ")
+}
+
+// Left says which approvals are needed besides those that there are.
+func (l Lack) Left() string {
+	a := l.Approval
+	a.Count = l.Need - len(l.By)
+	return a.String()
 }
 
 // refuses says why an approval does not count for the rule, "" if it does.
-func (a Approval) refuses(g Given, requester string, now time.Time) string {
+func (a Approval) refuses(g Given, requesters Requesters, now time.Time) string {
 	switch {
 	case a.Expires > 0 && (g.At.IsZero() || now.Sub(g.At) >= time.Duration(a.Expires)):
 		return "approvals count for " + plainly(time.Duration(a.Expires))
 	case !a.restricted():
 		return ""
 	case g.By == "":
-		return "the API server recorded no user"
-	case a.NotRequester && g.By == requester:
+		return "the API server recorded no user with it, so approve the plan again"
+	case a.NotRequester && slices.Contains(requesters.Users, g.By):
 		return g.By + " requested the change"
-	case a.NotRequester && requester == "":
-		return "the API server recorded no user who requested the change"
 	case len(a.Groups)+len(a.Users) == 0 || slices.Contains(a.Users, g.By):
 		return ""
 	case slices.ContainsFunc(a.Groups, func(group string) bool { return slices.Contains(g.Groups, group) }):

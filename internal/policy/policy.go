@@ -204,11 +204,49 @@ type Judgement struct {
 	Policies []Judge   `json:"policies"`
 	Input    string    `json:"input,omitempty"` // digest of what they were shown
 	Findings []Finding `json:"findings,omitempty"`
+
+	// What all reviewers said together, webhooks too, and the name under which users saw the
+	// plan then. Earlier releases kept neither.
+	Outcome string `json:"outcome,omitempty"` // passed, allowed, held or refused
+	Name    string `json:"name,omitempty"`
+}
+
+// ApprovalsKept bounds how many different approvals the findings of one verdict may ask for.
+const ApprovalsKept = 20
+
+// Bounded returns the findings, and one that denies the plan if they ask for more different
+// approvals than ApprovalsKept: the status of a stack cannot have all of them, and a plan must
+// not pass because one is missing there.
+func Bounded(findings []Finding) []Finding {
+	asks := map[string]string{}
+	last := ""
+	for _, f := range With(Hold, findings) {
+		if key := f.asksFor(); asks[key] == "" {
+			asks[key], last = f.Policy, f.Policy
+		}
+	}
+	if len(asks) <= ApprovalsKept {
+		return findings
+	}
+	return append(slices.Clone(findings), Finding{
+		Policy: last, Rule: "approvals", Effect: Deny, Severity: High,
+		Message: fmt.Sprintf("the policies of the stack ask for %d different approvals of this plan, and may ask for %d", len(asks), ApprovalsKept),
+	})
+}
+
+// asksFor is the same for findings that ask for the same approval.
+func (f Finding) asksFor() string {
+	var a Approval
+	if f.Approval != nil {
+		a = *f.Approval
+	}
+	return a.key()
 }
 
 // Keep returns the findings that the status of a stack has, sorted, and how many there are
-// besides. Of the findings that hold a plan it keeps one for each approval that they ask
-// for: an approval must never be missing because there are many findings.
+// besides: at most FindingsKept. Of the findings that hold a plan it keeps one for each
+// approval that they ask for, as many as Bounded lets them: an approval must never be missing
+// because there are many findings.
 func Keep(findings []Finding) ([]Finding, int) {
 	all := slices.Clone(findings)
 	Sort(all)
@@ -217,20 +255,17 @@ func Keep(findings []Finding) ([]Finding, int) {
 	}
 	var first, rest []Finding
 	seen := map[string]bool{}
-	for _, f := range all {
-		var a Approval
-		if f.Approval != nil {
-			a = *f.Approval
-		}
-		if key := a.key(); f.Counts().Compare(Hold) == 0 && !seen[key] {
-			seen[key] = true
+	for i, f := range all {
+		key := f.asksFor()
+		switch effect := f.Counts().Compare(Hold); {
+		case i == 0, effect == 0 && !seen[key] && len(first) <= ApprovalsKept:
+			seen[key] = seen[key] || effect == 0
 			first = append(first, f)
-		} else {
+		default:
 			rest = append(rest, f)
 		}
 	}
-	kept := append(first, rest...)
-	kept = kept[:max(len(first), FindingsKept)]
+	kept := append(first, rest...)[:FindingsKept]
 	Sort(kept)
 	return kept, len(all) - len(kept)
 }

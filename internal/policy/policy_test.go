@@ -2,6 +2,8 @@ package policy
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,12 +78,71 @@ func TestMissing(t *testing.T) {
 		"the requester":                  {rule(&Approval{NotRequester: true}), []Given{{By: "req", At: now}}, "needs 1 approval, not by the user who requested the change; the approval of req does not count: req requested the change"},
 		"another than the requester":     {rule(&Approval{NotRequester: true}), []Given{ann}, ""},
 		"an approval that expired":       {rule(&Approval{Expires: Duration(2 * time.Hour)}), []Given{bob}, "needs 1 approval, at most 2h old; the approval of bob does not count: approvals count for 2h"},
-		"an approval without a user":     {rule(&Approval{Count: 2}), []Given{{At: now}, bob}, "needs 2 approvals, has 1: of bob; the approval of an unnamed user does not count: the API server recorded no user"},
+		"an approval without a user":     {rule(&Approval{Count: 2}), []Given{{At: now}, bob}, "needs 2 approvals, has 1: of bob; the approval of an unnamed user does not count: the API server recorded no user with it, so approve the plan again"},
 		"any user, and none is recorded": {rule(nil), []Given{{}}, ""},
 	} {
-		if got := Missing(tt.findings, tt.given, "req", now); got != tt.want {
+		if got := Missing(tt.findings, tt.given, Requesters{Users: []string{"req"}}, now); got != tt.want {
 			t.Errorf("%s: Missing() = %q, want %q", name, got, tt.want)
 		}
+	}
+}
+
+// Where it is not known who requested the change, one of the users who approve may have. So one
+// more is needed than the policy says.
+func TestAnUnknownRequester(t *testing.T) {
+	ann, bob, eve := Given{By: "ann"}, Given{By: "bob"}, Given{By: "eve"}
+	one := []Finding{{Effect: Hold, Approval: &Approval{NotRequester: true}}}
+	for name, tt := range map[string]struct {
+		given []Given
+		of    Requesters
+		want  string
+	}{
+		"one user, and it is known":       {[]Given{ann}, Requesters{Users: []string{"bob"}}, ""},
+		"one user, and nothing is known":  {[]Given{ann}, Requesters{}, "needs 2 approvals, not by the user who requested the change (one more than the policy says, because it is not known who requested the change: the API server recorded no user who requested the change), has 1: of ann"},
+		"two users, and nothing is known": {[]Given{ann, bob}, Requesters{}, ""},
+		"one of two is known":             {[]Given{ann, bob}, Requesters{Users: []string{"bob"}, Unknown: "the source changed"}, "needs 2 approvals, not by the user who requested the change (one more than the policy says, because it is not known who requested the change: the source changed), has 1: of ann; the approval of bob does not count: bob requested the change"},
+		"two others":                      {[]Given{ann, bob, eve}, Requesters{Users: []string{"bob"}, Unknown: "the source changed"}, ""},
+		"any of several requesters":       {[]Given{ann, bob}, Requesters{Users: []string{"ann", "bob"}}, "needs 1 approval, not by the user who requested the change; the approval of ann does not count: ann requested the change; the approval of bob does not count: bob requested the change"},
+	} {
+		if got := Missing(one, tt.given, tt.of, time.Unix(1e9, 0)); got != tt.want {
+			t.Errorf("%s: Missing() = %q, want %q", name, got, tt.want)
+		}
+	}
+	if got := Missing([]Finding{{Effect: Hold, Approval: &Approval{Count: 2}}}, []Given{ann, bob}, Requesters{}, time.Unix(1e9, 0)); got != "" {
+		t.Errorf("Missing() = %q of a rule that does not ask for the requester", got)
+	}
+}
+
+// The status of a stack has at most so many findings, and never a plan that passes because an
+// approval has no room there.
+func TestFindingsHaveABound(t *testing.T) {
+	asking := func(approvals, each int) []Finding {
+		var all []Finding
+		for i := range approvals {
+			for j := range each {
+				all = append(all, Finding{Policy: "Policy/a/b", Rule: fmt.Sprint("r", i, "-", j), Effect: Hold, Approval: &Approval{Users: []string{fmt.Sprint("u", i)}}})
+			}
+		}
+		return all
+	}
+	few := asking(ApprovalsKept, 10)
+	kept, more := Keep(few)
+	if len(kept) != FindingsKept || more != len(few)-FindingsKept {
+		t.Errorf("Keep() = %d findings and %d more", len(kept), more)
+	}
+	if lacks := Lacks(kept, nil, Requesters{}, time.Time{}); len(lacks) != ApprovalsKept {
+		t.Errorf("%d approvals are asked for in what is kept, want %d", len(lacks), ApprovalsKept)
+	}
+	if got := Bounded(few); len(got) != len(few) {
+		t.Errorf("Bounded() adds %d findings to ones that have room", len(got)-len(few))
+	}
+	many := Bounded(asking(5000, 1))
+	if Combine(many) != Deny {
+		t.Errorf("Combine() = %q of more approvals than have room, want them denied", Combine(many))
+	}
+	kept, more = Keep(many)
+	if len(kept) != FindingsKept || more != len(many)-FindingsKept || kept[0].Effect != Deny || !strings.Contains(kept[0].Message, "5000 different approvals") {
+		t.Errorf("Keep() = %d findings and %d more, the first %+v", len(kept), more, kept[0])
 	}
 }
 

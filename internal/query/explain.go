@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -203,6 +204,8 @@ func (o *Object) ofScript(r stack.Reason, otherwise string) string {
 // the pending plan, or the next one, can be.
 func (o *Object) undecidable() string {
 	switch mode := o.Spec.Mode; {
+	case o.denied() != "":
+		return o.denied()
 	case o.Deleting() && (o.Spec.ApproveDestroy || o.held() != nil):
 		return ""
 	case o.Deleting():
@@ -217,6 +220,22 @@ func (o *Object) undecidable() string {
 		return ""
 	}
 }
+
+// denied says that a policy or a reviewer denies the pending plan, and what to do; empty if none
+// does.
+func (o *Object) denied() string {
+	r, p := o.Status.Review, o.Status.Pending
+	if r == nil || p == nil || !r.Refused || r.Plan != p.Digest {
+		return ""
+	}
+	if len(r.Findings) == 0 {
+		return "a reviewer refused the plan " + p.Name + ": " + strings.TrimRight(r.Message, ". ")
+	}
+	return "the plan " + p.Name + " is " + strings.TrimRight(r.Message, ". ") + "; change the module or its inputs, or the policy"
+}
+
+// Denied is why the pending plan cannot be approved whatever a user does; empty if it can.
+func Denied(o *Object) string { return o.denied() }
 
 // held is the verdict that holds the pending plan, nil if there is none.
 func (o *Object) held() *stack.Verdict {
@@ -325,10 +344,15 @@ func facts(s Stack, m stack.Status) []string {
 			does = "is being applied by the run " + s.Run.ID
 		case s.Rejection != nil:
 			does = "was " + s.Rejection.String()
+		case p.Is(s.Approved) && s.Approvals != nil && len(s.Approvals.By) > 0:
+			does = "is approved by " + strings.Join(s.Approvals.By, ", ")
 		case p.Is(s.Approved):
 			does = "is approved" + by(s.DecidedBy)
 		}
 		add("the plan %s %s: %s", p.Name, does, p.Changes)
+		if a := s.Approvals; a != nil && a.Left != "" {
+			add("approvals of it: %s", strings.TrimRight(a.Text(), "."))
+		}
 	}
 	if m.PlanNote != "" {
 		add("%s", m.PlanNote)

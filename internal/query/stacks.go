@@ -338,6 +338,7 @@ const (
 	ReasonNoRun       = "NoRun"
 	ReasonRunChanged  = "RunChanged"
 	ReasonNotManual   = "NotManual"
+	ReasonDenied      = "PlanDenied"
 	ReasonManifest    = "ManifestInvalid"
 	ReasonNoOutputs   = "NoOutputs"
 	ReasonUnpublished = "Unpublished"

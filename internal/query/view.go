@@ -2,6 +2,7 @@ package query
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ type Stack struct {
 	Suspended bool       `json:"suspended,omitempty"`
 	Deleting  bool       `json:"deleting,omitempty"`
 	Destroy   bool       `json:"destroy,omitempty"`
-	Approved  string     `json:"approved,omitempty"` // as the object has it
+	Approved  string     `json:"approved,omitempty"` // as the object has it; of a stack that is automatic, the plan that a user approved
 	Source    string     `json:"source"`             // Kind/name, or inline
 	Path      string     `json:"path,omitempty"`
 
@@ -53,6 +54,7 @@ type Stack struct {
 	Pending        string              `json:"pending,omitempty"`     // the name of the pending plan
 	Plan           *PlanInfo           `json:"plan,omitempty"`        // and what is known of it
 	Verdict        *Verdict            `json:"verdict,omitempty"`     // what policies find in it; nil if nothing
+	Approvals      *Approvals          `json:"approvals,omitempty"`   // of a plan that a policy holds, once a user has approved it
 	Rejection      *Rejection          `json:"rejection,omitempty"`   // of the pending plan, if a user rejected it
 	Cancelled      *stack.Cancellation `json:"cancelled,omitempty"`   // of the run that goes on, or of the last one
 	Undecidable    string              `json:"undecidable,omitempty"` // why its plans can be neither approved nor rejected
@@ -181,6 +183,12 @@ func View(o *Object) Stack {
 	}
 	s.remember(o.Status)
 	s.DecidedBy, s.Cancelled, s.Undecidable = v.DecidedBy, o.Status.Cancelled, o.undecidable()
+	if plan := o.Spec.Confirmed(); o.Spec.Mode == stack.Auto && (o.Status.Pending.Is(plan) || o.Status.Applied.Is(plan)) {
+		s.Approved = plan // by an annotation, beside a field that says auto
+	}
+	if s.Plan != nil {
+		s.Approvals = approvalsOf(o)
+	}
 	if r := o.Spec.Rejected; r != "" && r == s.Pending && r != s.Approved {
 		s.Rejection = &Rejection{By: v.DecidedBy, Comment: v.Comment}
 	}
@@ -314,4 +322,76 @@ func EffectText(f policy.Finding) string {
 // Is reports whether a name, or the identity of the plan under its verdict, means this plan.
 func (p PlanInfo) Is(approved string) bool {
 	return approved != "" && (approved == p.Name || approved == cmp.Or(p.Approvable, p.Digest))
+}
+
+// Approvals are the approvals of a pending plan that a policy holds.
+type Approvals struct {
+	By         []string `json:"by,omitempty"`         // the users who approved it, as the API server stamped them
+	Have       int      `json:"have,omitempty"`       // how many of these approvals count
+	Need       int      `json:"need,omitempty"`       // how many it takes
+	Left       string   `json:"left,omitempty"`       // which ones are still needed; empty if none are
+	Not        []string `json:"not,omitempty"`        // which approvals do not count, and why
+	Unverified string   `json:"unverified,omitempty"` // why no approval can be verified
+	Next       string   `json:"next,omitempty"`       // the command by which the next user approves the plan
+}
+
+// approvalsOf are the approvals of the pending plan, nil unless a policy holds it and a user has
+// approved it. Approvals that the controller has not seen yet are as old as the newest.
+func approvalsOf(o *Object) *Approvals {
+	r := o.held()
+	if r == nil {
+		return nil
+	}
+	seen := stack.Observation{Now: r.At, Spec: o.Spec, Status: o.Status, Deleting: o.Deleting()}
+	seen.Spec.Reviews, seen.Spec.Policies = r.By, r.By // the controller knows the reviewers of now
+	for _, g := range o.Status.Approvals {
+		if g.At.After(seen.Now) {
+			seen.Now = g.At
+		}
+	}
+	seen.Status.Approvals = stack.Approvers{Seen: o.Status.Approvals}.WithStamps(o.Status, o.Spec, seen.Now.Add(time.Nanosecond)).Seen
+	given := stack.Given(seen)
+	if len(given) == 0 && (o.Status.Unverified == "" || !o.Spec.Approves(o.Status.Pending)) {
+		return nil
+	}
+	a := &Approvals{Unverified: o.Status.Unverified}
+	for _, g := range given {
+		if g.By != "" {
+			a.By = append(a.By, g.By)
+		}
+	}
+	var left []string
+	for i, l := range stack.Lacks(seen) {
+		if i == 0 {
+			a.Have, a.Need, a.Not = len(l.By), l.Need, l.Not
+		}
+		left = append(left, leftOf(l))
+	}
+	if a.Left = strings.Join(left, "; "); a.Left != "" {
+		a.Next = "terrier approve " + o.Spec.Words.Argument + " " + o.Status.Pending.Name
+	}
+	return a
+}
+
+// leftOf says what is still needed for a rule.
+func leftOf(l policy.Lack) string {
+	if l.Extra == "" {
+		return l.Left()
+	}
+	return l.Left() + " (one of them because it is not known who requested the change: " + l.Extra + ")"
+}
+
+// Text says which approvals there are, and which are still needed.
+func (a Approvals) Text() string {
+	var b strings.Builder
+	switch {
+	case a.Unverified != "":
+		fmt.Fprintf(&b, "No approval can be verified: %s.", strings.TrimRight(a.Unverified, ". "))
+	default:
+		fmt.Fprintf(&b, "%d of %d; still needed: %s.", a.Have, a.Need, a.Left)
+	}
+	for _, not := range a.Not {
+		fmt.Fprintf(&b, " %s%s.", strings.ToUpper(not[:1]), not[1:])
+	}
+	return b.String()
 }

@@ -121,6 +121,9 @@ func Checkpoint(uid string) Of[stack.Checkpoint] { return At[stack.Checkpoint](l
 // Audited is the key of the requests of users that are in the audit log.
 func Audited(uid string) string { return audited.key(uid) }
 
+// Approvers is what is kept of the approvals and changes of a stack.
+func Approvers(uid string) Of[stack.Approvers] { return At[stack.Approvers](approvers.key(uid)) }
+
 // Check is what drift checks leave of a stack.
 type Check struct {
 	At     time.Time `json:"at,omitzero"`

@@ -38,6 +38,7 @@ var (
 	secretsBeside = Kind{"stacks/<uid>/secrets-since", "the same as secrets, while the key that secrets is sealed with is lost", "controller", "that key is known again, and a run has begun"}
 	lasting       = Kind{"stacks/<uid>/lasting", "what of the status must outlast it: untracked resources, what was created, the snapshot", "controller", withStack}
 	audited       = Kind{"stacks/<uid>/told", "the requests of users that are in the audit log", "controller", withStack}
+	approvers     = Kind{"stacks/<uid>/approvers.json", "when the approvals of a plan that a policy holds were seen first; which changes of the object the last apply had", "controller", withStack}
 	checked       = Kind{"stacks/<uid>/checked", "the time of the last drift check, and the memory that runs took", "controller", withStack}
 	uses          = Kind{"stacks/<uid>/uses.json", "the modules and providers that the stack uses, with their versions, and since when", "controller", withStack}
 	retained      = Kind{"retained/<uid>/<file>", "record.json and state.json of a deleted stack: its retained resources, and its last state; forgotten.json: the resources that its runs forgot and did not destroy, and the states that a user gave up, also of a stack that exists", "controller", "30 days have passed since the stack was deleted, or a user has forgotten it"}
@@ -59,7 +60,7 @@ var (
 // Kinds are all kinds of records, those of stacks first.
 func Kinds() []Kind {
 	return []Kind{
-		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, checked, uses,
+		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, approvers, checked, uses,
 		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, identityKey, auditSegment, marker, witness,
 	}
 }

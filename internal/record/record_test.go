@@ -36,6 +36,7 @@ var keys = map[string]string{
 	record.SecretsBeside("u"):                            "stacks/u/secrets-since",
 	record.Checkpoint("u").Key:                           "stacks/u/lasting",
 	record.Audited("u"):                                  "stacks/u/told",
+	record.Approvers("u").Key:                            "stacks/u/approvers.json",
 	record.Checked("u").Key:                              "stacks/u/checked",
 	record.Uses("u").Key:                                 "stacks/u/uses.json",
 	record.Retained("u", record.RetainedFile):            "retained/u/record.json",

@@ -198,7 +198,10 @@ func Ask(ctx context.Context, q Question, now func() time.Time) Reply {
 			return Reply{Lost: q.Plan.lost}
 		}
 		if len(answer.Policies) > 0 {
-			judged = &policy.Judgement{Plan: v.Plan, By: v.By, Policies: answer.Policies, Input: answer.Input, Findings: q.hidden(answer.Findings)}
+			judged = &policy.Judgement{Plan: v.Plan, By: v.By, Policies: answer.Policies, Input: answer.Input, Findings: policy.Bounded(q.hidden(answer.Findings))}
+			if len(judged.Findings) > len(answer.Findings) {
+				answer.Outcome, answer.Why = Refuse, policy.Text(policy.Deny, judged.Findings)
+			}
 		}
 		if err != nil {
 			v.Passed, v.Held, v.Message = false, false, err.Error()

@@ -38,7 +38,7 @@ func TestAHeldPlanNeedsAnApproval(t *testing.T) {
 			if d.Reason != tt.want {
 				t.Fatalf("Decide() = %s by %q, want %s", d.Reason, d.Rule, tt.want)
 			}
-			if d.Reason == AwaitingApproval && (!strings.Contains(d.Message, held.Message) || !strings.Contains(d.Message, `approvePlan: "p1"`) || d.Ready != Held) {
+			if d.Reason == AwaitingApproval && (!strings.Contains(d.Message, held.Message) || !strings.Contains(d.Message, `approvePlan: "p1"`) && !strings.Contains(d.Message, "terrier.dev/confirm=p1") || d.Ready != Held) {
 				t.Errorf("it says %q, want why the plan is held and how to approve it", d.Message)
 			}
 		})

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -179,11 +180,6 @@ func unhealthy(o Observation, a Action) Decision {
 	return d
 }
 
-// approving is the command by which the pending plan is approved, in the words of the kind.
-func approving(o Observation) string {
-	return fmt.Sprintf("set %s: %q", o.Spec.Words.Approved, o.Status.Pending.Name)
-}
-
 // count is a number of things in words: 1 resource, 2 resources.
 func count(n int, noun string) string {
 	if n == 1 {
@@ -212,8 +208,11 @@ func awaiting(o Observation) Decision {
 	} else if r != nil {
 		msg = heldByPolicy(o, r, msg)
 	}
-	if a := o.Spec.Approved; a != "" && !o.named() {
+	if a := cmp.Or(o.Spec.Approved, o.Spec.Confirmed()); a != "" && !o.named() {
 		where := o.Spec.Words.Approved
+		if o.Spec.Approved == "" {
+			where = "The annotation terrier.dev/confirm"
+		}
 		if rest, ok := strings.CutPrefix(where, "the "); ok {
 			where = "The " + rest
 		}
@@ -238,6 +237,9 @@ func heldByPolicy(o Observation, r *Verdict, otherwise string) string {
 	}
 	if lacks := lacks(o); lacks != "" && lacks != "needs 1 approval" {
 		msg += " It " + lacks + "."
+	}
+	if next := approvingNext(o); next != "" {
+		return msg + next
 	}
 	switch {
 	case o.named():

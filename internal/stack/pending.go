@@ -1,6 +1,9 @@
 package stack
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // What is to become of the pending plan.
 
@@ -34,7 +37,13 @@ func (o Observation) approved() bool {
 // Approves reports whether a person approved exactly this plan. A stack that applies plans
 // by itself may wait for that as well: see AwaitsApproval.
 func (s Spec) Approves(p *Plan) bool {
-	return (s.Mode == Manual || s.Mode == Auto) && p.Is(s.Approved)
+	return s.Mode == Manual && p.Is(s.Approved) || s.Mode == Auto && (p.Is(s.Approved) || p.Is(s.Confirmed()))
+}
+
+// Confirmed is the plan that the annotation approves: its name, or what Plan.Approvable says.
+func (s Spec) Confirmed() string {
+	plan, _, _ := strings.Cut(s.Confirms, " ")
+	return plan
 }
 
 // AwaitsApproval reports whether the pending plan of a stack is applied only once a person
@@ -52,7 +61,8 @@ func (s Spec) AwaitsApproval(m Status) bool {
 // named reports whether a person approved exactly the pending plan. The destroy of a
 // deleted stack can be approved in every mode.
 func (o Observation) named() bool {
-	return o.Spec.Approves(o.Status.Pending) || o.Deleting && o.Status.Pending.Is(o.Spec.Approved)
+	p := o.Status.Pending
+	return o.Spec.Approves(p) || o.Deleting && (p.Is(o.Spec.Approved) || p.Is(o.Spec.Confirmed()))
 }
 
 // isRejected reports whether a person rejected the pending plan.

@@ -1,11 +1,19 @@
 package stack
 
+import (
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/policy"
+)
+
 // Requests is what people ask of a stack. It is kept as far as the audit log has
 // it, so that each request is recorded once.
 type Requests struct {
 	Generation int64  `json:"generation"`
 	Approved   string `json:"approved,omitempty"`
 	Confirmed  string `json:"confirmed,omitempty"` // another approval of a plan: see Spec.Confirms
+	Approvers  string `json:"approvers,omitempty"` // who approved which plan, a line each: see ApproversSince
 	Rejected   string `json:"rejected,omitempty"`
 	Replan     string `json:"request,omitempty"`
 	Ignored    string `json:"forgotten,omitempty"` // the run whose untracked resources a person dealt with
@@ -24,10 +32,34 @@ func RequestsOf(o Observation, generation int64) Requests {
 		Generation: generation, Approved: s.Approved, Confirmed: s.Confirms, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked,
 		Accepted: s.AcceptState, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
 	}
+	for _, g := range s.Approvals {
+		r.Approvers += g.Plan + "\t" + g.By + "\n"
+	}
 	if s.Repair != nil {
 		r.Repair = Digest(s.Repair)
 	}
 	return r
+}
+
+// ApproversSince are the approvals that were not there before, the oldest first.
+func (r Requests) ApproversSince(before *Requests) []policy.Given {
+	var was []string
+	if before != nil {
+		was = strings.Split(before.Approvers, "\n")
+	}
+	var out []policy.Given
+	for line := range strings.Lines(r.Approvers) {
+		line = strings.TrimSuffix(line, "\n")
+		if plan, by, found := strings.Cut(line, "\t"); found && !slices.Contains(was, line) {
+			out = append(out, policy.Given{Plan: plan, By: by})
+		}
+	}
+	return out
+}
+
+// HasApprover reports whether the approval of a plan by some user is known.
+func (r Requests) HasApprover(plan string) bool {
+	return strings.HasPrefix(r.Approvers, plan+"\t") || strings.Contains(r.Approvers, "\n"+plan+"\t")
 }
 
 // Request names what a person asks for.

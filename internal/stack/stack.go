@@ -58,12 +58,13 @@ type Spec struct {
 	Policies        string  // digest of those of them that are policies: they judge the destroy of a deleted stack, too
 	Webhooks        bool    // some of them are webhooks
 	Times           policy.Times
-	Approvals       []policy.Given // of plans, as the API server stamped them, without times
-	Confirms        string         // the newest approval of a plan that is approved already: its name, and any other words
-	Requester       string         // who changed last what plans are made from, as the API server stamped it
-	AdoptState      bool           // a state that a former stack of the same name left is continued
-	Preview         string         // a request for a preview of a destroy
-	AcceptState     string         // the state that a person says may stand where another was expected: see AcceptedState
+	Approvals       []policy.Given  // of plans, as the stamps on the object say, without times
+	Changes         []policy.Change // of what plans are made from, the newest last, likewise
+	Stamped         string          // the epoch of these stamps: they may be forged unless it is that of the API server
+	Confirms        string          // another way to approve a plan, which a stack that is automatic stays with: the name of the plan, and any other words
+	AdoptState      bool            // a state that a former stack of the same name left is continued
+	Preview         string          // a request for a preview of a destroy
+	AcceptState     string          // the state that a person says may stand where another was expected: see AcceptedState
 
 	BreakGlass string   // the break-glass session that a person asks for; empty if none
 	Command    *Command // what that person wants to be run in it

@@ -1,12 +1,6 @@
 package stack
 
-import (
-	"slices"
-	"strings"
-	"time"
-
-	"github.com/terrier-iac/terrier/internal/policy"
-)
+import "time"
 
 // Status is what earlier reconciles stored of a stack. A dialect keeps it in the
 // status of the object; losing it costs a plan, never the truth: see Checkpoint. Its
@@ -29,7 +23,7 @@ type Plans struct {
 	PlanNote string   `json:"note,omitempty"`    // why the pending plan replaced an earlier one, or why there is none any more
 	Review   *Verdict `json:"review,omitempty"`  // what the reviewers said of the pending plan
 
-	Approvals []policy.Given `json:"approvals,omitempty"` // of plans that are or were held, and when each was seen first
+	Approving
 
 	Planned   PlanInputs `json:"planned,omitzero"` // of the last plan that came to an end
 	PlannedAt time.Time  `json:"plannedAt,omitzero"`
@@ -77,22 +71,6 @@ type StoredState struct {
 	BrokenLock string `json:"unlocked,omitempty"` // the last lock that was broken
 
 	UnbrokenLock string `json:"unbroken,omitempty"` // the lock that the last run was to break, and that is still held
-}
-
-// Failure are the attempts in a row that failed, and the last of them.
-type Failure struct {
-	Failures   int        `json:"failures,omitempty"`
-	FailedAt   time.Time  `json:"failedAt,omitzero"`
-	FailsSince time.Time  `json:"failsSince,omitzero"` // the first failure after the last success, also of another revision
-	FailedFor  PlanInputs `json:"failedFor,omitzero"`
-	FailedPod  string     `json:"failedPod,omitempty"` // digest of what its pod was made of; empty if it had none, and of earlier releases
-	FailedKind RunKind    `json:"failedKind,omitempty"`
-	FailedStep string     `json:"failedStep,omitempty"`
-	FailedWith string     `json:"failedWith,omitempty"`
-	FailedWhy  string     `json:"failedWhy,omitempty"` // a name for it, of what neither the engine nor a person did wrong
-	Permanent  bool       `json:"permanent,omitempty"` // no retry of the same would succeed
-
-	Missing *MissingState `json:"missing,omitempty"` // the place of the state does not have the last known one; nil if the last failure was another
 }
 
 // Answers are what came of the requests of users.
@@ -153,22 +131,6 @@ type Recurrence struct {
 	Example string `json:"example,omitempty"`
 }
 
-// Verdict is what the reviewers said of a plan.
-type Verdict struct {
-	Plan    string    `json:"plan"` // its digest
-	By      string    `json:"by"`   // digest of the reviewers that were asked
-	Passed  bool      `json:"passed,omitempty"`
-	Held    bool      `json:"held,omitempty"`    // the plan needs an approval, in every mode
-	Refused bool      `json:"refused,omitempty"` // a reviewer refused the plan; if none of the three is set, a reviewer did not answer
-	Message string    `json:"message,omitempty"`
-	At      time.Time `json:"at"`
-
-	Allowed  bool             `json:"allowed,omitempty"`  // a policy says that the plan needs no approval, and nothing holds it
-	Digest   string           `json:"digest,omitempty"`   // of all findings that count: part of what is approved; empty if there are none
-	Findings []policy.Finding `json:"findings,omitempty"` // of policies, the strictest first, and at most policy.FindingsKept of them
-	More     int              `json:"more,omitempty"`     // how many findings there are besides; the record of the verdict has them
-}
-
 // Lock is a state lock that a run met and that is not ours.
 type Lock struct {
 	ID    string    `json:"id"`
@@ -176,16 +138,6 @@ type Lock struct {
 	Since string    `json:"since,omitempty"` // as its holder wrote it
 	Seen  time.Time `json:"seen"`
 }
-
-// PlanName remembers which digest bears a plan's name, so that no name is given
-// to two plans: an approval of a name must never reach another plan.
-type PlanName struct {
-	Name   string `json:"name"`
-	Digest string `json:"digest"`
-}
-
-// namesKept bounds Status.PlanNames. A plan has one for each verdict about it.
-const namesKept = 12
 
 // Run is one run of the stack as it is seen now.
 type Run struct {
@@ -314,18 +266,6 @@ func (m Status) Record(r Run) Status {
 	return m
 }
 
-// endsFailures reports whether the success of r ends the failures before it. To plan
-// again what could not be applied does not: else an apply that fails after each
-// plan would fail for the first time for ever, and never come to its limit.
-// Neither does a plan or a drift check that no person asked for end a failure of the
-// health checks.
-func (m Status) endsFailures(r Run) bool {
-	if m.FailedKind == HealthRun && (r.Kind == PlanRun || r.Kind == CheckRun) && m.FailedFor == r.Cause.PlanInputs && r.Cause.Replan == "" {
-		return false
-	}
-	return r.Kind.Writes() || r.Plan == nil || !m.FailedKind.Writes() || m.FailedFor != r.Cause.PlanInputs
-}
-
 func (m Status) planned(r Run) Status {
 	if r.Kind == PlanRun || m.Planned != r.Cause.PlanInputs {
 		// A drift check that found nothing leaves no trace here: identical status, no write.
@@ -452,85 +392,6 @@ func (m Status) previewed(r Run) Status {
 		m.Preview, m.NoPreview = nil, r.Message
 	}
 	return m
-}
-
-func (m Status) fail(r Run) Status {
-	if m.FailedFor != r.Cause.PlanInputs || m.otherPod(r.Cause.Pod) || m.FailedKind.Writes() != r.Kind.Writes() && r.Kind == DestroyRun {
-		m.Failures = 0
-	}
-	m.Failures++
-	if m.FailsSince.IsZero() {
-		m.FailsSince = r.At
-		if !m.FailedAt.IsZero() {
-			m.FailsSince = m.FailedAt // an earlier release wrote the status
-		}
-	}
-	m.FailedAt, m.FailedFor, m.FailedPod, m.FailedKind = r.At, r.Cause.PlanInputs, r.Cause.Pod, r.Kind
-	m.FailedStep, m.FailedWith, m.FailedWhy, m.Permanent, m.Missing = r.Step, r.Message, r.Why, r.Permanent, r.Missing
-	m.Lock = r.Lock
-	if len(r.Untracked) > 0 {
-		m.Untracked = &Untracked{Run: r.ID, At: r.At, Source: r.Cause.PlanInputs.Source, Objects: r.Untracked, Lost: r.Lost, Apart: r.Apart, Rescued: r.Rescued}
-	}
-	if r.Kind.Writes() {
-		// A failed apply may have created something, and its plan is spent.
-		m.Pending, m.PlanNote = nil, ""
-		m.Planned = PlanInputs{}
-		if r.Kind.Applies() {
-			m = attempted(m, r)
-		}
-		if r.State != "" {
-			m.State = r.State
-		}
-	}
-	return m
-}
-
-// otherPod reports whether the pod of a run would be another one than that of the run that
-// failed last. A user who corrects the image or the memory of a pod changes no plan.
-func (f Failure) otherPod(pod string) bool {
-	return f.FailedPod != "" && pod != "" && f.FailedPod != pod
-}
-
-// attempted counts the stack as created, unless r ended before it could change anything. A
-// run that did not find the state leaves the record of the one before, which is destroyed
-// where the state is.
-func attempted(m Status, r Run) Status {
-	if !r.Untouched && r.Missing == nil {
-		m = withRecord(m, r)
-		m.Created = true
-	}
-	return m
-}
-
-// clear forgets failures.
-func (m Status) clear() Status {
-	m.Failure = Failure{}
-	return m
-}
-
-// NameFor returns the name under which p is shown and approved: base, unless
-// base was borne by another plan or is approved already, in which case the
-// longer form keeps an old approval from reaching a new plan.
-func (m Status) NameFor(base, long, digest, approved string) string {
-	for _, n := range m.PlanNames {
-		if n.Digest == digest {
-			return n.Name
-		}
-	}
-	// A longer form tells that another plan had base, although that plan is forgotten.
-	taken := slices.ContainsFunc(m.PlanNames, func(n PlanName) bool { return n.Name == base || strings.HasPrefix(n.Name, base+"-") })
-	if taken || approved == base {
-		return long
-	}
-	return base
-}
-
-func remember(names []PlanName, n PlanName) []PlanName {
-	if slices.Contains(names, n) {
-		return names
-	}
-	names = append(slices.Clone(names), n)
-	return names[max(0, len(names)-namesKept):]
 }
 
 func join(parts []string) string {

@@ -10,6 +10,22 @@ import (
 
 // What policies say of the pending plan, and what an approval of it is of.
 
+// Verdict is what the reviewers said of a plan.
+type Verdict struct {
+	Plan    string    `json:"plan"` // its digest
+	By      string    `json:"by"`   // digest of the reviewers that were asked
+	Passed  bool      `json:"passed,omitempty"`
+	Held    bool      `json:"held,omitempty"`    // the plan needs an approval, in every mode
+	Refused bool      `json:"refused,omitempty"` // a reviewer refused the plan; if none of the three is set, a reviewer did not answer
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at"`
+
+	Allowed  bool             `json:"allowed,omitempty"`  // a policy says that the plan needs no approval, and nothing holds it
+	Digest   string           `json:"digest,omitempty"`   // of all findings that count: part of what is approved; empty if there are none
+	Findings []policy.Finding `json:"findings,omitempty"` // of policies, the strictest first, and at most policy.FindingsKept of them
+	More     int              `json:"more,omitempty"`     // how many findings there are besides; the record of the verdict has them
+}
+
 // Approvable identifies the plan together with what policies found in it. An approval of
 // it is one of both: if the verdict changes, the approval counts no more.
 func (p Plan) Approvable() string {
@@ -28,7 +44,7 @@ func (p *Plan) Is(approved string) bool {
 // another thing than before, the plan gets another name, so that an approval of the last
 // one does not count. The same holds if a plan is held that was approved before it had a
 // verdict.
-func Reviewed(m Status, v Verdict, approved string) Status {
+func Reviewed(m Status, v Verdict, approved ...string) Status {
 	before := m.Review
 	m.Review = &v
 	if m.Pending == nil || m.Pending.Digest != v.Plan || m.Pending.Verdict == v.Digest {
@@ -37,12 +53,62 @@ func Reviewed(m Status, v Verdict, approved string) Status {
 	p := *m.Pending
 	p.Verdict = v.Digest
 	shown := before != nil && before.Plan == p.Digest // users may have seen what was said then
-	if shown || (v.Held || v.Refused) && m.Pending.Is(approved) {
+	if shown || (v.Held || v.Refused) && slices.ContainsFunc(approved, m.Pending.Is) {
 		p.Name = nameUnder(m, p)
 		m.PlanNote = "the plan " + m.Pending.Name + " is now called " + p.Name + ": what policies find in it has changed, and an approval of " + m.Pending.Name + " does not count"
 	}
 	m.PlanNames = remember(m.PlanNames, PlanName{p.Name, p.Approvable()})
 	m.Pending = &p
+	return m
+}
+
+// outcome is what the reviewers said together.
+func (v Verdict) outcome() string {
+	switch {
+	case v.Refused:
+		return "refused"
+	case v.Held:
+		return "held"
+	case v.Passed && v.Allowed:
+		return "allowed"
+	case v.Passed:
+		return "passed"
+	default:
+		return ""
+	}
+}
+
+// Judged is what is kept of a verdict beside the plan, so that a user who may write the status
+// gains nothing by that: what policies said in full, nil if there are none, and the name that
+// the status m has for the plan.
+func Judged(m Status, v Verdict, said *policy.Judgement) policy.Judgement {
+	j := policy.Judgement{Plan: v.Plan, By: v.By, At: v.At}
+	if said != nil {
+		j = *said
+	}
+	j.Outcome = v.outcome()
+	if m.Pending != nil && m.Pending.Digest == v.Plan {
+		j.Name = m.Pending.Name
+	}
+	return j
+}
+
+// JudgedAs reports whether the verdict about the plan is the one that was kept beside it.
+func JudgedAs(m Status, p Plan, j policy.Judgement) bool {
+	v := m.Review
+	if v == nil || j.Outcome == "" || j.Plan != p.Digest || v.Plan != p.Digest || j.By != v.By || j.Name != p.Name ||
+		j.Outcome != v.outcome() || policy.Digest(j.Findings) != v.Digest || p.Verdict != v.Digest {
+		return false
+	}
+	kept, more := policy.Keep(j.Findings)
+	return more == v.More && Digest(kept) == Digest(v.Findings)
+}
+
+// Unjudged is the status m once its verdict is not the one that was kept: the reviewers are
+// asked again.
+func Unjudged(m Status) Status {
+	m.Review = nil
+	m.PlanNote = "the verdict in the status was not the one that Terrier stored, so the reviewers were asked again"
 	return m
 }
 
@@ -101,60 +167,6 @@ func verdictOf(o Observation) *Verdict {
 func allowed(o Observation) bool {
 	v := verdictOf(o)
 	return v != nil && v.Allowed && v.Passed
-}
-
-// lacks says which approvals the pending plan lacks that a policy asks for; empty if none,
-// and if no policy holds it.
-func lacks(o Observation) string {
-	v := o.held()
-	if v == nil {
-		return ""
-	}
-	return policy.Missing(v.Findings, given(o), o.Spec.Requester, o.Now)
-}
-
-// given are the approvals of the pending plan. Where the API server stamps no approvals, it
-// is not known whose they are, so that a policy that asks for certain users is not satisfied.
-func given(o Observation) []policy.Given {
-	p := o.Status.Pending
-	var stamped []policy.Given
-	for _, g := range o.Status.Approvals {
-		if p.Is(g.Plan) {
-			stamped = append(stamped, g)
-		}
-	}
-	switch {
-	case !o.named() && !o.repaired():
-		return nil
-	case o.named() && len(stamped) > 0:
-		return stamped
-	case p.Is(o.Spec.Rejected): // after the approval, which the API server removed then
-		return nil
-	default:
-		return []policy.Given{{Plan: p.Name}}
-	}
-}
-
-// WithApprovals is the status m with the approvals that a spec has. A stamp has no time: an
-// approval counts from when it was seen first, also if another plan is pending meanwhile.
-// Approvals of a plan that no policy holds are not kept.
-func WithApprovals(m Status, s Spec, now time.Time) Status {
-	var kept []policy.Given
-	held := m.Pending != nil && m.Review != nil && m.Review.Held && m.Review.Plan == m.Pending.Digest
-	for _, g := range s.Approvals {
-		i := slices.IndexFunc(m.Approvals, func(seen policy.Given) bool { return seen.Plan == g.Plan && seen.By == g.By })
-		switch {
-		case i >= 0:
-			g.At = m.Approvals[i].At
-		case held && m.Pending.Is(g.Plan):
-			g.At = now.UTC().Truncate(time.Second)
-		default:
-			continue
-		}
-		kept = append(kept, g)
-	}
-	m.Approvals = kept
-	return m
 }
 
 // failed reports whether a policy could not be evaluated.

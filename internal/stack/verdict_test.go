@@ -74,7 +74,7 @@ func TestVerdictsOfPolicies(t *testing.T) {
 		says   string
 	}{
 		"nothing is found":               {judged(Auto, "auto"), Applying, ""},
-		"a hold in automatic mode":       {judged(Auto, "auto", holdsIt), AwaitingApproval, `Plan generated: held by ClusterPolicy/production: maxDestroys: the plan destroys 3 resources, 0 are allowed: a, b, c. To approve it, set approvePlan: "p1".`},
+		"a hold in automatic mode":       {judged(Auto, "auto", holdsIt), AwaitingApproval, `Plan generated: held by ClusterPolicy/production: maxDestroys: the plan destroys 3 resources, 0 are allowed: a, b, c. To approve it, annotate it with terrier.dev/confirm=p1.`},
 		"a hold that asks for two users": {judged(Auto, "auto", two), AwaitingApproval, "It needs 2 approvals by a member of platform. To approve it"},
 		"a denial":                       {judged(Manual, "p1", deniesIt), ReviewRefused, "denied by ClusterPolicy/production: protected: the plan destroys 1 protected resource: db. The plan p1"},
 		"a denial before a hold":         {judged(Auto, "auto", holdsIt, deniesIt), ReviewRefused, "denied by"},
@@ -102,6 +102,13 @@ func TestVerdictsOfPolicies(t *testing.T) {
 	}
 }
 
+// stamped is the status m of a stack whose stamps the API server is known to have written.
+func stamped(m Status, s Spec, now time.Time, requesters ...string) Status {
+	m.Approvals = Approvers{Seen: m.Approvals}.WithStamps(m, s, now).Seen
+	m.Requesters = policy.Requesters{Users: requesters}
+	return m
+}
+
 // A policy that asks for certain users is satisfied by what the API server stamped, and an
 // approval counts from when it was seen first.
 func TestWhoApprovesAHeldPlan(t *testing.T) {
@@ -125,8 +132,8 @@ func TestWhoApprovesAHeldPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := judged(Auto, "", two)
-			o.Spec.Approved, o.Spec.Approvals, o.Spec.Requester = "p1", tt.given, "zoe"
-			o.Status = WithApprovals(o.Status, o.Spec, o.Now)
+			o.Spec.Approved, o.Spec.Approvals = "p1", tt.given
+			o.Status = stamped(o.Status, o.Spec, o.Now, "zoe")
 			d := Decide(o)
 			if applies := d.Reason == Applying; applies != (tt.say == "") || !strings.Contains(d.Message, tt.say) {
 				t.Errorf("Decide() = %s: %s, want %q", d.Reason, d.Message, tt.say)
@@ -135,27 +142,27 @@ func TestWhoApprovesAHeldPlan(t *testing.T) {
 	}
 	o := judged(Auto, "", two)
 	o.Spec.Approved, o.Spec.Approvals = "p1", []policy.Given{ann}
-	o.Status = WithApprovals(o.Status, o.Spec, o.Now)
+	o.Status = stamped(o.Status, o.Spec, o.Now)
 	o.Now = o.Now.Add(time.Hour)
-	o.Spec.Approvals, o.Spec.Requester = []policy.Given{ann, bob}, "zoe"
-	o.Status = WithApprovals(o.Status, o.Spec, o.Now)
+	o.Spec.Approvals = []policy.Given{ann, bob}
+	o.Status = stamped(o.Status, o.Spec, o.Now, "zoe")
 	if d := Decide(o); d.Reason != AwaitingApproval || !strings.Contains(d.Message, "the approval of ann does not count: approvals count for 1h") {
 		t.Errorf("Decide() = %s: %s an hour later, want the first approval to have expired", d.Reason, d.Message)
 	}
 	other := o.Status
 	other.Pending, other.Review = nil, nil
-	if m := WithApprovals(other, o.Spec, o.Now.Add(time.Hour)); len(m.Approvals) != 2 || !m.Approvals[0].At.Equal(verdictNow) {
+	if m := stamped(other, o.Spec, o.Now.Add(time.Hour)); len(m.Approvals) != 2 || !m.Approvals[0].At.Equal(verdictNow) {
 		t.Errorf("while no plan is pending the approvals are %v, want the times at which they were seen first", m.Approvals)
 	}
 	o.Spec.Rejected, o.Spec.Approvals = "p1", nil
 	o.Status = Reviewed(o.Status, judgedBy(holdsIt), "")
 	o.Spec.Approved = o.Status.Pending.Name
 	o.Spec.Rejected = o.Status.Pending.Name
-	o.Status = WithApprovals(o.Status, o.Spec, o.Now)
+	o.Status = stamped(o.Status, o.Spec, o.Now)
 	if d := Decide(o); d.Reason == Applying {
 		t.Errorf("Decide() = %s: %s of a plan that was rejected after it was approved", d.Reason, d.Message)
 	}
-	if m := WithApprovals(Status{}, o.Spec, o.Now); m.Approvals != nil {
+	if m := stamped(Status{}, o.Spec, o.Now); m.Approvals != nil {
 		t.Errorf("a stack without a plan that is held keeps the approvals %v", m.Approvals)
 	}
 }

@@ -81,7 +81,9 @@ func apiOptions(listener *net.TCPListener, storeEndpoint string, k keys) *option
 		"ServiceAccount", "TaintNodesByCondition", "DefaultTolerationSeconds",
 		"DefaultStorageClass", "StorageObjectInUseProtection",
 	}
-	addStamps(s.Admission)
+	if k.epoch != "" {
+		addStamps(s.Admission, k.epoch)
+	}
 	return s
 }
 

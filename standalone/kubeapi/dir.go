@@ -19,6 +19,7 @@ import (
 //	DIR/kubeconfig           how its owner gets in
 //	DIR/control-plane/port   the port of the last start
 //	DIR/control-plane/pki/   certificates, keys and the token
+//	DIR/control-plane/stamps the epoch of the stamps of changes
 //	DIR/control-plane/etcd/  every object
 type dir struct {
 	path string

@@ -25,6 +25,7 @@ type keys struct {
 	encryption     string // file: what Secrets are sealed with in the store
 	tokens         string // file: the one bearer token there is
 	token          secret.Text
+	epoch          string // of the stamps: see stamps
 }
 
 // ensureKeys makes what is missing, so a start that was cut short is finished by
@@ -51,9 +52,33 @@ func ensureKeys(d dir, address string, now time.Time) (keys, error) {
 	if err := ensureEncryption(k.encryption, d.store()); err != nil {
 		return keys{}, err
 	}
-	k.token, err = ensureToken(k.tokens)
+	if k.token, err = ensureToken(k.tokens); err != nil {
+		return keys{}, err
+	}
+	k.epoch, err = ensureEpoch(d.own("stamps"))
 	return k, err
 }
+
+// ensureEpoch keeps the epoch of the stamps. A directory that a release without epochs wrote
+// gets one, so that what users wrote into its objects before does not count as a stamp.
+// Deleting the file begins another epoch.
+func ensureEpoch(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		epoch := base64.RawURLEncoding.EncodeToString(randomKey())[:epochLength]
+		return epoch, writeFile(path, []byte(epoch))
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the epoch of the stamps: %w", err)
+	}
+	if epoch := string(content); len(epoch) == epochLength {
+		return epoch, nil
+	}
+	return "", fmt.Errorf("the file %s is damaged: delete it, and another epoch of stamps begins", path)
+}
+
+// epochLength is how many letters an epoch has: more than can be guessed.
+const epochLength = 22
 
 // ensureToken keeps the token in the file that kube-apiserver reads, and so
 // never in an argument or an environment. Deleting the file revokes it.

@@ -53,6 +53,9 @@ type Options struct {
 	Authentication string
 	// UnsafeNoFsync trades durability for speed. It is for tests.
 	UnsafeNoFsync bool
+	// UnsafeNoStamps leaves the users of changes unrecorded, as the API server of a
+	// cluster does. It is for tests.
+	UnsafeNoStamps bool
 }
 
 // Server is a running control plane.
@@ -159,6 +162,9 @@ func (s *Server) start(ctx context.Context, o Options) error {
 
 	o.Log.Info("starting the kubernetes api", "address", s.address)
 	routeKubernetesLog(o.Log, &s.calm)
+	if o.UnsafeNoStamps {
+		s.keys.epoch = ""
+	}
 	api, err := startAPI(ctx, listener, store.endpoint, s.keys, o.Authentication)
 	if err != nil {
 		return fmt.Errorf("starting the Kubernetes API server: %w", err)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,14 +26,17 @@ const stampPlugin = "TerrierStamps"
 const (
 	changedBy   = "terrier.dev/changed-by"   // who changed last what is asked for
 	decidedBy   = "terrier.dev/decided-by"   // who decided last what has to be decided
-	requestedBy = "terrier.dev/requested-by" // who changed last what plans are made from
+	requestedBy = "terrier.dev/requested-by" // who changed what plans are made from: a numbered line for each change
 	approvedBy  = "terrier.dev/approved-by"  // who approved the plan that was approved last: a line for each
+	epochOf     = "terrier.dev/stamps"       // the epoch of the other stamps
 )
 
-var stampNames = []string{changedBy, decidedBy, requestedBy, approvedBy}
+var stampNames = []string{changedBy, decidedBy, requestedBy, approvedBy, epochOf}
 
-// mostApprovals are kept of one plan.
-const mostApprovals = 21
+const (
+	mostApprovals = 21 // are kept of one plan
+	mostRequests  = 20 // changes are kept, the newest ones
+)
 
 // The annotations by which users approve a plan, besides spec.approvePlan.
 const (
@@ -46,8 +50,15 @@ var saying = []string{"terrier.dev/", "reconcile.fluxcd.io/", "break-the-glass.t
 // deciding are those by which they decide, besides spec.approvePlan.
 var deciding = []string{"terrier.dev/rejected", approvedPlan, approvePlan, "terrier.dev/allow-deletions", "terrier.dev/rollout"}
 
-// judging are those that say something of a plan, and ask for no other one.
-var judging = []string{"terrier.dev/rejected", approvedPlan, approvePlan, "terrier.dev/comment"}
+// notAsked are those that plans are not made from: decisions, and when and whether runs begin.
+var notAsked = []string{
+	"terrier.dev/rejected", approvedPlan, approvePlan, "terrier.dev/comment", "terrier.dev/suspended", "terrier.dev/unlock",
+	"terrier.dev/cancel", "terrier.dev/preview-destroy", "terrier.dev/interval", "terrier.dev/retries",
+	"terrier.dev/break-glass", "terrier.dev/break-glass-command", "terrier.dev/glass-command",
+}
+
+// notMade are the fields of a spec of which the same holds.
+var notMade = []string{"approvePlan", "suspend", "interval", "retryInterval", "retryStrategy", "maxRetryInterval", "remediation", "breakTheGlass", "tfstate", "force"}
 
 // stamped are the kinds that bear stamps.
 var stamped = []schema.GroupResource{
@@ -58,21 +69,24 @@ var stamped = []schema.GroupResource{
 }
 
 // addStamps puts the stamps among the server's own ways of admission, where
-// policies would be.
-func addStamps(o *options.AdmissionOptions) {
+// policies would be. Stamps of another epoch are not kept.
+func addStamps(o *options.AdmissionOptions, epoch string) {
 	o.GenericAdmission.Plugins.Register(stampPlugin, func(io.Reader) (admission.Interface, error) {
-		return stamps{admission.NewHandler(admission.Create, admission.Update)}, nil
+		return stamps{admission.NewHandler(admission.Create, admission.Update), epoch}, nil
 	})
 	order := o.GenericAdmission.RecommendedPluginOrder
 	o.GenericAdmission.RecommendedPluginOrder = slices.Insert(slices.Clone(order), max(0, slices.Index(order, "MutatingAdmissionPolicy")), stampPlugin)
 }
 
 // stamps record who changed an object, and keep all others from writing there.
-type stamps struct{ *admission.Handler }
+type stamps struct {
+	*admission.Handler
+	epoch string // a word that no user can have known before this directory had the stamps
+}
 
 var _ admission.MutationInterface = stamps{}
 
-func (stamps) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (s stamps) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetSubresource() != "" || !slices.Contains(stamped, a.GetResource().GroupResource()) {
 		return nil
 	}
@@ -81,12 +95,12 @@ func (stamps) Admit(_ context.Context, a admission.Attributes, _ admission.Objec
 		return admission.NewForbidden(a, fmt.Errorf("it cannot be seen what is asked for in a %T", a.GetObject()))
 	}
 	was, _ := a.GetOldObject().(*unstructured.Unstructured) // nil if it is new
-	stamp(now, was, a.GetUserInfo())
+	s.stamp(now, was, a.GetUserInfo())
 	return nil
 }
 
 // stamp writes into now what its stamps have to be.
-func stamp(now, was *unstructured.Unstructured, by user.Info) {
+func (s stamps) stamp(now, was *unstructured.Unstructured, by user.Info) {
 	before := map[string]string{}
 	if was != nil {
 		before = was.GetAnnotations()
@@ -94,7 +108,10 @@ func stamp(now, was *unstructured.Unstructured, by user.Info) {
 	notes := now.GetAnnotations()
 	want := map[string]string{}
 	for _, name := range stampNames {
-		want[name] = before[name]
+		want[name] = ""
+		if name != epochOf && before[epochOf] == s.epoch {
+			want[name] = before[name]
+		}
 	}
 	if changed(now, was, notes, before) {
 		want[changedBy] = by.GetName()
@@ -103,12 +120,17 @@ func stamp(now, was *unstructured.Unstructured, by user.Info) {
 		want[decidedBy] = by.GetName()
 	}
 	if requested(now, was, notes, before) {
-		want[requestedBy] = by.GetName()
+		want[requestedBy] = withRequest(want[requestedBy], by)
 	}
 	if plan := approves(now, was, notes, before); plan != "" {
-		want[approvedBy] = withApproval(before[approvedBy], plan, by)
+		want[approvedBy] = withApproval(want[approvedBy], plan, by)
 	} else if withdraws(now, was, notes, before) {
 		want[approvedBy] = ""
+	}
+	for _, value := range want {
+		if value != "" {
+			want[epochOf] = s.epoch
+		}
 	}
 	stays := maps.Clone(notes)
 	for name, value := range want {
@@ -154,25 +176,28 @@ func requested(now, was *unstructured.Unstructured, notes, before map[string]str
 	return was == nil || !reflect.DeepEqual(asked(now), asked(was)) || !maps.Equal(asks(notes), asks(before))
 }
 
-// asked is the spec without the approval.
+// asked is what plans are made from of the spec.
 func asked(o *unstructured.Unstructured) map[string]any {
 	spec, _ := o.Object["spec"].(map[string]any)
 	rest := maps.Clone(spec)
-	delete(rest, "approvePlan")
+	maps.DeleteFunc(rest, func(field string, _ any) bool { return slices.Contains(notMade, field) })
 	return rest
 }
 
 // asks are the annotations that plans may be made from.
 func asks(notes map[string]string) map[string]string {
 	out := said(notes)
-	maps.DeleteFunc(out, func(k, _ string) bool { return !strings.HasPrefix(k, saying[0]) || slices.Contains(judging, k) })
+	maps.DeleteFunc(out, func(k, _ string) bool { return !strings.HasPrefix(k, saying[0]) || slices.Contains(notAsked, k) })
 	return out
 }
+
+// noPlans are what spec.approvePlan may say that names no plan.
+var noPlans = []string{"auto", "disable"}
 
 // approves is the plan that a request approves, empty for none.
 func approves(now, was *unstructured.Unstructured, notes, before map[string]string) string {
 	switch {
-	case approvesInSpec(now, was):
+	case approvesInSpec(now, was) && !slices.Contains(noPlans, approval(now)):
 		return approval(now)
 	case notes[approvedPlan] != "" && notes[approvedPlan] != before[approvedPlan]:
 		return notes[approvedPlan]
@@ -189,6 +214,7 @@ func approves(now, was *unstructured.Unstructured, notes, before map[string]stri
 func withdraws(now, was *unstructured.Unstructured, notes, before map[string]string) bool {
 	return was != nil && approval(was) != "" && approval(now) == "" ||
 		before[approvedPlan] != "" && notes[approvedPlan] == "" ||
+		before[approvePlan] != "" && notes[approvePlan] == "" ||
 		notes["terrier.dev/rejected"] != "" && notes["terrier.dev/rejected"] != before["terrier.dev/rejected"]
 }
 
@@ -209,6 +235,20 @@ func withApproval(lines, plan string, by user.Info) string {
 		line = append(line, escape.Replace(group))
 	}
 	return strings.Join(append(kept, strings.Join(line, "\t")), "\n")
+}
+
+// withRequest adds a change. Its number tells a reader whether a line before it is gone.
+func withRequest(lines string, by user.Info) string {
+	var kept []string
+	last := 0
+	for line := range strings.SplitSeq(lines, "\n") {
+		number, _, _ := strings.Cut(line, "\t")
+		if n, err := strconv.Atoi(number); err == nil {
+			kept, last = append(kept, line), n
+		}
+	}
+	kept = kept[max(0, len(kept)-(mostRequests-1)):]
+	return strings.Join(append(kept, strconv.Itoa(last+1)+"\t"+escape.Replace(by.GetName())), "\n")
 }
 
 var escape = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`)

@@ -40,7 +40,7 @@ func TestBreakGlassNeedsPermission(t *testing.T) {
 	}
 	c.Await(t, "stack", glassReason(""))
 	a := c.Stack(t, "stack").Annotations
-	for _, stamp := range []string{kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy} { // the API server writes these
+	for _, stamp := range kube.Stamps() { // the API server writes these
 		delete(a, stamp)
 	}
 	if len(a) != 0 {

@@ -63,6 +63,7 @@ type Decide struct {
 	Warn    string // what an approval destroys
 	Said    string // the decision so far, as a sentence; empty if there is none
 	Against bool   // that decision is a rejection
+	Again   bool   // it is an approval, and others are needed
 	See     string // the address of the plan
 	Confirm bool   // the plan destroys: a checkbox has to be selected
 	Shows   bool   // this page shows what the plan destroys; without it, the plan cannot be approved here
@@ -92,6 +93,8 @@ func decideOf(s query.Stack, may, back string) Decide {
 	switch running := s.Run != nil && stack.RunKind(s.Run.Kind).Applies(); {
 	case running:
 		d.Said, d.Why = p.Name+" is being applied.", "The run "+s.Run.ID+" applies the plan. It is too late to reject it."
+	case p.Is(s.Approved) && s.Approvals != nil && s.Approvals.Left != "":
+		d.Said, d.Again = p.Name+" has approvals: "+s.Approvals.Text(), true
 	case p.Is(s.Approved):
 		d.Said = p.Name + " is approved and will be applied."
 	case s.Rejection != nil:
@@ -125,21 +128,22 @@ func undecidable(s query.Stack) string {
 }
 
 var _ = says(map[Said]string{
-	"asked":          "A new plan was requested. This page shows it as soon as it is ready.",
-	"approved":       "Approved. Exactly this plan is applied.",
-	"rejected":       "Rejected. The plan is not applied. A change of the module or its inputs makes another plan.",
-	"suspended":      "Suspended. An active run ends first.",
-	"resumed":        "Resumed.",
-	"cancelling":     "The run is being cancelled. The status says how long its engine may take to end and to write the state.",
-	"unlocking":      "The lock will be broken, and the stack will be reconciled.",
-	"previewing":     "A preview of the destroy is being planned. The list below shows its run. Nothing is destroyed.",
-	"nothing":        "There is nothing to destroy.",
-	"repairing":      "A repair plan was requested. This page shows it as soon as it is ready. It is applied only after you confirm it.",
-	"repaired":       "Confirmed. Exactly this repair plan is applied.",
-	"state-accepted": "Accepted. The stack continues with the stored state.",
-	"state-locked":   "Locked. The state cannot be written until you unlock it.",
-	"state-unlocked": "Unlocked.",
-	"rolled-back":    "Rolled back. The next run uses this version of the state.",
+	"asked":           "A new plan was requested. This page shows it as soon as it is ready.",
+	"approved":        "Approved. Exactly this plan is applied.",
+	"approved-by-one": "Your approval is recorded. The plan is applied once the other approvals that the policy asks for are there.",
+	"rejected":        "Rejected. The plan is not applied. A change of the module or its inputs makes another plan.",
+	"suspended":       "Suspended. An active run ends first.",
+	"resumed":         "Resumed.",
+	"cancelling":      "The run is being cancelled. The status says how long its engine may take to end and to write the state.",
+	"unlocking":       "The lock will be broken, and the stack will be reconciled.",
+	"previewing":      "A preview of the destroy is being planned. The list below shows its run. Nothing is destroyed.",
+	"nothing":         "There is nothing to destroy.",
+	"repairing":       "A repair plan was requested. This page shows it as soon as it is ready. It is applied only after you confirm it.",
+	"repaired":        "Confirmed. Exactly this repair plan is applied.",
+	"state-accepted":  "Accepted. The stack continues with the stored state.",
+	"state-locked":    "Locked. The state cannot be written until you unlock it.",
+	"state-unlocked":  "Unlocked.",
+	"rolled-back":     "Rolled back. The next run uses this version of the state.",
 })
 
 // backTo is the page after a form: the page that the form came from,
@@ -176,10 +180,15 @@ func Approve(v *Visit) (Done, error) {
 	if s, err := v.Backend.Stacks.Get(v.Context, v.Key()); err == nil && s.Plan != nil && s.Plan.Name == seen.Name && v.Form.Get("sure") == "" && decideOf(s, "", "").Confirm {
 		return Done{}, fault.New(fault.Invalid, "DestroyUnseen", fmt.Errorf("the plan %s destroys resources, and the checkbox that confirms it is not selected", seen.Name))
 	}
-	if _, err := v.Person.Stacks.Approve(v.Context, v.Key(), seen, v.Form.Get("comment")); err != nil {
+	got, err := v.Person.Stacks.Approve(v.Context, v.Key(), seen, v.Form.Get("comment"))
+	if err != nil {
 		return Done{}, err
 	}
-	return Done{To: backTo(v), Said: "approved"}, nil
+	said := Said("approved")
+	if got.Approvals != nil && got.Approvals.Left != "" {
+		said = "approved-by-one"
+	}
+	return Done{To: backTo(v), Said: said}, nil
 }
 
 // Reject rejects the plan that the form showed.

@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/policy/document"
@@ -118,7 +119,7 @@ func (p *Programs) facts(ctx context.Context, q policies.Question) (document.Fac
 		},
 		Tenant:    p.tenant(ctx, obj),
 		Run:       document.Run{Kind: string(stack.PlanRun), Deletion: obj.GetDeletionTimestamp() != nil},
-		Requester: obj.GetAnnotations()[requestedBy],
+		Requester: requesterOf(obj),
 		Previous:  previousOf(st.Status),
 	}
 	if pending := st.Status.Pending; pending != nil {
@@ -160,8 +161,14 @@ func (p *Programs) Foresee(ctx context.Context, q policies.Early) []policy.Findi
 	return p.workers.Early(ctx, f, members)
 }
 
-// requestedBy is the stamp of the user who asked for the change.
-const requestedBy = "terrier.dev/requested-by"
+// requesterOf is the user who changed the object last, as the API server stamped it.
+func requesterOf(obj client.Object) string {
+	changes := kube.Changes(obj.GetAnnotations()[kube.RequestedBy])
+	if len(changes) == 0 {
+		return ""
+	}
+	return changes[len(changes)-1].By
+}
 
 // By these an object says for which tenant it was made.
 const (
