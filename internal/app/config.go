@@ -101,6 +101,15 @@ type Config struct {
 	OIDCGroupPrefix string   `flag:"oidc-groups-prefix" env:"TERRIER_OIDC_GROUPS_PREFIX" help:"prefix of groups"`
 	OIDCAuthority   string   `flag:"oidc-ca-file" env:"TERRIER_OIDC_CA_FILE" help:"file with the certificate authority of the issuer; by default those of the system"`
 
+	Vault          string        `flag:"vault" env:"TERRIER_VAULT" help:"address of the OpenBao or Vault that stacks read secrets from; off if empty"`
+	VaultNamespace string        `flag:"vault-namespace" env:"TERRIER_VAULT_NAMESPACE" help:"namespace of that server; its root if empty"`
+	VaultAuthority string        `flag:"vault-ca-file" env:"TERRIER_VAULT_CA_FILE" help:"file with the certificate authority of that server; by default those of the system"`
+	VaultMethod    string        `flag:"vault-auth-method" env:"TERRIER_VAULT_AUTH_METHOD" default:"kubernetes" help:"how ServiceAccounts sign in there: kubernetes or jwt"`
+	VaultPath      string        `flag:"vault-auth-path" env:"TERRIER_VAULT_AUTH_PATH" help:"where the method is mounted, for ServiceAccounts without the annotation vault.hashicorp.com/auth-path; by default its name"`
+	VaultRole      string        `flag:"vault-role" env:"TERRIER_VAULT_ROLE" help:"role of ServiceAccounts without the annotation vault.hashicorp.com/role; they read nothing if empty"`
+	VaultAudience  string        `flag:"vault-audience" env:"TERRIER_VAULT_AUDIENCE" help:"audience of the tokens that they sign in with; by default that of the Kubernetes API"`
+	VaultReread    time.Duration `flag:"vault-refresh-interval" env:"TERRIER_VAULT_REFRESH_INTERVAL" default:"10m" help:"how often secrets that stacks use are read again"`
+
 	LogLevel string `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"warn" help:"debug, info, warn or error"`
 }
 

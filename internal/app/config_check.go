@@ -107,6 +107,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	if _, err := c.webhooks(nil); err != nil {
 		return err
 	}
+	if _, _, err := c.vault(); err != nil {
+		return err
+	}
 	_, _, err := c.issuer()
 	return err
 }

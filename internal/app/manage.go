@@ -249,6 +249,9 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Stamps: p.stamping, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
 	}
+	if stacks.Vaults, err = openVaults(p, live); err != nil {
+		return err
+	}
 	if p.packages != nil {
 		stacks.Registry = p.reads.Of
 	}

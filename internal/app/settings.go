@@ -153,8 +153,8 @@ func (o Options) settings() (controller.Config, error) {
 			Memory: int64(o.Config.RunMemory) << 20, Processes: o.Config.RunProcesses, FileBytes: int64(o.Config.RunFile) << 20,
 		},
 	}
-	if o.Config.ReadAsAccount {
-		c.ReadAs = o.account()
+	if c.Account = o.account(); o.Config.ReadAsAccount {
+		c.ReadAs = c.Account
 	}
 	if o.Config.Quickstart {
 		estate := o.dir(estateDir)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -42,6 +43,7 @@ type committer struct {
 	teller  *teller
 	turns   *turns
 	formers *formerSources
+	vaults  *vaults.Vaults
 }
 
 // commit writes down and tells what the pass found and did. It is the only writer
@@ -80,8 +82,15 @@ func (cm *committer) commitment(p *pass) []func(context.Context, *pass) error {
 		cm.writeTimeline,
 		cm.writeLabels,
 		cm.formers.drop,
+		cm.tendVault,
 		cm.forgetRun, // last: whatever comes before finds the run again
 	}
+}
+
+// tendVault renews what the run of the stack has of a Vault, and ends it after the run.
+func (cm *committer) tendVault(ctx context.Context, p *pass) error {
+	p.recheckIn(cm.vaults.Tend(ctx, p.id, p.o.Run != nil && !p.o.Run.Done, &p.entry.vault))
+	return nil
 }
 
 // leaveQueue gives up the place of a stack that neither runs nor waits to.

@@ -22,6 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -79,6 +80,7 @@ type Accounts interface {
 type Config struct {
 	CrossNamespace  bool     // sources and dependencies may be in another namespace without a grant
 	ReadAs          string   // ServiceAccount with whose rights inputs of stacks that name none are read; if empty, inputs of all stacks are read with the controller's own rights
+	Account         string   // ServiceAccount of runs whose stack names none
 	TenantLabel     string   // whose value is the tenant of a stack; its namespace if empty or not set
 	Pods            bool     // runs are pods
 	Network         string   // of runs that do not say: none or host
@@ -113,6 +115,7 @@ type Stacks struct {
 	Images     Images                                         // nil makes no images of stacks
 	Registry   func(RegistryReader) (*runner.Registry, error) // how a run reaches the registry of the platform; nil without one
 	Identities Identities                                     // nil if the platform issues none
+	Vaults     *vaults.Vaults                                 // nil without an OpenBao or Vault
 	States     states.Store
 	Blobs      records.Blobs
 	Ours       func(context.Context) error // nil if the API server is the one of the cluster whose records Blobs has

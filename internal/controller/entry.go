@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -35,6 +36,7 @@ type entry struct {
 	image        *making          // the image that runs start from, or that is being made; nil before that
 	right        readRight        // to the Secret of the source that the object owns, as it was seen last
 	rightSeen    time.Time        // when that was; zero if it was not
+	vault        vaults.Known     // what its run has of a Vault
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]
 }

@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
+	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -58,6 +60,8 @@ type jobs struct {
 	modules    *modules.Reader
 	referrals  *referrals
 	reviewers  review.Reviewers
+	vaults     *vaults.Vaults // nil without a Vault
+	named      func(client.Object) audit.Object
 }
 
 // findSource resolves the source to an archive on disk.
@@ -244,9 +248,23 @@ func (jb *jobs) resolver(p *pass) input.Resolver {
 	}
 }
 
-// reader reads the inputs of a stack: where the operator says so with the rights of its
-// ServiceAccount, which is that of its pods.
+// reader reads the inputs of a stack: objects, and secrets of a Vault where there is one.
 func (jb *jobs) reader(p *pass) input.Reader {
+	if jb.vaults == nil {
+		return jb.objects(p)
+	}
+	return jb.vaults.Reader(readerOf(jb, p), jb.objects(p))
+}
+
+// readerOf is the stack of a pass, as a Vault knows it: by the ServiceAccount of its runs.
+func readerOf(jb *jobs, p *pass) vaults.Stack {
+	account := cmp.Or(p.st.Configuration.Pod.Account, jb.config.Account)
+	return vaults.Stack{UID: p.id, Account: types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: account}, Object: jb.named(p.obj)}
+}
+
+// objects reads Secrets and ConfigMaps: where the operator says so with the rights of the
+// ServiceAccount of the stack, which is that of its pods.
+func (jb *jobs) objects(p *pass) input.Reader {
 	if jb.config.ReadAs == "" {
 		return kube.Objects{Client: jb.live}
 	}
@@ -279,6 +297,9 @@ func (jb *jobs) mayMount(ctx context.Context, p *pass) error {
 
 // release gives back what inputs handed out for a stack that is gone.
 func (jb *jobs) release(ctx context.Context, id string) error {
+	if err := jb.vaults.Release(ctx, id); err != nil {
+		return err
+	}
 	return input.Release(ctx, kube.Objects{Client: jb.live}, id)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/image"
@@ -104,8 +105,8 @@ func (la *launcher) destroying(p *pass, kind stack.RunKind, cause stack.Cause) {
 	}
 }
 
-// start starts a run. Only this copy of the job has the token by which the run reads from the
-// registry: it is valid for this run alone, and no record has it.
+// start starts a run. Only this copy of the job has what is made for this run alone: the token
+// by which it reads from the registry, and secrets of a Vault. No record has them.
 func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 	job.Registry = nil
 	if la.registry != nil {
@@ -118,6 +119,16 @@ func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 	}
 	if err := la.jobs.identifier.identify(ctx, p, &job); err != nil {
 		return err
+	}
+	masked := len(job.Mask)
+	p.entry.vault = vaults.Known{}
+	if err := la.jobs.vaults.Fill(ctx, readerOf(la.jobs, p), la.jobs.key, &job); err != nil {
+		return err
+	}
+	if len(job.Mask) != masked {
+		if err := la.rememberSecrets(ctx, p, job.Mask); err != nil {
+			return err
+		}
 	}
 	return la.runner.Start(ctx, job)
 }

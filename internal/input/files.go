@@ -112,6 +112,9 @@ func (s *resolution) backendSettings(ctx context.Context) (map[string]string, er
 		if f.Optional && fault.Of(err) == fault.Missing {
 			continue
 		}
+		if err == nil && v.Made {
+			err = fault.New(fault.Invalid, "", fmt.Errorf("%s is made for each run, and the settings of a backend last longer: give it as an environment variable (runnerPodTemplate.spec.env)", f.Name))
+		}
 		data := v.Data
 		if err == nil {
 			data, err = choose(data, stack.VarsFrom(f))

@@ -67,6 +67,11 @@ type Value struct {
 	// Until is when the value stops being valid: the stack is reconciled before.
 	// It is zero for a value that stays.
 	Until time.Time
+
+	// Made says that the source makes its data for each run. Then there are none before a
+	// run begins, and key is the only one of them that is wanted, if any is.
+	Made bool
+	key  string
 }
 
 // isPublic reports whether a key holds no secret.

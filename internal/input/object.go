@@ -2,6 +2,7 @@ package input
 
 import (
 	"context"
+	"strings"
 
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -15,7 +16,12 @@ const (
 // object is a Secret or a ConfigMap.
 type object stack.Ref
 
-func openObject(ref stack.Ref) Source { return object(ref) }
+func openObject(ref stack.Ref) Source {
+	if ref.Kind == Secret && strings.HasPrefix(ref.Name, VaultScheme) {
+		return vaultSource(ref.Name)
+	}
+	return object(ref)
+}
 
 func (o object) Read(ctx context.Context, r Reader) (Value, error) {
 	data, public, err := r.Read(ctx, stack.Ref(o))

@@ -83,6 +83,7 @@ type resolution struct {
 	public   []string // values that may be, although a Secret holds them
 	versions []string // of sources that have some
 	until    time.Time
+	made     int // values that are made when a run begins
 }
 
 func (r Resolver) begin() *resolution { return &resolution{Resolver: r} }
@@ -229,6 +230,9 @@ func (s *resolution) gather(ctx context.Context) (workdir.Inputs, error) {
 		if fault.Of(err) == fault.Missing && f.Optional {
 			continue
 		}
+		if err == nil && all.Made {
+			err = notInPlan(f.Name)
+		}
 		var data map[string][]byte
 		if err == nil {
 			data, err = choose(all.Data, f)
@@ -290,7 +294,11 @@ func (s *resolution) variable(ctx context.Context, v stack.Var) (value json.RawM
 	case ref == nil:
 		return v.Value, len(v.Value) > 0, nil
 	default:
-		if text, ok, err = s.key(ctx, kind, *ref); err != nil {
+		made := s.made
+		if text, ok, err = s.key(ctx, kind, *ref); err == nil && s.made > made {
+			err = notInPlan(ref.Name)
+		}
+		if err != nil {
 			return nil, false, fmt.Errorf("vars: %s: %w", v.Name, err)
 		}
 		if !ok {
@@ -332,6 +340,10 @@ func (s *resolution) note(v Value) {
 // is public. It is an error if there is none, unless that is allowed.
 func (s *resolution) key(ctx context.Context, kind string, ref stack.KeyRef) (value []byte, found bool, err error) {
 	all, err := s.read(ctx, kind, ref.Name)
+	if err == nil && all.Made {
+		text, err := s.stands(ref.Name, ref.Key)
+		return []byte(text), err == nil, err
+	}
 	value, found = all.Data[ref.Key]
 	switch {
 	case ref.Optional && (fault.Of(err) == fault.Missing || err == nil && !found):

@@ -54,6 +54,9 @@ func RunOf(uid, key string) (run, file string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
+// HandedOut is the key of what a run of a stack was handed out by OpenBao or Vault.
+func HandedOut(uid string) string { return handedOut.key(uid) }
+
 // Plans is what the keys of all plans of a stack begin with.
 func Plans(uid string) string { return planFile.key(uid) }
 

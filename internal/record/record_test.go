@@ -39,6 +39,7 @@ var keys = map[string]string{
 	record.Approvers("u").Key:                            "stacks/u/approvers.json",
 	record.Checked("u").Key:                              "stacks/u/checked",
 	record.Uses("u").Key:                                 "stacks/u/uses.json",
+	record.HandedOut("u"):                                "stacks/u/vault",
 	record.Retained("u", record.RetainedFile):            "retained/u/record.json",
 	record.Retained("u", record.RetainedStateFile):       "retained/u/state.json",
 	record.Gone("k", "team", "net", "u", "log.txt"):      "gone/d76e9ced8fc0183fdf86e99f05becfcfed5dc67c135e4e2720244669dffe9406/u/log.txt",

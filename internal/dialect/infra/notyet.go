@@ -1,6 +1,8 @@
 package infra
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
 )
 
 // unsupported is a field that is accepted and does not work yet, or not everywhere.
@@ -39,7 +42,7 @@ func unsupportedFields() []unsupported {
 		pod("tolerations", func(s podSpec) bool { return len(s.Tolerations) > 0 }),
 		pod("volumeMounts", func(s podSpec) bool { return len(s.VolumeMounts) > 0 }),
 		pod("volumes", func(s podSpec) bool { return len(s.Volumes) > 0 }),
-		{path: "spec.serviceAccountName", pods: true, set: func(s *spec) bool { return account(s) != "" }},
+		{path: "spec.serviceAccountName", pods: true, set: func(s *spec) bool { return account(s) != "" && !namesVault(s) }},
 		{path: "spec.vars[].valueFrom.fileKeyRef", set: anyVar(func(f *corev1.EnvVarSource) bool { return f.FileKeyRef != nil }), refuse: "a run has no volumes that it could be in"},
 		{path: "spec.vars[].valueFrom.resourceFieldRef", set: anyVar(func(f *corev1.EnvVarSource) bool { return f.ResourceFieldRef != nil }), refuse: "a run has no container whose resources it could name"},
 	}
@@ -74,6 +77,13 @@ func refused(s *v1alpha2.TerraformSpec) error {
 		return nil
 	}
 	return fault.New(fault.Invalid, "NotSupported", fmt.Errorf("%s", strings.Join(why, "; ")))
+}
+
+// namesVault reports whether a stack reads secrets of a Vault, which it does as its
+// ServiceAccount, also where runs are no pods.
+func namesVault(s *v1alpha2.TerraformSpec) bool {
+	text, err := json.Marshal(s)
+	return err == nil && bytes.Contains(text, []byte(`"`+input.VaultScheme))
 }
 
 func anyVar(from func(*corev1.EnvVarSource) bool) func(*v1alpha2.TerraformSpec) bool {

@@ -116,6 +116,7 @@ var docs = []docLink{
 	{"Tenants", "from rows of a table to objects", manual + "tenants.md"},
 	{"Guards", "protection against unwanted deletions of tenants", manual + "tenant-guards.md"},
 	{"Sources", "where modules come from", manual + "sources.md"},
+	{"Vault", "secrets of OpenBao and Vault in stacks", manual + "vault.md"},
 	{"Registry", "publishing modules and providers, and the mirror of providers", manual + "registry.md"},
 	{"State", "where states are stored, and how to change one", manual + "state.md"},
 	{"Controller of a cluster", "running Terrier beside other controllers", manual + "controller.md"},

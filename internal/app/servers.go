@@ -1,0 +1,139 @@
+package app
+
+import (
+	"cmp"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/controller/vaults"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/vault"
+	"github.com/terrier-iac/terrier/internal/web"
+)
+
+// issuer is the OpenID Connect provider of the flags, nil if there is none.
+// It is not contacted yet: it may be down when this program starts.
+func (p *parts) issuer() (*web.Issuer, error) {
+	i, options, err := p.Config.issuer()
+	if i == nil || err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(i.URL)
+	if err != nil {
+		return nil, err
+	}
+	// The operator names the issuer, so it may be on this machine.
+	out, err := p.outbound(hostPortOf(u))
+	if err == nil {
+		i.HTTP, err = out.HTTP(options)
+	}
+	return i, err
+}
+
+// issuer reads the flags of the issuer, and the options of its client.
+func (c Config) issuer() (*web.Issuer, outbound.Options, error) {
+	options := outbound.Options{MaxBytes: issuerBytes}
+	if c.OIDCIssuer == "" {
+		if c.OIDCClient != "" || c.OIDCSecret != "" || c.OIDCAuthority != "" {
+			return nil, options, usage("other --oidc flags need --oidc-issuer")
+		}
+		return nil, options, nil
+	}
+	u, err := url.Parse(c.OIDCIssuer)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && !(u.Scheme == "http" && c.PlainHTTP) {
+		return nil, options, usage("--oidc-issuer %q is not the https address of an issuer", c.OIDCIssuer)
+	}
+	if c.OIDCClient == "" {
+		return nil, options, usage("--oidc-issuer needs --oidc-client-id")
+	}
+	i := &web.Issuer{
+		URL: c.OIDCIssuer, ClientID: c.OIDCClient, Name: c.OIDCName, Scopes: c.OIDCScopes,
+		UsernameClaim: c.OIDCUsername, UsernamePrefix: c.OIDCUserPrefix, GroupsClaim: c.OIDCGroups, GroupsPrefix: c.OIDCGroupPrefix,
+	}
+	if c.OIDCSecret != "" {
+		b, err := os.ReadFile(c.OIDCSecret)
+		if err != nil {
+			return nil, options, usage("--oidc-client-secret-file: %w", err)
+		}
+		i.ClientSecret = secret.New(strings.TrimSpace(string(b)))
+	}
+	options.PlainHTTP = u.Scheme == "http"
+	if c.OIDCAuthority != "" {
+		if options.CA, err = os.ReadFile(c.OIDCAuthority); err != nil {
+			return nil, options, usage("--oidc-ca-file: %w", err)
+		}
+	}
+	return i, options, nil
+}
+
+// issuerBytes bounds a response of the issuer: its metadata, its keys, a token.
+const issuerBytes = 1 << 20
+
+func hostPortOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// vaultTimeout bounds one request to a Vault: it is made while a stack is reconciled.
+const vaultTimeout = 15 * time.Second
+
+// vault reads the flags of the OpenBao or Vault that stacks read secrets from, and the
+// options of its client. It is nil if there is none.
+func (c Config) vault() (*vaults.Config, outbound.Options, error) {
+	var options outbound.Options
+	if c.Vault == "" {
+		if c.VaultNamespace != "" || c.VaultAuthority != "" || c.VaultPath != "" || c.VaultRole != "" || c.VaultAudience != "" {
+			return nil, options, usage("other --vault flags need --vault")
+		}
+		return nil, options, nil
+	}
+	u, err := url.Parse(c.Vault)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && !(u.Scheme == "http" && c.PlainHTTP) {
+		return nil, options, usage("--vault %q is not the https address of an OpenBao or Vault", c.Vault)
+	}
+	method := vault.Method(c.VaultMethod)
+	if method != vault.Kubernetes && method != vault.JWT {
+		return nil, options, usage("--vault-auth-method %q is not %s or %s", c.VaultMethod, vault.Kubernetes, vault.JWT)
+	}
+	if c.VaultReread < time.Second {
+		return nil, options, usage("--vault-refresh-interval is at least 1s, and not %s", c.VaultReread)
+	}
+	options.PlainHTTP = u.Scheme == "http"
+	if c.VaultAuthority != "" {
+		if options.CA, err = os.ReadFile(c.VaultAuthority); err != nil {
+			return nil, options, usage("--vault-ca-file: %w", err)
+		}
+	}
+	return &vaults.Config{
+		Server: vault.Server{URL: u, Namespace: c.VaultNamespace},
+		Method: method, Path: cmp.Or(c.VaultPath, c.VaultMethod), Role: c.VaultRole, Audience: c.VaultAudience, Reread: c.VaultReread,
+	}, options, nil
+}
+
+// openVaults gives stacks what they name in a Vault; nil if there is none. It is not contacted
+// yet: it may be down when this program starts.
+func openVaults(p *parts, live client.Client) (*vaults.Vaults, error) {
+	c, options, err := p.Config.vault()
+	if c == nil || err != nil {
+		return nil, err
+	}
+	out, err := p.outbound(hostPortOf(c.Server.URL)) // the operator names it, so it may be on this machine
+	if err != nil {
+		return nil, err
+	}
+	if c.Server.HTTP, err = out.HTTP(options); err != nil {
+		return nil, err
+	}
+	c.Server.HTTP.Timeout = vaultTimeout
+	return (&vaults.Vaults{Config: *c, Accounts: kube.AccountTokens{Client: live}, Records: p.blobs, Audit: p.audits, Now: p.Now, Log: p.log}).Open(), nil
+}

@@ -1,0 +1,303 @@
+package vaults
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/input"
+	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/vault"
+	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
+)
+
+// accounts are ServiceAccounts whose tokens a key signs, as an API server does.
+type accounts struct {
+	key         *ecdsa.PrivateKey
+	annotations map[types.NamespacedName]map[string]string
+}
+
+func (a accounts) Annotations(_ context.Context, account types.NamespacedName) (map[string]string, error) {
+	said, ok := a.annotations[account]
+	if !ok {
+		return nil, fault.New(fault.Missing, "", errors.New("there is no such ServiceAccount"))
+	}
+	return said, nil
+}
+
+func (a accounts) Token(_ context.Context, account types.NamespacedName, audience string) (secret.Text, error) {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: a.key}, nil)
+	if err != nil {
+		return secret.Text{}, err
+	}
+	text, err := jwt.Signed(signer).Claims(jwt.Claims{
+		Subject: "system:serviceaccount:" + account.Namespace + ":" + account.Name, Audience: jwt.Audience{audience}, Expiry: jwt.NewNumericDate(time.Now().Add(time.Minute)),
+	}).Serialize()
+	return secret.New(text), err
+}
+
+// world is a Vault with the role app, which the ServiceAccount runner of the namespace
+// apps has, and a controller that reads there.
+type world struct {
+	server vaulttest.Server
+	vaults *Vaults
+
+	mu  sync.Mutex
+	now time.Time
+	log []audit.Entry
+}
+
+func (w *world) Record(_ context.Context, e audit.Entry) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, e)
+	return nil
+}
+
+func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+const rules = `path "kyuubi/data/database" { capabilities = ["read"] }
+path "pki/issue/web" { capabilities = ["update"] }
+path "sys/leases/renew" { capabilities = ["update"] }
+`
+
+var appAccount = types.NamespacedName{Namespace: "apps", Name: "runner"}
+
+func newWorld(t *testing.T, s vaulttest.Server) *world {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Policy(t, "app", rules)
+	s.Ask(t, http.MethodPost, "sys/auth/jwt", map[string]string{"type": "jwt"})
+	s.Ask(t, http.MethodPost, "auth/jwt/config", map[string]any{"jwt_validation_pubkeys": []string{string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))}})
+	s.Ask(t, http.MethodPost, "auth/jwt/role/app", map[string]any{
+		"role_type": "jwt", "user_claim": "sub", "bound_audiences": []string{"vault"}, "bound_subject": "system:serviceaccount:apps:runner", "token_policies": "app", "token_ttl": "90s",
+	})
+	s.Write(t, "database", map[string]any{"password": "value-canary"})
+	w := &world{server: s, now: time.Now()}
+	w.vaults = (&Vaults{
+		Config: Config{Server: vault.Server{URL: s.URL, HTTP: http.DefaultClient}, Method: vault.JWT, Path: "jwt", Audience: "vault", Reread: 10 * time.Minute},
+		Accounts: accounts{key, map[types.NamespacedName]map[string]string{
+			appAccount:                           {RoleAnnotation: "app", PathAnnotation: "auth/jwt"},
+			{Namespace: "apps", Name: "plain"}:   {},
+			{Namespace: "other", Name: "runner"}: {RoleAnnotation: "app"},
+		}},
+		Records: blobtest.Files(t, 1<<20), Audit: w, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.now
+		},
+	}).Open()
+	return w
+}
+
+func (w *world) stack(account types.NamespacedName) Stack {
+	return Stack{UID: "u-1", Account: account, Object: audit.Object{Kind: "Terraform", Namespace: account.Namespace, Name: "net", UID: "u-1"}}
+}
+
+// objects is a cluster without Secrets.
+type objects struct{}
+
+func (objects) Read(context.Context, stack.Ref) (map[string][]byte, []string, error) {
+	return nil, nil, fault.New(fault.Missing, "", errors.New("there is none"))
+}
+
+func (w *world) read(t *testing.T, account types.NamespacedName, name string) (input.Value, error) {
+	t.Helper()
+	return input.Read(t.Context(), w.vaults.Reader(w.stack(account), objects{}), stack.Ref{Kind: input.Secret, Namespace: account.Namespace, Name: name})
+}
+
+func TestReading(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		w := newWorld(t, s)
+		for range 3 { // once at the server
+			got, err := w.read(t, appAccount, "vault://kyuubi/database#password")
+			if err != nil || string(got.Data["password"]) != "value-canary" || got.Version != "vault://kyuubi/database@1" || !got.Until.Equal(w.now.Add(10*time.Minute)) {
+				t.Fatalf("Read() = %+v, %v", got, err)
+			}
+		}
+		if len(w.log) != 1 || w.log[0].What != audit.SecretRead || w.log[0].Details["path"] != "kyuubi/database" || w.log[0].Details["version"] != "1" ||
+			w.log[0].Details["serviceAccount"] != "apps/runner" || w.log[0].Details["requestID"] == "" || strings.Contains(fmt.Sprint(w.log), "canary") {
+			t.Errorf("the audit log has %+v, want one reading", w.log)
+		}
+		s.Write(t, "database", map[string]any{"password": "rotated"})
+		w.vaults.read.DeleteFunc(func(reading, input.Value) bool { return true }) // as ten minutes do
+		if got, err := w.read(t, appAccount, "vault://kyuubi/database#password"); err != nil || string(got.Data["password"]) != "rotated" || got.Version != "vault://kyuubi/database@2" {
+			t.Errorf("Read() after a rotation = %+v, %v", got, err)
+		}
+		if got, err := w.read(t, appAccount, "vault://kyuubi/database@1"); err != nil || string(got.Data["password"]) != "value-canary" || !got.Until.IsZero() {
+			t.Errorf("Read() of a version = %+v, %v", got, err)
+		}
+		if got, err := w.read(t, appAccount, "vault://pki/issue/web"); err != nil || !got.Made || len(got.Data) > 0 {
+			t.Errorf("Read() of what is made for each run = %+v, %v", got, err)
+		}
+	})
+}
+
+func TestWhoMayNotRead(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		w := newWorld(t, s)
+		for name, tt := range map[string]struct {
+			account types.NamespacedName
+			secret  string
+			kind    fault.Kind
+			says    string
+		}{
+			"a secret that the policy does not allow": {appAccount, "vault://kyuubi/other", fault.Denied, "allow it to the role app with a policy"},
+			"an account without a role":               {types.NamespacedName{Namespace: "apps", Name: "plain"}, "vault://kyuubi/database", fault.Invalid, "annotate it with vault.hashicorp.com/role"},
+			"an account that is not there":            {types.NamespacedName{Namespace: "apps", Name: "none"}, "vault://kyuubi/database", fault.Missing, "no such ServiceAccount"},
+		} {
+			if got, err := w.read(t, tt.account, tt.secret); fault.Of(err) != tt.kind || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%s: %+v, %v, want %s that says %q", name, got, err, tt.kind, tt.says)
+			}
+		}
+		// The role of another namespace: only a server that verifies identities refuses it.
+		if _, err := w.read(t, types.NamespacedName{Namespace: "other", Name: "runner"}, "vault://kyuubi/database"); s.Real && fault.Reason(err, "") != vault.ReasonSignIn {
+			t.Errorf("the role of another namespace: %v, want that it is refused", err)
+		}
+		if len(w.log) != 0 && s.Real {
+			t.Errorf("the audit log has %+v, and nothing was read", w.log)
+		}
+	})
+}
+
+// What a run is given lasts while it goes on, and ends with it, whatever died between.
+func TestRunsGetSecretsOfTheirOwn(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		w := newWorld(t, s)
+		of := w.stack(appAccount)
+		wanted := []input.VaultSecret{
+			{Path: "pki/issue/web", Key: "private_key", With: map[string]string{"common_name": "a.example.com", "ttl": "1h"}},
+			{Path: "pki/issue/web", Key: "certificate", With: map[string]string{"common_name": "a.example.com", "ttl": "1h"}},
+		}
+		values, until, err := w.vaults.Begin(t.Context(), of, "apply-1", wanted)
+		if err != nil || len(values) != 2 || len(values[wanted[0].String()]) == 0 || until.IsZero() {
+			t.Fatalf("Begin() = %d values until %v, %v", len(values), until, err)
+		}
+		if len(w.log) != 1 || w.log[0].Run != "apply-1" || w.log[0].Details["lease"] == "" {
+			t.Fatalf("the audit log has %+v, want one reading for both keys", w.log)
+		}
+		lease := w.log[0].Details["lease"]
+		known := func() bool {
+			return s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": lease})/100 == 2
+		}
+		began := w.now
+		if due, err := w.vaults.Renew(t.Context(), of.UID); err != nil || !due.After(began) || due.After(until) {
+			t.Errorf("Renew() = %v, %v, want a time before %v", due, err, until)
+		}
+		w.pass(until.Sub(began) * 3 / 4)
+		restarted := (&Vaults{Config: w.vaults.Config, Accounts: w.vaults.Accounts, Records: w.vaults.Records, Audit: w, Now: w.vaults.Now, Log: w.vaults.Log}).Open()
+		if due, err := restarted.Renew(t.Context(), of.UID); s.Real != (err != nil) && err != nil || err == nil && !due.After(w.vaults.Now()) {
+			t.Errorf("Renew() at three quarters = %v, %v", due, err)
+		}
+		if !known() {
+			t.Fatal("the lease ended before the run did")
+		}
+		if err := restarted.End(t.Context(), of.UID); err != nil || known() {
+			t.Errorf("End() = %v, and the lease is known: %t", err, known())
+		}
+		if err := restarted.End(t.Context(), of.UID); err != nil {
+			t.Errorf("the second End() = %v", err)
+		}
+		if h, err := restarted.handedOut(t.Context(), of.UID); h != nil || err != nil {
+			t.Errorf("%s is kept: %+v, %v", record.HandedOut(of.UID), h, err)
+		}
+	})
+}
+
+// A run that did not begin leaves nothing, and neither does one that could not be given
+// everything.
+func TestNothingIsLeftOfWhatFailed(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		w := newWorld(t, s)
+		of := w.stack(appAccount)
+		good := input.VaultSecret{Path: "pki/issue/web", Key: "private_key", With: map[string]string{"common_name": "a.example.com", "ttl": "1h"}}
+		leases := func() (all []string) {
+			for _, e := range w.log {
+				if e.Details["lease"] != "" && s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": e.Details["lease"]})/100 == 2 {
+					all = append(all, e.Details["lease"])
+				}
+			}
+			return all
+		}
+		for name, bad := range map[string]input.VaultSecret{
+			"a key that is not there":             {Path: good.Path, Key: "nothing", With: good.With},
+			"a secret that may not be read":       {Path: "pki/issue/zzz", Key: "private_key", With: good.With},
+			"a certificate that is refused there": {Path: good.Path, Key: "private_key", With: map[string]string{"ttl": "1h"}},
+		} {
+			if values, _, err := w.vaults.Begin(t.Context(), of, "plan-1", []input.VaultSecret{good, bad}); err == nil || values != nil {
+				t.Errorf("%s: Begin() = %v, want an error", name, values)
+			}
+			if left := leases(); len(left) > 0 {
+				t.Errorf("%s: the leases %v are left", name, left)
+			}
+			if h, err := w.vaults.handedOut(t.Context(), of.UID); h != nil || err != nil {
+				t.Errorf("%s: a session is left: %+v, %v", name, h, err)
+			}
+		}
+		if _, _, err := w.vaults.Begin(t.Context(), of, "plan-2", []input.VaultSecret{good}); err != nil {
+			t.Fatal(err)
+		}
+		first := leases()
+		if _, _, err := w.vaults.Begin(t.Context(), of, "plan-3", []input.VaultSecret{good}); err != nil {
+			t.Fatal(err)
+		}
+		if now := leases(); len(now) != 1 || slices.Equal(first, now) {
+			t.Errorf("after a run that did not begin the leases are %v, and were %v", now, first)
+		}
+		s.Ask(t, http.MethodPut, "sys/seal", nil)
+		if err := w.vaults.End(t.Context(), of.UID); fault.Of(err) != fault.Later {
+			t.Errorf("End() at a sealed server = %v, want Later", err)
+		}
+		if h, err := w.vaults.handedOut(t.Context(), of.UID); h == nil || err != nil {
+			t.Errorf("the session is forgotten, and was not ended: %v", err)
+		}
+	})
+}
+
+func TestWhenItIsRenewed(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	h := handout{Began: at}
+	if !h.due().IsZero() {
+		t.Error("what has no end is renewed")
+	}
+	h.lasts(at, time.Hour)
+	h.lasts(at, 0)
+	h.lasts(at, 90*time.Minute)
+	if diff := cmp.Diff(at.Add(40*time.Minute), h.due()); diff != "" {
+		t.Errorf("due() (-want +got):\n%s", diff)
+	}
+}

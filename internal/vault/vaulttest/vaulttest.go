@@ -1,0 +1,185 @@
+// Package vaulttest has a real OpenBao for tests, and a stand-in for machines where it was
+// not built. One suite, in package vault, holds both to the same answers.
+package vaulttest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Server is an OpenBao, or what stands in for one. It has
+//   - the key/value stores kyuubi, with versions, and old, without;
+//   - pki, whose role web issues certificates for example.com, each with a lease;
+//   - transit, with the key k.
+type Server struct {
+	URL  *url.URL
+	Root string // the token of its administrator
+	Real bool
+}
+
+// program is where `make bin/bao` leaves OpenBao.
+func program() (string, bool) {
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		path := filepath.Join(dir, "bin", "bao")
+		if _, err := os.Stat(path); err == nil {
+			return path, true
+		}
+		if _, err := os.Stat(filepath.Join(dir, "Makefile")); err == nil {
+			return "", false
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", false
+}
+
+// Each runs a test with the stand-in, and with OpenBao where it was built.
+func Each(t *testing.T, test func(t *testing.T, s Server)) {
+	t.Run("stand-in", func(t *testing.T) { test(t, StandIn(t)) })
+	t.Run("OpenBao", func(t *testing.T) { test(t, OpenBao(t)) })
+}
+
+// OpenBao starts a real server. The test is skipped where it was not built.
+func OpenBao(t *testing.T) Server {
+	t.Helper()
+	path, ok := program()
+	if !ok {
+		t.Skip("there is no OpenBao here: make bin/bao")
+	}
+	l := httptest.NewServer(nil) // a port that is free
+	at := strings.TrimPrefix(l.URL, "http://")
+	l.Close()
+	cmd := exec.CommandContext(t.Context(), path, "server", "-dev", "-dev-no-store-token", "-dev-root-token-id=root", "-dev-listen-address="+at)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &said, &said, t.TempDir(), time.Second
+	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	s := Server{URL: &url.URL{Scheme: "http", Host: at}, Root: "root", Real: true}
+	for {
+		resp, err := http.Get(s.URL.String() + "/v1/sys/health")
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		if err == nil && resp.StatusCode == http.StatusOK {
+			break
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("%s ended: %v; it said: %s", path, err, said.String())
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	s.Ask(t, http.MethodPost, "sys/mounts/kyuubi", map[string]any{"type": "kv", "options": map[string]string{"version": "2"}})
+	s.Ask(t, http.MethodPost, "sys/mounts/old", map[string]any{"type": "kv", "options": map[string]string{"version": "1"}})
+	s.Ask(t, http.MethodPost, "sys/mounts/transit", map[string]string{"type": "transit"})
+	s.Ask(t, http.MethodPost, "transit/keys/k", map[string]any{})
+	s.Ask(t, http.MethodPost, "sys/mounts/pki", map[string]any{"type": "pki", "config": map[string]string{"max_lease_ttl": "1000h"}})
+	s.Ask(t, http.MethodPost, "pki/root/generate/internal", map[string]string{"common_name": "test", "ttl": "1000h"})
+	s.Ask(t, http.MethodPost, "pki/roles/web", map[string]any{"allow_any_name": true, "max_ttl": "100h", "generate_lease": true})
+	s.awaitVersions(t)
+	return s
+}
+
+// awaitVersions waits until the store with versions has been set up, which goes on after
+// it was mounted.
+func (s Server) awaitVersions(t *testing.T) {
+	t.Helper()
+	for s.Try(t, http.MethodPost, "kyuubi/data/ready", map[string]any{"data": map[string]string{"is": "yes"}})/100 != 2 {
+		select {
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Write writes a secret into kyuubi, as a new version.
+func (s Server) Write(t *testing.T, path string, data map[string]any) {
+	t.Helper()
+	s.Ask(t, http.MethodPost, "kyuubi/data/"+path, map[string]any{"data": data})
+}
+
+// Policy makes a policy.
+func (s Server) Policy(t *testing.T, name, rules string) {
+	t.Helper()
+	s.Ask(t, http.MethodPut, "sys/policies/acl/"+name, map[string]string{"policy": rules})
+}
+
+// Token makes a token with a policy and a time to live.
+func (s Server) Token(t *testing.T, policy, ttl string) string {
+	t.Helper()
+	out := s.Ask(t, http.MethodPost, "auth/token/create", map[string]any{"policies": []string{policy}, "ttl": ttl})
+	auth, _ := out["auth"].(map[string]any)
+	token, _ := auth["client_token"].(string)
+	if token == "" {
+		t.Fatalf("no token was made: %v", out)
+	}
+	return token
+}
+
+// Ask makes a request of the administrator, which must succeed.
+func (s Server) Ask(t *testing.T, method, path string, in any) map[string]any {
+	t.Helper()
+	code, out := s.try(t, method, path, in)
+	if code/100 != 2 {
+		t.Fatalf("%s %s: %d %v", method, path, code, out)
+	}
+	return out
+}
+
+// Try makes a request of the administrator, and returns the status of the answer.
+func (s Server) Try(t *testing.T, method, path string, in any) int {
+	t.Helper()
+	code, _ := s.try(t, method, path, in)
+	return code
+}
+
+func (s Server) try(t *testing.T, method, path string, in any) (int, map[string]any) {
+	t.Helper()
+	body, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL.String()+"/v1/"+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Vault-Token", s.Root)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]any{}
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &out); err != nil {
+			t.Fatalf("%s %s: %q is no JSON", method, path, text)
+		}
+	}
+	return resp.StatusCode, out
+}

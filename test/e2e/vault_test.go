@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authnv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
+)
+
+// KY-02, KY-04 to KY-07: stacks read what stays, and are made what is made, as the
+// ServiceAccount of their runs.
+func TestStacksReadFromVault(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		p := testkit.Up(t, "--vault", s.URL.String(), "--allow-plain-http", "--vault-refresh-interval", "1s")
+		c := p.Cluster(t)
+		kubernetesAuth(t, s, c)
+		s.Policy(t, "app", `path "kyuubi/data/database" { capabilities = ["read"] }
+path "pki/issue/web" { capabilities = ["update"] }
+path "sys/leases/renew" { capabilities = ["update"] }
+`)
+		s.Write(t, "database", map[string]any{"password": "canary-of-vault-1"})
+		c.Apply(t, `
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: app
+  annotations: {vault.hashicorp.com/role: app, vault.hashicorp.com/auth-path: auth/kubernetes}
+`)
+		given := filepath.Join(p.Shared(t), "given")
+		c.Apply(t, inline("stack", kept+`
+serviceAccountName: app
+varsFrom:
+- {kind: Secret, name: "vault://kyuubi/database", varsKeys: ["password:db"]}
+fileMappings:
+- {secretRef: {name: "vault://pki/issue/web?common_name=a.example.com&ttl=1h", key: certificate}, location: home, path: web.pem}
+runnerPodTemplate:
+  spec:
+    env:
+    - {name: WEB_KEY, valueFrom: {secretKeyRef: {name: "vault://pki/issue/web?common_name=a.example.com&ttl=1h", key: private_key}}}
+    - {name: PASS, valueFrom: {secretKeyRef: {name: "vault://kyuubi/database", key: password}}}`, `
+variable "db" { sensitive = true }
+resource "terraform_data" "it" {
+  triggers_replace = [sha256(var.db)]
+  provisioner "local-exec" {
+    command = "{ printf '%s\n' \"$PASS\"; printf '%s' \"$WEB_KEY\" | wc -c; wc -c < ~/web.pem; } > `+given+`; echo \"$WEB_KEY\" > `+given+`.key"
+  }
+  provisioner "local-exec" {
+    when    = destroy
+    command = "echo \"$WEB_KEY\" > `+given+`.destroyed"
+  }
+}
+`))
+		c.AwaitReady(t, "stack")
+		if got := lines(t, given); len(got) != 3 || got[0] != "canary-of-vault-1" || strings.TrimSpace(got[1]) == "0" || strings.TrimSpace(got[2]) == "0" {
+			t.Errorf("the run was given %q", got)
+		}
+		ended := func() {
+			t.Helper()
+			testkit.Eventually(t, testkit.Patience, "what the runs were given has ended", func(context.Context) error {
+				all := leases(t, c)
+				if len(all) == 0 {
+					return errors.New("the audit log names no lease")
+				}
+				for _, lease := range all {
+					if s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": lease})/100 == 2 {
+						return errors.New("the lease " + lease + " goes on")
+					}
+				}
+				return nil
+			})
+		}
+		ended()
+		first, err := os.ReadFile(given + ".key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if log := c.Terrier(t, "logs", "stack"); strings.Contains(log, "canary-of-vault") || strings.Contains(log, strings.TrimSpace(string(first))) {
+			t.Errorf("a log holds a secret:\n%s", log)
+		}
+
+		// Another version in Vault is another plan, found without a change of an object.
+		s.Write(t, "database", map[string]any{"password": "canary-of-vault-2"})
+		testkit.Eventually(t, testkit.Patience, "the new version reaches the stack", func(context.Context) error {
+			if got := lines(t, given); got[0] != "canary-of-vault-2" {
+				return errors.New(got[0])
+			}
+			return nil
+		})
+		c.AwaitReady(t, "stack")
+		ended()
+		if second, err := os.ReadFile(given + ".key"); err != nil || string(second) == string(first) {
+			t.Errorf("two runs have the same credential (%v)", err)
+		}
+
+		// A Vault that is sealed holds the stack, and says what to do.
+		s.Ask(t, http.MethodPut, "sys/seal", nil)
+		c.Kubectl(t, "annotate", "terraform/stack", "reconcile.fluxcd.io/requestedAt=now")
+		c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+			if m := condition(s, "Ready").Message; !strings.Contains(m, "unseal it") {
+				return errNot(m)
+			}
+			return nil
+		})
+		if s.Real {
+			return // its key to unseal is in the log of the server
+		}
+		s.Ask(t, http.MethodPut, "sys/unseal", nil)
+		c.AwaitReady(t, "stack")
+
+		// The destroy is given what it needs, too, and nothing is left.
+		c.Delete(t, "stack")
+		c.AwaitGone(t, "stack")
+		if got := lines(t, given+".destroyed"); got[0] == "" || got[0] == strings.TrimSpace(string(first)) {
+			t.Errorf("the destroy was given %q, want a credential of its own", got)
+		}
+		for _, lease := range leases(t, c) {
+			if s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": lease})/100 == 2 {
+				t.Errorf("the lease %s outlives the stack", lease)
+			}
+		}
+	})
+}
+
+// leases are those that the audit log says were handed out.
+func leases(t *testing.T, c *testkit.Cluster) (all []string) {
+	t.Helper()
+	for _, line := range strings.Split(c.Terrier(t, "audit", "list", "--what", "secret-read", "-o", "json"), "\"lease\":")[1:] {
+		_, rest, _ := strings.Cut(line, "\"")
+		lease, _, _ := strings.Cut(rest, "\"")
+		all = append(all, lease)
+	}
+	return all
+}
+
+// kubernetesAuth lets ServiceAccounts called app sign in with the role app. OpenBao asks the
+// API server of the test whose tokens they are.
+func kubernetesAuth(t *testing.T, s vaulttest.Server, c *testkit.Cluster) {
+	t.Helper()
+	s.Ask(t, http.MethodPost, "sys/auth/kubernetes", map[string]string{"type": "kubernetes"})
+	if s.Real {
+		c.Apply(t, `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reviewer}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reviewer-`+c.Namespace+`}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:auth-delegator"}
+subjects:
+- {kind: ServiceAccount, name: reviewer, namespace: `+c.Namespace+`}
+`)
+		token := &authnv1.TokenRequest{}
+		of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "reviewer"}}
+		if err := c.Client.SubResource("token").Create(t.Context(), of, token); err != nil {
+			t.Fatal(err)
+		}
+		s.Ask(t, http.MethodPost, "auth/kubernetes/config", map[string]any{
+			"kubernetes_host": c.Config.Host, "kubernetes_ca_cert": string(c.Config.CAData), "token_reviewer_jwt": token.Status.Token, "disable_local_ca_jwt": true,
+		})
+	}
+	s.Ask(t, http.MethodPost, "auth/kubernetes/role/app", map[string]any{
+		"bound_service_account_names": "app", "bound_service_account_namespaces": c.Namespace, "token_policies": "app", "token_ttl": "5m",
+	})
+}
