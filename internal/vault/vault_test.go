@@ -124,19 +124,14 @@ func TestWhatASessionMakesEndsWithIt(t *testing.T) {
 		if long, err := in.Renew(t.Context()); err != nil || long <= 0 {
 			t.Errorf("Renew() = %s, %v", long, err)
 		}
-		known := func() bool {
-			return s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": got.Lease})/100 == 2
-		}
-		if !known() {
+		if !s.Leased(t, got.Lease) {
 			t.Fatalf("the lease %s is not known", got.Lease)
 		}
 		again := server(s).Resume(in.Token(), in.Accessor) // as a program that was started again has it
 		if err := again.End(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		if known() {
-			t.Errorf("the lease %s outlives its session", got.Lease)
-		}
+		s.AwaitEnded(t, got.Lease)
 		if err := again.End(t.Context(), nil); err != nil {
 			t.Errorf("ending it a second time: %v", err)
 		}
@@ -165,9 +160,7 @@ func TestTheTokenOfAnotherStays(t *testing.T) {
 		if err := in.End(t.Context(), []string{got.Lease}); err != nil {
 			t.Fatal(err)
 		}
-		if s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": got.Lease})/100 == 2 {
-			t.Error("the lease is not given back")
-		}
+		s.AwaitEnded(t, got.Lease)
 		if _, err := server(s).SignIn(t.Context(), vault.SignIn{Method: vault.Token, Identity: secret.New(token)}); err != nil {
 			t.Errorf("the token was ended, too: %v", err)
 		}

@@ -73,7 +73,7 @@ resource "terraform_data" "it" {
 					return errors.New("the audit log names no lease")
 				}
 				for _, lease := range all {
-					if s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": lease})/100 == 2 {
+					if s.Leased(t, lease) {
 						return errors.New("the lease " + lease + " goes on")
 					}
 				}
@@ -125,9 +125,7 @@ resource "terraform_data" "it" {
 			t.Errorf("the destroy was given %q, want a credential of its own", got)
 		}
 		for _, lease := range leases(t, c) {
-			if s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": lease})/100 == 2 {
-				t.Errorf("the lease %s outlives the stack", lease)
-			}
+			s.AwaitEnded(t, lease)
 		}
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -211,9 +210,6 @@ func TestRunsGetSecretsOfTheirOwn(t *testing.T) {
 			t.Fatalf("the audit log has %+v, want one reading for both keys", w.log)
 		}
 		lease := w.log[0].Details["lease"]
-		known := func() bool {
-			return s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": lease})/100 == 2
-		}
 		began := w.now
 		if due, err := w.vaults.Renew(t.Context(), of.UID); err != nil || !due.After(began) || due.After(until) {
 			t.Errorf("Renew() = %v, %v, want a time before %v", due, err, until)
@@ -223,12 +219,13 @@ func TestRunsGetSecretsOfTheirOwn(t *testing.T) {
 		if due, err := restarted.Renew(t.Context(), of.UID); s.Real != (err != nil) && err != nil || err == nil && !due.After(w.vaults.Now()) {
 			t.Errorf("Renew() at three quarters = %v, %v", due, err)
 		}
-		if !known() {
+		if !s.Leased(t, lease) {
 			t.Fatal("the lease ended before the run did")
 		}
-		if err := restarted.End(t.Context(), of.UID); err != nil || known() {
-			t.Errorf("End() = %v, and the lease is known: %t", err, known())
+		if err := restarted.End(t.Context(), of.UID); err != nil {
+			t.Errorf("End() = %v", err)
 		}
+		s.AwaitEnded(t, lease)
 		if err := restarted.End(t.Context(), of.UID); err != nil {
 			t.Errorf("the second End() = %v", err)
 		}
@@ -247,8 +244,8 @@ func TestNothingIsLeftOfWhatFailed(t *testing.T) {
 		good := input.VaultSecret{Path: "pki/issue/web", Key: "private_key", With: map[string]string{"common_name": "a.example.com", "ttl": "1h"}}
 		leases := func() (all []string) {
 			for _, e := range w.log {
-				if e.Details["lease"] != "" && s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": e.Details["lease"]})/100 == 2 {
-					all = append(all, e.Details["lease"])
+				if lease := e.Details["lease"]; lease != "" {
+					all = append(all, lease)
 				}
 			}
 			return all
@@ -261,8 +258,8 @@ func TestNothingIsLeftOfWhatFailed(t *testing.T) {
 			if values, _, err := w.vaults.Begin(t.Context(), of, "plan-1", []input.VaultSecret{good, bad}); err == nil || values != nil {
 				t.Errorf("%s: Begin() = %v, want an error", name, values)
 			}
-			if left := leases(); len(left) > 0 {
-				t.Errorf("%s: the leases %v are left", name, left)
+			for _, lease := range leases() {
+				s.AwaitEnded(t, lease)
 			}
 			if h, err := w.vaults.handedOut(t.Context(), of.UID); h != nil || err != nil {
 				t.Errorf("%s: a session is left: %+v, %v", name, h, err)
@@ -271,12 +268,15 @@ func TestNothingIsLeftOfWhatFailed(t *testing.T) {
 		if _, _, err := w.vaults.Begin(t.Context(), of, "plan-2", []input.VaultSecret{good}); err != nil {
 			t.Fatal(err)
 		}
-		first := leases()
+		all := leases()
 		if _, _, err := w.vaults.Begin(t.Context(), of, "plan-3", []input.VaultSecret{good}); err != nil {
 			t.Fatal(err)
 		}
-		if now := leases(); len(now) != 1 || slices.Equal(first, now) {
-			t.Errorf("after a run that did not begin the leases are %v, and were %v", now, first)
+		for _, lease := range all {
+			s.AwaitEnded(t, lease)
+		}
+		if all = leases(); !s.Leased(t, all[len(all)-1]) {
+			t.Errorf("the lease %s ended with that of the run that did not begin", all[len(all)-1])
 		}
 		s.Ask(t, http.MethodPut, "sys/seal", nil)
 		if err := w.vaults.End(t.Context(), of.UID); fault.Of(err) != fault.Later {

@@ -155,6 +155,31 @@ func (s Server) Try(t *testing.T, method, path string, in any) int {
 	return code
 }
 
+// Leased reports whether the server knows a lease.
+func (s Server) Leased(t *testing.T, lease string) bool {
+	t.Helper()
+	return s.Try(t, http.MethodPut, "sys/leases/lookup", map[string]string{"lease_id": lease})/100 == 2
+}
+
+// patience is how long the server may take to end the leases of a session, which it does
+// after it has answered.
+const patience = 30 * time.Second
+
+// AwaitEnded waits until the server knows a lease no more.
+func (s Server) AwaitEnded(t *testing.T, lease string) {
+	t.Helper()
+	late := time.After(patience)
+	for s.Leased(t, lease) {
+		select {
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-late:
+			t.Fatalf("the lease %s outlives its session", lease)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 func (s Server) try(t *testing.T, method, path string, in any) (int, map[string]any) {
 	t.Helper()
 	body, err := json.Marshal(in)
