@@ -39,8 +39,8 @@ func TestRunsKeepTheContract(t *testing.T) {
 	runnertest.Run(t, runnertest.Fixture{
 		New:      func(t testing.TB) runnertest.Runner { return site.Open(t) },
 		Registry: podstest.Reach, Identity: podstest.ReachIssuer,
-		Engine:   engine.Engine{Name: "tofu", Version: "1.12.6"}, // of the image
-		Mirror:   filepath.Join(testkit.Repository(t), "bin", "mirror"),
+		Engine: engine.Engine{Name: "tofu", Version: "1.12.6"}, // of the image
+		Mirror: filepath.Join(testkit.Repository(t), "bin", "mirror"),
 		Adapt: func(j *runner.Job) {
 			j.Name, j.Pod = c.Namespace+"/net", &runner.Pod{Namespace: c.Namespace, Template: template}
 			j.Sandbox.Network = "host" // that of the pod
