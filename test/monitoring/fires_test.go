@@ -89,7 +89,7 @@ var situations = map[string][]situation{
 		{"it was not ready yet", `registry_failed{namespace="shop",registry="customers"} 0x4 2x20 0x60`, 0},
 	},
 	"TerrierModuleTagProblem": {
-		{"a tag moved", `terrier_module_tag_problems{namespace="net",name="vpc",reason="TagMoved"} _x4 1x60`, 10 * minute},
+		{"a tag moved", `terrier_module_tag_problems{namespace="net",name="vpc",reason="TagMoved"} _x4 1x60`, 9 * minute},
 		{"it was moved back at once", `terrier_module_tag_problems{namespace="net",name="vpc",reason="TagMoved"} _x4 1x3 stale _x60`, 0},
 	},
 	"TerrierDown": {
