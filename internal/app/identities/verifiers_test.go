@@ -25,6 +25,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 )
 
 // sts is a stand-in for the Security Token Service of AWS: it knows roles by the subjects that
@@ -268,47 +269,7 @@ const rootToken = "root"
 
 func startBao(t *testing.T) bao {
 	t.Helper()
-	program, err := filepath.Abs("../../../bin/bao")
-	if err == nil {
-		_, err = os.Stat(program)
-	}
-	if err != nil {
-		t.Skip("there is no OpenBao here: make bin/bao")
-	}
-	l := httptest.NewServer(nil) // a port that is free
-	at := strings.TrimPrefix(l.URL, "http://")
-	l.Close()
-	cmd := exec.CommandContext(t.Context(), program, "server", "-dev", "-dev-no-store-token", "-dev-root-token-id="+rootToken, "-dev-listen-address="+at)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &said, &said, t.TempDir(), time.Second
-	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-	})
-	b := bao{"http://" + at}
-	for {
-		resp, err := http.Get(b.url + "/v1/sys/health")
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		if err == nil && resp.StatusCode == http.StatusOK {
-			return b
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("%s ended: %v; it said: %s", program, err, said.String())
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return bao{vaulttest.Start(t).URL.String()}
 }
 
 // ask makes a request, as its administrator if token is empty.

@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/blob/kms"
 	"github.com/terrier-iac/terrier/internal/blob/kms/kmstest"
+	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 )
 
 // openBao is a real server, if `make bin/bao` has built it: that takes minutes.
@@ -25,47 +21,7 @@ const rootToken = "root"
 
 func startOpenBao(t *testing.T) openBao {
 	t.Helper()
-	program, err := filepath.Abs("../../../bin/bao")
-	if err == nil {
-		_, err = os.Stat(program)
-	}
-	if err != nil {
-		t.Skip("there is no OpenBao here: make bin/bao")
-	}
-	l := httptest.NewServer(nil) // a port that is free
-	at := strings.TrimPrefix(l.URL, "http://")
-	l.Close()
-	cmd := exec.CommandContext(t.Context(), program, "server", "-dev", "-dev-no-store-token", "-dev-root-token-id="+rootToken, "-dev-listen-address="+at)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &said, &said, t.TempDir(), time.Second
-	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-	})
-	b := openBao{"http://" + at}
-	for {
-		resp, err := http.Get(b.url + "/v1/sys/health")
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		if err == nil && resp.StatusCode == http.StatusOK {
-			return b
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("%s ended: %v; it said: %s", program, err, said.String())
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return openBao{vaulttest.Start(t).URL.String()}
 }
 
 // ask makes a request of its administrator.
