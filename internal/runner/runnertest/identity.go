@@ -214,7 +214,7 @@ func hasIdentity(t *testing.T, f Fixture) {
 	if got, want := read("mode"), "600 "+read("user"); got != want {
 		t.Errorf("the file of the token has the mode and the owner %s, want %s", got, want)
 	}
-	if got, want := read("env"), "arn:aws:iam::123456789012:role/apply test."; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, applied.ID+" https://vault.example.com") {
+	if got, want := read("env"), "arn:aws:iam::123456789012:role/apply "; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, applied.ID+" https://vault.example.com") {
 		t.Errorf("the environment says %q", got)
 	}
 }
