@@ -79,7 +79,16 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 	if au.auditLog == nil || !kind.Writes() {
 		return nil
 	}
-	err := p.unaudited
+	believed, err := au.believes(ctx, p)
+	stamped := func(annotation string) string {
+		if !believed {
+			return "" // a user may have written it
+		}
+		return p.obj.GetAnnotations()[annotation]
+	}
+	if err == nil {
+		err = p.unaudited
+	}
 	if err == nil {
 		e := audit.Entry{What: audit.ApplyStarted, Run: p.name(kind, cause), Why: cause.Why, Details: inputsOf(cause.PlanInputs)}
 		switch kind {
@@ -87,12 +96,12 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 			e.What = audit.DestroyStarted
 		case stack.BreakGlassRun:
 			// Who says to be its author is a word in the object; the stamp is not.
-			e.What, e.Who, e.Why = audit.BreakGlassCommand, p.obj.GetAnnotations()[kube.ChangedBy], ""
+			e.What, e.Who, e.Why = audit.BreakGlassCommand, stamped(kube.ChangedBy), ""
 			e.Details["command"], e.Details["by"] = commandWords(cause.Command), cause.Command.By
 		default:
 			planIn(&e, cause.Plan)
 			if p.o.Spec.Approves(cause.Plan) {
-				e.Who = p.obj.GetAnnotations()[kube.DecidedBy]
+				e.Who = stamped(kube.DecidedBy)
 			}
 			judgedIn(&e, p, cause.Plan)
 			if by := givenBy(stack.Given(p.o)); len(by) > 0 {

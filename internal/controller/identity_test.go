@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
 // issued allows the namespace team-a, and keeps what it was asked for.
@@ -91,6 +92,17 @@ func TestWhoARunIs(t *testing.T) {
 	}
 	if _, ok := job.Env["AWS_ACCESS_KEY_ID"]; ok || job.Env["AWS_REGION"] != "r" || recorded["AWS_ACCESS_KEY_ID"] != "old" {
 		t.Errorf("the environment is %v, and that of the record %v", job.Env, recorded)
+	}
+	for name, with := range map[string]func(*runner.Job){
+		"configuration that the stack brings": func(j *runner.Job) { j.Files = []workdir.File{{Path: "evil.tf"}} },
+		"the text of a script":                func(j *runner.Job) { j.Script = &runner.Script{Destroy: []byte("rm -r .")} },
+		"the command of a user":               func(j *runner.Job) { j.Kind = stack.BreakGlassRun },
+	} {
+		other := job
+		with(&other)
+		if err := c.identify(t.Context(), p, &other); err != nil || asked.Run.SourceURL != "" {
+			t.Errorf("with %s, the run says that its code is that of %s (%v)", name, asked.Run.SourceURL, err)
+		}
 	}
 	job.Kind, job.Tree.Digest = stack.PlanRun, "sha256:other"
 	if err := c.identify(t.Context(), p, &job); err != nil || asked.Run.Phase != identity.Plan || asked.Run.SourceURL != "" {

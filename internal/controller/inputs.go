@@ -226,7 +226,7 @@ func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) erro
 	}
 	run := p.identity(job.ID, identity.PhaseOf(job.Kind.Writes()))
 	run.RunKind = string(job.Kind)
-	if job.Tree.Digest != "" && job.Tree.Digest == p.o.PlanInputs.Source {
+	if job.Tree.Digest != "" && job.Tree.Digest == p.o.PlanInputs.Source && !bringsCode(job) {
 		run.SourceURL, run.SourceRevision = p.in.origin, p.o.PlanInputs.Revision
 	}
 	var err error
@@ -235,6 +235,16 @@ func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) erro
 		return fmt.Errorf("giving the run its identity: %w", err)
 	}
 	return nil
+}
+
+// bringsCode reports whether a job runs code that is not in its source: configuration among
+// its files, the text of a script, or the command of a user.
+func bringsCode(job *runner.Job) bool {
+	s := job.Script
+	return job.Kind == stack.BreakGlassRun || s != nil && (len(s.Apply) > 0 || len(s.Destroy) > 0) ||
+		slices.ContainsFunc(job.Files, func(f workdir.File) bool {
+			return workdir.IsConfiguration(f.Path) && f.Path != workdir.BackendOverridePath && f.Path != workdir.ImportsPath
+		})
 }
 
 // resolver resolves the inputs of a stack.

@@ -360,8 +360,8 @@ func (as *approvals) verify(ctx context.Context, p *pass) error {
 	}
 	p.o.Status.Approvals = now.Seen
 	if wanted {
-		refs := input.References(p.st.Configuration, p.obj.GetNamespace())
-		p.o.Status.Requesters = now.RequestersOf(p.o, stack.External{Source: refs.Source != nil, Inputs: len(refs.Reads) > 0})
+		c := p.st.Configuration
+		p.o.Status.Requesters = now.RequestersOf(p.o, stack.External{Source: c.Source != nil, Inputs: input.Outside(c)})
 	}
 	return nil
 }

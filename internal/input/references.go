@@ -2,6 +2,7 @@ package input
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -33,6 +34,14 @@ func References(c stack.Configuration, namespace string) Refs {
 		r.DependsOn = append(r.DependsOn, within(ref, namespace))
 	}
 	return r
+}
+
+// Outside reports whether a stack reads anything that is no part of its spec: objects,
+// secrets of a Vault, or fields of its metadata, which users change without changing the spec.
+func Outside(c stack.Configuration) bool {
+	return len(named(c)) > 0 ||
+		slices.ContainsFunc(c.Vars, func(v stack.Var) bool { return v.Field != "" }) ||
+		slices.ContainsFunc(c.Env, func(v stack.EnvVar) bool { return v.Field != "" })
 }
 
 // within is ref with the namespace that an empty one stands for.

@@ -103,6 +103,9 @@ func TestSecretsOfVaultAreInputs(t *testing.T) {
 	if refs := References(c, "ns"); len(refs.Reads) != 0 {
 		t.Errorf("it waits for the objects %v", refs.Reads)
 	}
+	if field := (stack.Configuration{Vars: []stack.Var{{Name: "v", Field: "metadata.labels['team']"}}}); !Outside(c) || !Outside(field) || Outside(stack.Configuration{}) {
+		t.Error("what others may change is taken for a part of the spec, or the other way round")
+	}
 	bare := vaultStack(c, "")
 	bare.Reader = objects{}
 	if _, err := bare.Resolve(t.Context(), Module{}); fault.Of(err) != fault.Denied || !strings.Contains(err.Error(), "--vault=URL") {

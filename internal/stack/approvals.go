@@ -34,7 +34,7 @@ type Approvers struct {
 // External says which parts of what a plan is made from come from outside of the object.
 type External struct {
 	Source bool // the module is in a source
-	Inputs bool // Secrets, ConfigMaps or outputs are read
+	Inputs bool // Secrets, ConfigMaps, outputs, a Vault or the metadata of the object are read
 }
 
 // RequestersOf are the users who changed the object since the last apply, and whether others
@@ -61,7 +61,7 @@ func (a Approvers) RequestersOf(o Observation, of External) policy.Requesters {
 	case of.Source && was.Source != is.Source && is.Source != "":
 		r.Unknown = "the source changed"
 	case of.Inputs && was.Inputs != is.Inputs:
-		r.Unknown = "a Secret, a ConfigMap or an output that the stack reads may have changed"
+		r.Unknown = "a Secret, a ConfigMap, an output, a label or an annotation that the stack reads may have changed"
 	case was.Engine != is.Engine && was.Engine != "":
 		r.Unknown = "the engine changed"
 	case gap && was != (PlanInputs{}):

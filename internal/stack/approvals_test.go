@@ -33,7 +33,7 @@ func TestWhoRequestedAChange(t *testing.T) {
 		"another user in between":          {before, "E", []policy.Change{{Number: 3, By: "eve"}, ann, bob}, spec, outside, policy.Requesters{Users: []string{"ann", "bob"}}},
 		"the source changed":               {before, "E", []policy.Change{ann}, source, outside, policy.Requesters{Users: []string{"ann"}, Unknown: "the source changed"}},
 		"an inline module changed":         {before, "E", []policy.Change{ann}, source, External{}, policy.Requesters{Users: []string{"ann"}}},
-		"something that is read changed":   {before, "E", []policy.Change{ann}, inputs, outside, policy.Requesters{Users: []string{"ann"}, Unknown: "a Secret, a ConfigMap or an output that the stack reads may have changed"}},
+		"something that is read changed":   {before, "E", []policy.Change{ann}, inputs, outside, policy.Requesters{Users: []string{"ann"}, Unknown: "a Secret, a ConfigMap, an output, a label or an annotation that the stack reads may have changed"}},
 		"a variable in the object changed": {before, "E", []policy.Change{ann}, inputs, External{}, policy.Requesters{Users: []string{"ann"}}},
 		"the engine changed":               {before, "E", nil, engine, External{}, policy.Requesters{Unknown: "the engine changed"}},
 		"nobody, as with drift":            {before, "E", []policy.Change{{Number: 3, By: "eve"}}, applied, outside, policy.Requesters{}},

@@ -141,12 +141,20 @@ func (s Session) End(ctx context.Context, leases []string) error {
 		return errors.Join(all...)
 	}
 	_, err := s.server.do(ctx, request{method: http.MethodPost, path: "auth/token/revoke-self", token: s.token})
-	return s.server.explain(gone(err), "ending the session of "+s.who, "")
+	return s.server.explain(gone(err), "ending the session of "+s.who, "allow auth/token/revoke-self to its policy, as the policy default does, or wait: it ends by itself")
 }
 
-// gone is nil for an answer that says that a token or a lease is not there any more.
+// gone is nil for an answer that says that a token or a lease is not there any more. A
+// server answers a token that it does not know with these words alone; where a policy lacks,
+// it counts errors before them.
 func gone(err error) error {
-	if r, ok := errors.AsType[refusal](err); ok && (r.code == http.StatusForbidden && r.says("permission denied", "bad token", "invalid token") || r.code == http.StatusBadRequest && r.says("lease not found", "invalid lease")) {
+	r, ok := errors.AsType[refusal](err)
+	switch {
+	case !ok:
+		return err
+	case r.code == http.StatusForbidden && (r.says("bad token", "invalid token") || len(r.errors) == 1 && r.errors[0] == "permission denied"):
+		return nil
+	case r.code == http.StatusBadRequest && r.says("lease not found", "invalid lease"):
 		return nil
 	}
 	return err

@@ -78,10 +78,19 @@ func originOf(obj Object) string {
 	said := ""
 	switch o := obj.(type) {
 	case *sourcev1.GitRepository:
+		if len(o.Spec.Include) > 0 || o.Spec.ProxySecretRef != nil {
+			return "" // the content is of others, too, or what a proxy makes of it
+		}
 		said = o.Spec.URL
 	case *sourcev1.OCIRepository:
+		if o.Spec.ProxySecretRef != nil {
+			return ""
+		}
 		said = o.Spec.URL
 	case *sourcev1.Bucket:
+		if o.Spec.ProxySecretRef != nil {
+			return ""
+		}
 		said = "https://" + o.Spec.Endpoint + "/" + o.Spec.BucketName
 	}
 	u, err := url.Parse(said)

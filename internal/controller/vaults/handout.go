@@ -2,6 +2,7 @@ package vaults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -30,6 +31,8 @@ type handout struct {
 	Token     string    `json:"token"`
 	Accessor  string    `json:"accessor,omitempty"`
 	Leases    []string  `json:"leases,omitempty"`
+	Renewable []string  `json:"renewable,omitempty"` // those of the leases that can be renewed
+	Session   bool      `json:"session,omitempty"`   // the session can be renewed
 	Began     time.Time `json:"began"`
 	Renewed   time.Time `json:"renewed,omitzero"`
 	Until     time.Time `json:"until,omitzero"` // the first of it ends then; zero if nothing does
@@ -53,6 +56,10 @@ func (h handout) due() time.Time {
 	}
 	return began.Add(h.Until.Sub(began) * 2 / 3)
 }
+
+// retryRenewal counts as the time that is left of what could not be renewed: at two thirds of
+// it the next attempt is made.
+const retryRenewal = 45 * time.Second
 
 func (v *Vaults) keep(ctx context.Context, uid string, h handout) error {
 	if err := record.At[handout](record.HandedOut(uid)).Write(ctx, v.Records, h); err != nil {
@@ -101,21 +108,20 @@ func (v *Vaults) Renew(ctx context.Context, uid string) (time.Time, error) {
 	}
 	next := *h
 	next.Renewed, next.Until = now, time.Time{}
-	if h.Accessor != "" {
-		long, err := s.Renew(ctx)
+	var failed []error
+	again := func(long time.Duration, err error) { // what cannot be renewed keeps nothing else from it
 		if err != nil {
-			return time.Time{}, err
+			failed, long = append(failed, err), retryRenewal
 		}
 		next.lasts(now, long)
 	}
-	for _, lease := range h.Leases {
-		long, err := s.RenewLease(ctx, lease)
-		if err != nil {
-			return time.Time{}, err
-		}
-		next.lasts(now, long)
+	if h.Session {
+		again(s.Renew(ctx))
 	}
-	return next.due(), v.keep(ctx, uid, next)
+	for _, lease := range h.Renewable {
+		again(s.RenewLease(ctx, lease))
+	}
+	return next.due(), errors.Join(append(failed, v.keep(ctx, uid, next))...)
 }
 
 // End ends what was handed out for a stack, if anything was. What was ended is forgotten
@@ -134,8 +140,24 @@ func (v *Vaults) finish(ctx context.Context, uid string, h handout) error {
 		err = s.End(ctx, h.Leases)
 	}
 	if err != nil {
-		return fmt.Errorf("giving back what run %s had of the Vault: %w", h.Run, err)
+		return notEnded{fmt.Errorf("giving back what run %s had of the Vault: %w", h.Run, err)}
 	}
+	return v.Records.Delete(ctx, record.HandedOut(uid))
+}
+
+// notEnded is an error of a server about a session, and not of the records.
+type notEnded struct{ error }
+
+func (n notEnded) Unwrap() error { return n.error }
+
+// EndOrForget is End for what must not wait for a server: what cannot be ended is forgotten,
+// and ends by itself. Only an error of the records is returned.
+func (v *Vaults) EndOrForget(ctx context.Context, uid string) error {
+	err := v.End(ctx, uid)
+	if _, ok := errors.AsType[notEnded](err); !ok {
+		return err
+	}
+	v.Log.Warn("credentials of a run are not given back: they end by themselves", "stack", uid, "err", err)
 	return v.Records.Delete(ctx, record.HandedOut(uid))
 }
 

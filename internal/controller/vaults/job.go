@@ -105,10 +105,5 @@ func (v *Vaults) Release(ctx context.Context, uid string) error {
 	if v == nil {
 		return nil
 	}
-	err := v.End(ctx, uid)
-	if fault.Of(err) == fault.Later {
-		v.Log.Warn("credentials of a deleted stack are not given back: they end by themselves", "stack", uid, "err", err)
-		err = nil
-	}
-	return err
+	return v.EndOrForget(ctx, uid)
 }

@@ -243,14 +243,14 @@ func (v *Vaults) Begin(ctx context.Context, of Stack, run string, wanted []input
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	if err := v.End(ctx, of.UID); err != nil { // of a run that did not begin
+	if err := v.EndOrForget(ctx, of.UID); err != nil { // of a run that did not begin
 		return nil, time.Time{}, err
 	}
 	s, err := v.open(ctx, in)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	h := handout{Run: run, URL: v.Config.Server.URL.String(), Namespace: v.Config.Server.Namespace, Token: s.Token().Reveal(), Accessor: s.Accessor, Began: v.Now()}
+	h := handout{Run: run, URL: v.Config.Server.URL.String(), Namespace: v.Config.Server.Namespace, Token: s.Token().Reveal(), Accessor: s.Accessor, Session: s.Renewable, Began: v.Now()}
 	h.lasts(v.Now(), s.For)
 	if err := v.keep(ctx, of.UID, h); err != nil {
 		return nil, time.Time{}, errors.Join(err, s.End(ctx, nil))
@@ -283,6 +283,9 @@ func (v *Vaults) make(ctx context.Context, of Stack, in signIn, s vault.Session,
 		}
 		if got.Lease != "" {
 			h.Leases = append(h.Leases, got.Lease)
+			if got.Renewable {
+				h.Renewable = append(h.Renewable, got.Lease)
+			}
 		}
 		h.lasts(v.Now(), got.For)
 		if err := v.audit(ctx, of, in, h.Run, one, got); err != nil {

@@ -285,6 +285,12 @@ func TestNothingIsLeftOfWhatFailed(t *testing.T) {
 		if h, err := w.vaults.handedOut(t.Context(), of.UID); h == nil || err != nil {
 			t.Errorf("the session is forgotten, and was not ended: %v", err)
 		}
+		if err := w.vaults.Release(t.Context(), of.UID); err != nil {
+			t.Errorf("Release() = %v: a deletion waits for the server", err)
+		}
+		if h, err := w.vaults.handedOut(t.Context(), of.UID); h != nil || err != nil {
+			t.Errorf("the session of a deleted stack is kept: %+v, %v", h, err)
+		}
 	})
 }
 
