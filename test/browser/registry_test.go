@@ -159,7 +159,7 @@ func stock(t *testing.T) *shelf {
 		s.send(http.MethodPut, "/v1/modules/net/vpc/aws/"+version, packed(t, vpc))
 	}
 	for _, name := range []string{"net/flow-logs/aws/2.1.0", "net/dns/aws/1.0.0", "platform/cluster/aws/0.9.1", "platform/cluster/google/1.2.0"} {
-		s.send(http.MethodPut, "/v1/modules/"+name, packed(t, map[string]string{"main.tf": "variable \"x\" {\n  type = \n}\n"}))
+		s.send(http.MethodPut, "/v1/modules/"+name, packed(t, map[string]string{"main.tf": "variable \"x\" {\n  type = string\n}\n"}))
 	}
 	s.send(http.MethodPost, "/v1/modules/net/vpc/aws/2.0.0/retract", []byte(`{"reason":"it deletes the route tables of peered networks: use 2.0.1"}`))
 	s.send(http.MethodPut, "/v1/providers/acme/signing-keys", []byte(signer.Key(t).Armor))
