@@ -113,7 +113,7 @@ func TestAPolicyHoldsDestroys(t *testing.T) {
 			c.AwaitReady(t, stack) // creating needs no approval
 			c.Apply(t, inline(stack, "approvePlan: auto\ninterval: 1h", things(w, "1", keep)))
 			s := c.Await(t, stack, heldBy(name))
-			want := "Plan generated: held by " + name + `: maxDestroys: the plan destroys 1 resource, 0 are allowed: world_thing.` + gone + `. To approve it, set approvePlan: "` + s.Status.Plan.Pending + `".`
+			want := "Plan generated: held by " + name + `: maxDestroys: the plan destroys 1 resource, 0 are allowed: world_thing.` + gone + `. To approve it, annotate it with terrier.dev/confirm=` + s.Status.Plan.Pending + `.`
 			if !strings.HasPrefix(message(s), want) {
 				t.Errorf("the message is %q, want %q", message(s), want)
 			}
