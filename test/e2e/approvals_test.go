@@ -33,7 +33,7 @@ func TestAStatusIsNoVerdict(t *testing.T) {
 	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h", things(w, "1", "keep", "gone")))
 	c.AwaitReady(t, "stack")
 	c.Apply(t, inline("stack", "approvePlan: auto\ninterval: 1h", things(w, "1", "keep")))
-	plan := c.Await(t, "stack", heldBy(name)).Status.Plan.Pending
+	c.Await(t, "stack", heldBy(name))
 	for what, forged := range map[string]string{
 		"a verdict that passes": `{"passed":true,"held":null,"findings":null,"digest":null,"message":null}`,
 		"another approval":      `{"findings":[{"policy":"p","rule":"r","effect":"warn","message":"m"}],"held":false,"passed":true}`,
@@ -52,7 +52,8 @@ func TestAStatusIsNoVerdict(t *testing.T) {
 			t.Fatalf("%s: the plan is %q, and there are %v; want the resource to stay", what, s.Status.Plan.Pending, w.Things())
 		}
 	}
-	if plan = c.Stack(t, "stack").Status.Plan.Pending; plan == "" {
+	plan := c.Stack(t, "stack").Status.Plan.Pending
+	if plan == "" {
 		t.Fatal("no plan is pending")
 	}
 	c.Terrier(t, "approve", "stack", plan)

@@ -10,6 +10,9 @@ package cosign
 import (
 	"context"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -25,7 +28,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/verify"
-	"github.com/sigstore/sigstore/pkg/cryptoutils"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -101,7 +103,7 @@ func readKey(text []byte) (key, error) {
 	if err != nil {
 		return key{}, err
 	}
-	if err := cryptoutils.ValidatePubKey(public); err != nil {
+	if err := strong(public); err != nil {
 		return key{}, err
 	}
 	der, err := x509.MarshalPKIXPublicKey(public)
@@ -110,6 +112,26 @@ func readKey(text []byte) (key, error) {
 	}
 	sum := sha256.Sum256(der)
 	return key{public, "sha256:" + hex.EncodeToString(sum[:])}, nil
+}
+
+// strong refuses keys that cosign refuses: RSA of less than 2,048 bits, other curves than
+// those of NIST, and other kinds of keys.
+func strong(public any) error {
+	switch k := public.(type) {
+	case *rsa.PublicKey:
+		if bits := k.N.BitLen(); bits < 2048 {
+			return fmt.Errorf("it is an RSA key of %d bits, and the least is 2048", bits)
+		}
+		return nil
+	case *ecdsa.PublicKey:
+		if name := k.Curve.Params().Name; name != "P-256" && name != "P-384" && name != "P-521" {
+			return fmt.Errorf("it is a key of the curve %s; P-256, P-384 and P-521 count", name)
+		}
+		return nil
+	case ed25519.PublicKey:
+		return nil
+	}
+	return fmt.Errorf("it is a key of the kind %T; RSA, ECDSA and Ed25519 count", public)
 }
 
 // Keyless returns a Verifier for signatures with certificates of certain identities, which

@@ -1,6 +1,12 @@
 package cosign_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -279,6 +285,15 @@ func TestRootOfANamespace(t *testing.T) {
 }
 
 // What could let no signature count, or any, is an error.
+func inPEM(t *testing.T, public any) []byte {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+}
+
 func TestRefusedSettings(t *testing.T) {
 	ours, key := cosigntest.NewSigstore(t), cosigntest.NewKey(t, cosigntest.ECDSA)
 	id := []cosign.Identity{{Issuer: issuer, Subject: subject}}
@@ -296,6 +311,20 @@ func TestRefusedSettings(t *testing.T) {
 		"two keys in one": {func() (*cosign.Verifier, error) {
 			return cosign.WithKeys(map[string][]byte{"a.pub": append(key.Public, key.Public...)})
 		}, "more than one key"},
+		"a short key": {func() (*cosign.Verifier, error) {
+			short, err := rsa.GenerateKey(rand.Reader, 1024)
+			if err != nil {
+				return nil, err
+			}
+			return cosign.WithKeys(map[string][]byte{"a.pub": inPEM(t, short.Public())})
+		}, "an RSA key of 1024 bits"},
+		"a key of a small curve": {func() (*cosign.Verifier, error) {
+			small, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+			if err != nil {
+				return nil, err
+			}
+			return cosign.WithKeys(map[string][]byte{"a.pub": inPEM(t, small.Public())})
+		}, "a key of the curve P-224"},
 		"no identity": {func() (*cosign.Verifier, error) { return cosign.Keyless(withLog, true, nil) }, "spec.verify.matchOIDCIdentity is empty"},
 		"no subject": {func() (*cosign.Verifier, error) {
 			return cosign.Keyless(withLog, true, []cosign.Identity{{Issuer: issuer}})
