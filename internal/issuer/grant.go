@@ -1,17 +1,11 @@
 package issuer
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
+	"github.com/terrier-iac/terrier/internal/sealed"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -28,66 +22,26 @@ type Grant struct {
 	Expires time.Time      `json:"expires"`
 }
 
-// Grants seals and opens grants.
-type Grants struct{ key []byte }
+// Of implements sealed.Content.
+func (g Grant) Of() string { return g.ID }
 
-// minKey is the least length of a key, in bytes.
-const minKey = 16
+// ExpiresAt implements sealed.Content.
+func (g Grant) ExpiresAt() time.Time { return g.Expires }
 
-// NewGrants returns Grants. All controllers of an installation have the same key.
-func NewGrants(key secret.Text) (*Grants, error) {
-	k := []byte(key.Reveal())
-	if len(k) < minKey {
-		return nil, fmt.Errorf("the key of grants has %d bytes, want at least %d", len(k), minKey)
+// Check implements sealed.Content.
+func (g Grant) Check() error {
+	if g.ID == "" || g.Key == "" || g.Expires.IsZero() {
+		return errors.New("a grant has no run or no end")
 	}
-	return &Grants{key: k}, nil
-}
-
-// Seal makes the text of a grant.
-func (g *Grants) Seal(grant Grant) (secret.Text, error) {
-	if grant.ID == "" || grant.Key == "" || grant.Expires.IsZero() {
-		return secret.Text{}, errors.New("a grant has no run or no end")
-	}
-	if _, err := grant.Subject(); err != nil {
-		return secret.Text{}, err
-	}
-	text, err := json.Marshal(grant)
-	if err != nil {
-		return secret.Text{}, err
-	}
-	b := base64.RawURLEncoding
-	return secret.New(b.EncodeToString(text) + "." + b.EncodeToString(g.mac(text))), nil
+	_, err := g.Subject()
+	return err
 }
 
 // ReasonGrant is the reason of a grant that is foreign, changed or expired.
 const ReasonGrant = "IdentityGrantInvalid"
 
-// Open returns what a grant says. One that is foreign, changed or expired is Denied.
-func (g *Grants) Open(text string, now time.Time) (Grant, error) {
-	foreign := fault.New(fault.Denied, ReasonGrant, errors.New("the grant of the run is not one of this installation"))
-	first, second, parted := strings.Cut(text, ".")
-	b := base64.RawURLEncoding.Strict()
-	said, err := b.DecodeString(first)
-	if !parted || err != nil {
-		return Grant{}, foreign
-	}
-	mac, err := b.DecodeString(second)
-	if err != nil || !hmac.Equal(mac, g.mac(said)) {
-		return Grant{}, foreign
-	}
-	var grant Grant
-	if json.Unmarshal(said, &grant) != nil {
-		return Grant{}, foreign
-	}
-	if !now.Before(grant.Expires) {
-		return Grant{}, fault.New(fault.Denied, ReasonGrant, fmt.Errorf("the grant of run %s expired at %s", grant.ID, grant.Expires.UTC().Format(time.RFC3339)))
-	}
-	return grant, nil
-}
-
-func (g *Grants) mac(text []byte) []byte {
-	h := hmac.New(sha256.New, g.key)
-	_, _ = h.Write([]byte(Purpose + "\x00"))
-	_, _ = h.Write(text)
-	return h.Sum(nil)
+// NewGrants returns what seals and opens grants. All controllers of an installation have the
+// same key.
+func NewGrants(key secret.Text) (*sealed.Texts[Grant], error) {
+	return sealed.New[Grant](sealed.Kind{Purpose: Purpose, What: "grant of the run", Foreign: ReasonGrant, Expired: ReasonGrant}, key)
 }

@@ -4,7 +4,7 @@
 // Its keys are records, made and dropped as package identity decides. It checks no rights and
 // knows no runs: its caller says whom a token is for.
 //
-// Start reading at Issuer, then at Grants.
+// Start reading at Issuer, then at Grant.
 package issuer
 
 import (

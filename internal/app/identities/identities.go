@@ -30,6 +30,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/issuer"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/sealed"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -118,7 +119,7 @@ type Identities struct {
 	o      Options
 	rules  identity.Rules
 	issuer *issuer.Issuer
-	grants *issuer.Grants
+	grants *sealed.Texts[issuer.Grant]
 }
 
 var _ controller.Identities = (*Identities)(nil)

@@ -12,16 +12,11 @@
 package runtoken
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/sealed"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -45,7 +40,7 @@ type Claims struct {
 	Expires   time.Time // to the second
 }
 
-// payload is what is signed.
+// payload is what is sealed.
 type payload struct {
 	Run       string `json:"run"`
 	Stack     string `json:"stack"`
@@ -53,19 +48,27 @@ type payload struct {
 	Expires   int64  `json:"exp"`
 }
 
-// Signer makes and checks tokens.
-type Signer struct{ key []byte }
+// Of implements sealed.Content.
+func (p payload) Of() string { return p.Run }
 
-// minKey is the least length of a key, in bytes.
-const minKey = 16
+// ExpiresAt implements sealed.Content.
+func (p payload) ExpiresAt() time.Time { return time.Unix(p.Expires, 0).UTC() }
+
+// Check implements sealed.Content.
+func (p payload) Check() error {
+	if p.Run == "" || p.Stack == "" || p.Namespace == "" {
+		return fmt.Errorf("the token of run %q of stack %q in namespace %q has no owner", p.Run, p.Stack, p.Namespace)
+	}
+	return nil
+}
+
+// Signer makes and checks tokens.
+type Signer struct{ texts *sealed.Texts[payload] }
 
 // New returns a Signer. All controllers of an installation have the same key.
 func New(key secret.Text) (*Signer, error) {
-	k := []byte(key.Reveal())
-	if len(k) < minKey {
-		return nil, fmt.Errorf("the key of the tokens of runs has %d bytes, want at least %d", len(k), minKey)
-	}
-	return &Signer{key: k}, nil
+	texts, err := sealed.New[payload](sealed.Kind{Purpose: Purpose, Prefix: Prefix, What: "token of the run", Foreign: ReasonForeign, Expired: ReasonExpired}, key)
+	return &Signer{texts}, err
 }
 
 // Is reports whether a text looks like a token of a run, without checking it.
@@ -73,49 +76,17 @@ func Is(token string) bool { return strings.HasPrefix(token, Prefix) }
 
 // Issue makes a token.
 func (s *Signer) Issue(c Claims) (secret.Text, error) {
-	if c.Run == "" || c.Stack == "" || c.Namespace == "" || c.Expires.IsZero() {
-		return secret.Text{}, fmt.Errorf("the token of run %q of stack %q in namespace %q has no owner or no end", c.Run, c.Stack, c.Namespace)
+	if c.Expires.IsZero() {
+		return secret.Text{}, fmt.Errorf("the token of run %q has no end", c.Run)
 	}
-	text, err := json.Marshal(payload{c.Run, c.Stack, c.Namespace, c.Expires.Unix()})
-	if err != nil {
-		return secret.Text{}, err
-	}
-	b := base64.RawURLEncoding
-	return secret.New(Prefix + b.EncodeToString(text) + "." + b.EncodeToString(s.mac(text))), nil
+	return s.texts.Seal(payload{c.Run, c.Stack, c.Namespace, c.Expires.Unix()})
 }
 
 // Check returns what a token says. A token that is foreign, changed or expired is Denied.
 func (s *Signer) Check(token string, now time.Time) (Claims, error) {
-	foreign := fault.New(fault.Denied, ReasonForeign, errors.New("the token of the run is not one of this installation"))
-	rest, ok := strings.CutPrefix(token, Prefix)
-	first, second, parted := strings.Cut(rest, ".")
-	if !ok || !parted {
-		return Claims{}, foreign
-	}
-	b := base64.RawURLEncoding.Strict()
-	text, err := b.DecodeString(first)
+	p, err := s.texts.Open(token, now)
 	if err != nil {
-		return Claims{}, foreign
+		return Claims{}, err
 	}
-	mac, err := b.DecodeString(second)
-	if err != nil || !hmac.Equal(mac, s.mac(text)) {
-		return Claims{}, foreign
-	}
-	var p payload
-	if json.Unmarshal(text, &p) != nil {
-		return Claims{}, foreign
-	}
-	c := Claims{Run: p.Run, Stack: p.Stack, Namespace: p.Namespace, Expires: time.Unix(p.Expires, 0).UTC()}
-	if !now.Before(c.Expires) {
-		return Claims{}, fault.New(fault.Denied, ReasonExpired, fmt.Errorf("the token of run %s expired at %s", c.Run, c.Expires.Format(time.RFC3339)))
-	}
-	return c, nil
-}
-
-// mac signs for this purpose alone.
-func (s *Signer) mac(text []byte) []byte {
-	h := hmac.New(sha256.New, s.key)
-	_, _ = h.Write([]byte(Purpose + "\x00"))
-	_, _ = h.Write(text)
-	return h.Sum(nil)
+	return Claims{Run: p.Run, Stack: p.Stack, Namespace: p.Namespace, Expires: p.ExpiresAt()}, nil
 }
