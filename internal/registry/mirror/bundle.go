@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/address"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry/signature"
 )
@@ -193,23 +194,19 @@ func (i *importer) archive(ctx context.Context, name string, v address.Version, 
 		return fault.New(fault.Invalid, ReasonBundle, err)
 	}
 	defer from.Close()
-	file, err := scratch(i.options.Scratch)
+	file, err := i.options.Room.Spool(ctx, i.options.Scratch, from, i.options.MaxArchive)
+	if fault.Reason(err, "") == blob.TooLarge {
+		return bad("it is larger than %d bytes", i.options.MaxArchive)
+	}
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	got, size, err := sum(io.TeeReader(io.LimitReader(from, i.options.MaxArchive+1), file))
-	if err != nil {
-		return err
-	}
-	if size > i.options.MaxArchive {
-		return bad("it is larger than %d bytes", i.options.MaxArchive)
-	}
 	o := &one{i.Mirror, i.p, v, platform}
-	if !fits(hashes, "zh:", "zh:"+got) || !fits(hashes, "h1:", o.hash(file, size)) {
+	if !fits(hashes, "zh:", "zh:"+file.SHA256) || !fits(hashes, "h1:", o.hash(file.File, file.Size)) {
 		return fault.New(fault.Invalid, ReasonChecksum, fmt.Errorf("it is not the archive that %s.json of the bundle names", v))
 	}
-	known, err := i.known(ctx, o, got)
+	known, err := i.known(ctx, o, file.SHA256)
 	if err != nil {
 		return err
 	}
@@ -219,13 +216,13 @@ func (i *importer) archive(ctx context.Context, name string, v address.Version, 
 	}
 	there, _, good, err := o.fromStore(ctx, known, io.Discard)
 	if err == nil && !good {
-		err = o.publish(ctx, there, file, size)
+		err = o.publish(ctx, there, file.File, file.Size)
 	}
 	if err != nil {
 		return err
 	}
 	i.done.Archives++
-	return o.record(ctx, file, size, true)
+	return o.record(ctx, file.File, file.Size, true)
 }
 
 // known is what the index says about an archive with a checksum. A release that has no

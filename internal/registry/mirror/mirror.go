@@ -27,6 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/registry"
 	"github.com/terrier-iac/terrier/internal/registry/room"
 )
 
@@ -142,34 +143,63 @@ func (m *Mirror) Close() {
 // Versions are those of a provider that a tenant may install, the lowest first. While the
 // upstream does not answer, they are those with a stored archive.
 func (m *Mirror) Versions(ctx context.Context, tenant string, p address.Provider) ([]address.Version, error) {
-	all, err := m.versions(ctx, tenant, p)
-	if err != nil {
-		return nil, m.counted(tenant, p, err)
-	}
-	said := m.rules.of(tenant, p)
-	allowed := slices.DeleteFunc(all, func(v address.Version) bool { return said.version(v) != nil })
-	address.SortVersions(allowed)
-	return allowed, nil
-}
-
-func (m *Mirror) versions(ctx context.Context, tenant string, p address.Provider) ([]address.Version, error) {
-	u, err := m.upstream(tenant, p)
+	l, err := m.List(ctx, tenant, p)
 	if err != nil {
 		return nil, err
+	}
+	return l.Versions(), nil
+}
+
+// List is what Versions returns, before it is made: that takes a pass over all versions and
+// rules.
+type List struct {
+	Edition registry.Edition // of what it is made from
+	Group   string           // tenants of one group have the same list of an edition
+
+	of   func() []address.Version
+	said verdict
+}
+
+// Versions makes the list.
+func (l List) Versions() []address.Version {
+	allowed := slices.DeleteFunc(l.of(), func(v address.Version) bool { return l.said.version(v) != nil })
+	address.SortVersions(allowed)
+	return allowed
+}
+
+// List returns what Versions makes its answer from, for callers that keep it.
+func (m *Mirror) List(ctx context.Context, tenant string, p address.Provider) (List, error) {
+	index, stored, err := m.versions(ctx, tenant, p)
+	if err != nil {
+		return List{}, m.counted(tenant, p, err)
+	}
+	l := List{Edition: registry.Edition("all of " + index.version), Group: m.rules.group(tenant), of: index.known, said: m.rules.of(tenant, p)}
+	if stored {
+		l.Edition, l.of = registry.Edition("stored of "+index.version), index.available
+	}
+	return l, nil
+}
+
+// versions is the index that has the versions; stored, if they are those with a stored archive
+// alone.
+func (m *Mirror) versions(ctx context.Context, tenant string, p address.Provider) (_ *Index, stored bool, _ error) {
+	u, err := m.upstream(tenant, p)
+	if err != nil {
+		return nil, false, err
 	}
 	index, err := m.records.read(ctx, p)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if _, fresh := m.lists.Get(p); fresh && index != nil {
-		return known(index), nil
+		return index, false, nil
 	}
 	listed, err := strange(m, u, tenant, p, index, func() (*Index, error) { return m.listSoon(ctx, u, p, index) })
 	if err == nil {
-		return known(listed), nil
+		return listed, false, nil
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
 	// A list that was made from the store counts as well, so it is read again.
 	if index, errRead := m.records.read(ctx, p); errRead == nil && index != nil && index.stored() {
@@ -177,9 +207,9 @@ func (m *Mirror) versions(ctx context.Context, tenant string, p address.Provider
 			m.options.Log.Warn("upstream does not answer, stored versions are served", "provider", p.String(), "err", err)
 		}
 		m.options.Counts.Failed(tenant, p.Host, fault.Reason(err, ReasonUnreachable))
-		return index.available(), nil
+		return index, true, nil
 	}
-	return nil, err
+	return nil, false, err
 }
 
 // listSoon asks the upstream for its versions, no longer than a client should wait where
@@ -294,7 +324,7 @@ func asked[T any](m *Mirror, u *upstream, what string, ask func() (T, error)) (T
 
 // known are the versions that the upstream has, and those that are stored: the upstream
 // may have withdrawn one that a lock file names.
-func known(i *Index) []address.Version {
+func (i *Index) known() []address.Version {
 	all := slices.Collect(maps.Keys(i.Listed))
 	for v, r := range i.Releases {
 		if _, ok := i.Listed[v]; !ok && r.stored() {

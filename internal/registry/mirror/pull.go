@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/registry"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 	"github.com/terrier-iac/terrier/internal/registry/signature"
 )
 
@@ -181,12 +182,12 @@ func (o *one) pull(ctx context.Context, tenant string) (err error) {
 		return fault.New(fault.Later, "ArchiveGone", fmt.Errorf("the index of %s was deleted: try again", o.p))
 	}
 	r := index.Releases[o.v]
-	file, err := scratch(o.options.Scratch)
+	file, err := room.Scratch(o.options.Scratch)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	there, size, good, err := o.fromStore(ctx, o.of(r), file)
+	there, size, good, err := o.copyStored(ctx, o.of(r), file)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (o *one) pull(ctx context.Context, tenant string) (err error) {
 		if err := errors.Join(file.Truncate(0), rewind(file)); err != nil {
 			return false, err
 		}
-		there, size, good, err = o.fromStore(ctx, o.of(r), file)
+		there, size, good, err = o.copyStored(ctx, o.of(r), file)
 		return good, err
 	}
 	if !good {
@@ -224,21 +225,19 @@ func (o *one) pull(ctx context.Context, tenant string) (err error) {
 	return o.record(ctx, file, size, false)
 }
 
-// scratch makes a file without a name, which the kernel removes with this process.
-func scratch(dir string) (*os.File, error) {
-	file, err := os.CreateTemp(dir, "pull-")
-	if err != nil {
-		return nil, fmt.Errorf("keeping an archive: %w", err)
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		return nil, errors.Join(fmt.Errorf("keeping an archive: %w", err), file.Close())
-	}
-	return file, nil
-}
-
 func rewind(file *os.File) error {
 	_, err := file.Seek(0, io.SeekStart)
 	return err
+}
+
+// copyStored is fromStore to a file, as long as the disk has room for that.
+func (o *one) copyStored(ctx context.Context, pkg *Package, to *os.File) (there blob.Version, size int64, good bool, err error) {
+	claim, err := o.options.Room.Claim(0)
+	if err != nil {
+		return blob.None, 0, false, err
+	}
+	defer claim.Close()
+	return o.fromStore(ctx, pkg, claim.Writer(to))
 }
 
 // fromStore copies the archive of the store. It is good if it is the one of the release.

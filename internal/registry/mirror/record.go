@@ -74,6 +74,8 @@ type Index struct {
 	ListedAt time.Time                    `json:"listedAt,omitzero"`
 	Releases map[address.Version]*Release `json:"releases,omitempty"` // those that are verified
 	Alarms   []Alarm                      `json:"alarms,omitempty"`   // the newest last
+
+	version blob.Version // of the object that it was read from
 }
 
 // Release is a verified version of a provider.
@@ -129,16 +131,19 @@ const (
 	parsedWeight = 64 << 20
 )
 
+// readFor is how long reading an index may take, for all who wait for it.
+const readFor = time.Minute
+
 // records reads and changes indexes. What read returns is shared, and not to be changed.
 type records struct {
-	store  blob.Versions
-	parsed cache.Map[string, parsed]
+	store   blob.Versions
+	parsed  cache.Map[string, parsed]    // by key, as long as the store has that version
+	reading cache.Flight[string, parsed] // by key and version
 }
 
 type parsed struct {
-	version blob.Version
-	size    int
-	index   *Index
+	size  int
+	index *Index // nil if there is none
 }
 
 func newRecords(store blob.Versions) *records {
@@ -147,7 +152,8 @@ func newRecords(store blob.Versions) *records {
 	}}
 }
 
-// read returns the index of a provider, or nil if there is none.
+// read returns the index of a provider, or nil if there is none. All who wait for a new version
+// of it share reading it.
 func (r *records) read(ctx context.Context, p address.Provider) (*Index, error) {
 	key := indexKey(p)
 	v, err := r.store.Open(ctx, key)
@@ -158,19 +164,37 @@ func (r *records) read(ctx context.Context, p address.Provider) (*Index, error) 
 		return nil, err
 	}
 	defer v.Close()
-	if known, ok := r.parsed.Get(key); ok && known.version == v.Version {
+	if known, ok := r.parsed.Get(key); ok && known.index.version == v.Version {
 		return known.index, nil
 	}
+	now, err := r.reading.Do(ctx, key+"\n"+string(v.Version), func(ctx context.Context) (parsed, error) { return r.parse(ctx, key) })
+	return now.index, err
+}
+
+// parse reads an index. It opens it by itself, since the caller that did so may leave.
+func (r *records) parse(ctx context.Context, key string) (parsed, error) {
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	v, err := r.store.Open(ctx, key)
+	if fault.Of(err) == fault.Missing { // deleted meanwhile
+		return parsed{}, nil
+	}
+	if err != nil {
+		return parsed{}, err
+	}
+	defer v.Close()
 	text, err := io.ReadAll(blob.Bounded(ctx, v, mostIndex))
 	if err != nil {
-		return nil, fmt.Errorf("reading the index %s: %w", key, err)
+		return parsed{}, fmt.Errorf("reading the index %s: %w", key, err)
 	}
 	index, err := decode(key, text)
 	if err != nil {
-		return nil, err
+		return parsed{}, err
 	}
-	r.parsed.Put(key, parsed{v.Version, len(text), index})
-	return index, nil
+	index.version = v.Version
+	p := parsed{len(text), index}
+	r.parsed.Put(key, p)
+	return p, nil
 }
 
 // providers are those that have an index, by one list of the store.

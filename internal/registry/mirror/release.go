@@ -288,16 +288,17 @@ func (m *Mirror) rebuild(ctx context.Context, p address.Provider) (*Index, error
 	if len(made) == 0 {
 		return nil, nil
 	}
-	var index *Index
 	err = m.records.update(ctx, p, func(i *Index) {
 		for v, r := range made {
 			if i.Releases[v] == nil {
 				i.Releases[v] = r
 			}
 		}
-		index = &Index{Listed: maps.Clone(i.Listed), Releases: maps.Clone(i.Releases), Alarms: slices.Clone(i.Alarms)}
 	})
-	return index, err
+	if err != nil {
+		return nil, err
+	}
+	return m.records.read(ctx, p)
 }
 
 func between(text, before, after string) string {

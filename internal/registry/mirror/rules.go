@@ -48,6 +48,19 @@ func (all rules) of(tenant string, p address.Provider) verdict {
 	return said
 }
 
+// group is the same for all tenants to whom the rules say the same about every provider: those
+// whom the same rules concern.
+func (all rules) group(tenant string) string {
+	concern := make([]byte, len(all))
+	for i, r := range all {
+		concern[i] = '0'
+		if r.concerns(tenant) {
+			concern[i] = '1'
+		}
+	}
+	return string(concern)
+}
+
 // version is nil if the tenant may install a version, and says why if not.
 func (said verdict) version(v address.Version) error {
 	if !said.limited && len(said.deny) == 0 {

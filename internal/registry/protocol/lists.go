@@ -22,7 +22,8 @@ const (
 
 // lists keeps lists of versions as clients get them, so that each is made once for an edition
 // of its index, and not for each request. What is in a list depends on the index and, for
-// warnings, on the time, and not on the caller, who is let in before.
+// warnings, on the time, and not on the caller, who is let in before. Only the lists of the
+// mirror depend on its tenant: they are kept for each group of tenants with the same rules.
 type lists struct {
 	kept   cache.Map[string, *list] // by what it lists
 	making cache.Flight[string, *list]

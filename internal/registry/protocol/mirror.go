@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -66,7 +67,6 @@ func (s mirrors) document(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return fault.New(fault.Missing, mirror.ReasonMissing, fmt.Errorf("the mirror has no %.200q: it serves index.json and VERSION.json", file))
 	}
-	w.Header().Set("Cache-Control", "no-store") // addresses in it expire
 	if version == "index" {
 		return s.index(w, r, c, p)
 	}
@@ -77,17 +77,20 @@ func (s mirrors) document(w http.ResponseWriter, r *http.Request) error {
 	return s.version(w, r, c, p, v)
 }
 
+// index is kept for all tenants of a group, as lists of the registry are for all callers. What
+// it depends on is found out for each request.
 func (s mirrors) index(w http.ResponseWriter, r *http.Request, c Caller, p address.Provider) error {
-	all, err := s.mirror.Versions(r.Context(), c.Tenant, p)
+	all, err := s.mirror.List(r.Context(), c.Tenant, p)
 	if err != nil {
 		return err
 	}
-	versions := make(map[address.Version]struct{}, len(all))
-	for _, v := range all {
-		versions[v] = struct{}{}
-	}
-	s.JSON(w, r, map[string]any{"versions": versions})
-	return nil
+	return s.list(w, r, "mirror/"+p.String()+" "+all.Group, all.Edition, func() (any, time.Time) {
+		versions := map[address.Version]struct{}{}
+		for _, v := range all.Versions() {
+			versions[v] = struct{}{}
+		}
+		return map[string]any{"versions": versions}, time.Time{}
+	})
 }
 
 func (s mirrors) version(w http.ResponseWriter, r *http.Request, c Caller, p address.Provider, v address.Version) error {
@@ -103,6 +106,6 @@ func (s mirrors) version(w http.ResponseWriter, r *http.Request, c Caller, p add
 	for platform, f := range files {
 		archives[platform.String()] = archive{s.URL(r, Link{Key: f.Key, SHA256: f.SHA256, Tenant: c.Tenant}), f.Hashes}
 	}
-	s.JSON(w, r, map[string]any{"archives": archives})
+	s.JSON(w, r, map[string]any{"archives": archives}) // which no client keeps: the addresses expire
 	return nil
 }

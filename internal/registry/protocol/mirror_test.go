@@ -103,7 +103,7 @@ func serveMirror(t *testing.T, u *registrytest.Upstream, rules ...mirror.Rule) *
 }
 
 // serveMirrorOf starts a mirror on a store that others may have as well.
-func serveMirrorOf(t *testing.T, store blob.Versions, u *registrytest.Upstream, rules ...mirror.Rule) *served {
+func serveMirrorOf(t testing.TB, store blob.Versions, u *registrytest.Upstream, rules ...mirror.Rule) *served {
 	t.Helper()
 	s := &served{upstream: u}
 	ca := filepath.Join(t.TempDir(), "upstream.pem")
