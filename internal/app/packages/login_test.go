@@ -97,6 +97,7 @@ type stand struct {
 	home    string       // of the user
 	ca      string
 	log     *lockedBuffer
+	logins  logins
 }
 
 func newStand(t *testing.T) *stand {
@@ -144,7 +145,7 @@ func newStandOf(t *testing.T, edit func(*Options)) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewTLSServer(h)
+	srv := httptest.NewTLSServer(s.logins.noted(h))
 	t.Cleanup(func() {
 		srv.Close()
 		if err := errors.Join(p.Close(), records.Close()); err != nil {
@@ -243,6 +244,7 @@ func (s *stand) login() secret.Text {
 	return secret.New(credentials.Credentials[s.base.Host].Token)
 }
 
+// confirm is what the user does with the address that the command line shows.
 func (s *stand) confirm(address string) {
 	t := s.t
 	t.Helper()
