@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/google/go-containerregistry/pkg/name"
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -212,6 +214,33 @@ func TestClientsPull(t *testing.T) {
 	}
 	if _, body := s.ask("GET", "/v2/team/modules/vpc/aws/tags/list?n=2&last=1.10.0", "team"); body != `{"name":"team/modules/vpc/aws","tags":["1.9.0"]}` {
 		t.Errorf("the second page is %s", body)
+	}
+}
+
+// RG-16: another OCI registry is no storage, and gets copies: with the same digests, and the
+// engine installs from them.
+func TestCopiesInAnotherRegistry(t *testing.T) {
+	s := start(t)
+	signer := registrytest.NewSigner(t)
+	s.publish("team/vpc/aws", "1.0.0", tarGz(t, saying("one")))
+	s.publishProvider(registrytest.NewRelease(t, signer, "team/cloud", "1.2.0", 5_000, here, "plan9_386"), signer)
+	another := httptest.NewTLSServer(ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0))))
+	defer another.Close()
+	host := strings.TrimPrefix(another.URL, "https://")
+	for from, to := range map[string]string{"team/modules/vpc/aws:1.0.0": "copied/vpc:1.0.0", "team/providers/cloud:1.2.0": "copied/cloud:1.2.0"} {
+		if err := crane.Copy(s.host()+"/"+from, host+"/"+to, s.as("team")...); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := crane.Digest(host+"/"+to, s.as("team")...); err != nil || got != s.digest(from) {
+			t.Errorf("the digest of %s is %s, %v, want %s", to, got, err, s.digest(from))
+		}
+	}
+	if got := s.engine("team", "").Says(t, enginetest.Using(t, "oci://"+host+"/copied/vpc?tag=1.0.0", "")); got != "one" {
+		t.Errorf("the copy says %q", got)
+	}
+	more := fmt.Sprintf("provider_installation {\n  oci_mirror {\n    repository_template = \"%s/copied/${type}\"\n    include = [\"own.example.com/team/*\"]\n  }\n}\n", host)
+	if out, err := s.engine("team", more).Init(t, enginetest.Requiring(t, "own.example.com/team/cloud", "~> 1.0")); err != nil {
+		t.Errorf("tofu init from the copy: %v: %s", err, out)
 	}
 }
 
