@@ -1,10 +1,8 @@
 package packages
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -203,45 +201,8 @@ func (s *stand) browse(method, address string, form url.Values) (location, body 
 // login runs the real "tofu login": its user confirms on the page, in a browser that has to
 // sign in first. It returns the token that the engine keeps.
 func (s *stand) login() secret.Text {
-	t := s.t
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c := s.engine().Command(ctx, t, t.TempDir(), "login", s.base.Host)
-	c.Stdin = strings.NewReader("yes\n")
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var complaint bytes.Buffer
-	c.Stderr = &complaint
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var said strings.Builder
-	asks := ""
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		fmt.Fprintln(&said, lines.Text())
-		if line := strings.TrimSpace(lines.Text()); asks == "" && strings.HasPrefix(line, s.base.String()+"/login/authorize?") {
-			asks = line
-			s.confirm(asks)
-		}
-	}
-	if err := errors.Join(lines.Err(), c.Wait()); err != nil {
-		t.Fatalf("tofu login: %v: %s%s", err, said.String(), complaint.String())
-	}
-	kept, err := os.ReadFile(filepath.Join(s.home, ".terraform.d", "credentials.tfrc.json"))
-	if err != nil {
-		t.Fatalf("%v: %s", err, said.String())
-	}
-	var credentials struct {
-		Credentials map[string]struct{ Token string } `json:"credentials"`
-	}
-	if err := json.Unmarshal(kept, &credentials); err != nil {
-		t.Fatal(err)
-	}
-	return secret.New(credentials.Credentials[s.base.Host].Token)
+	s.t.Helper()
+	return secret.New(s.engine().Login(s.t, s.base.Host, s.confirm))
 }
 
 // confirm is what the user does with the address that the command line shows.

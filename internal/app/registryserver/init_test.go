@@ -223,7 +223,7 @@ func TestAnonymousReads(t *testing.T) {
 	}
 }
 
-// RG-09: a repository with several modules is published in one go, by its tags.
+// RG-09, LQ-23: a repository with several modules is published in one go, by its tags.
 func TestPushOfAllModulesOfARepository(t *testing.T) {
 	r := start(t, nil)
 	all := map[string]string{}

@@ -34,7 +34,8 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// RG-02, RG-03, RG-04, RG-05: the engine installs modules that were uploaded over HTTP.
+// RG-02, RG-03, RG-04, RG-05, LQ-22: the engine installs modules that were uploaded over HTTP,
+// also those of a version below 1.
 func TestEngineInstallsModules(t *testing.T) {
 	s := start(t)
 	s.push(t, "team/vpc/aws", "1.0.1", saying(t, "one"))
@@ -42,13 +43,17 @@ func TestEngineInstallsModules(t *testing.T) {
 	s.push(t, "team/vpc/aws", "1.1.0-rc1", saying(t, "candidate"))
 	s.push(t, "team/vpc/awscc", "9.9.9", saying(t, "sibling"))
 	s.push(t, "team/vpc-two/aws", "8.8.8", saying(t, "sibling"))
+	for _, version := range []string{"0.1.0", "0.2.9", "1.0.0"} {
+		s.push(t, "team/young/aws", version, saying(t, version))
+	}
 	source := s.host() + "/team/vpc/aws"
 
 	for name, tt := range map[string]struct{ source, version, want string }{
-		"the highest version of a constraint": {source, ">= 1.0", "ten"},
-		"a constraint that excludes it":       {source, "< 1.0.10", "one"},
-		"a pre-release by its name":           {source, "1.1.0-rc1", "candidate"},
-		"a directory of a module":             {source + "//modules/inner", "1.0.1", "one inside"},
+		"the highest version of a constraint":  {source, ">= 1.0", "ten"},
+		"a constraint below the first release": {s.host() + "/team/young/aws", "~> 0.1", "0.2.9"},
+		"a constraint that excludes it":        {source, "< 1.0.10", "one"},
+		"a pre-release by its name":            {source, "1.1.0-rc1", "candidate"},
+		"a directory of a module":              {source + "//modules/inner", "1.0.1", "one inside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := s.engine(reader, "").Says(t, enginetest.Using(t, tt.source, tt.version)); got != tt.want {
