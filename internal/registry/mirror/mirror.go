@@ -194,7 +194,7 @@ func (m *Mirror) versions(ctx context.Context, tenant string, p address.Provider
 	if _, fresh := m.lists.Get(p); fresh && index != nil {
 		return index, false, nil
 	}
-	listed, err := strange(m, u, tenant, p, index, func() (*Index, error) { return m.listSoon(ctx, u, p, index) })
+	listed, err := strange(m, u, tenant, p, index, func() (*Index, error) { return listSoon(ctx, m, u, p, index) })
 	if err == nil {
 		return listed, false, nil
 	}
@@ -214,7 +214,7 @@ func (m *Mirror) versions(ctx context.Context, tenant string, p address.Provider
 
 // listSoon asks the upstream for its versions, no longer than a client should wait where
 // stored ones could be answered.
-func (m *Mirror) listSoon(ctx context.Context, u *upstream, p address.Provider, index *Index) (*Index, error) {
+func listSoon(ctx context.Context, m *Mirror, u *upstream, p address.Provider, index *Index) (*Index, error) {
 	list := func(ctx context.Context) (*Index, error) { return m.list(ctx, u, p) }
 	if index == nil || !index.stored() {
 		return list(ctx)
