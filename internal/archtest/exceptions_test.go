@@ -29,6 +29,9 @@ var (
 		"internal/workdir → github.com/zclconf/go-cty":     "the values of that language",
 		"internal/tenant → github.com/google/cel-go":       "conditions of templates are written in the language that Kubernetes has for them; it has no way out",
 		"internal/address → github.com/Masterminds/semver": "the order of versions is the one of semantic versions",
+		"internal/scan → github.com/hashicorp/hcl":         "reading modules is the job",
+		"internal/scan → github.com/zclconf/go-cty":        "the values of that language",
+		"internal/scan → go.yaml.in/yaml/v3":               "manifests are read with their lines",
 		"internal/meter → github.com/Masterminds/sprig":    "the functions that templates of modules and of tenants are written with; only those without effects are taken",
 	}}
 	// archiveImports are written "package → import".
