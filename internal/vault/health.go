@@ -23,7 +23,7 @@ type Health struct {
 // that does not answer is Later.
 func (s Server) Health(ctx context.Context) (Health, error) {
 	at := s.URL.JoinPath("v1/sys/health")
-	at.RawQuery = "standbyok=true&sealedcode=200&uninitcode=200"
+	at.RawQuery = "standbyok=true&perfstandbyok=true&sealedcode=200&uninitcode=200&drsecondarycode=200"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return Health{}, err

@@ -65,9 +65,8 @@ func (s Server) SignIn(ctx context.Context, by SignIn) (Session, error) {
 	}
 	doing := fmt.Sprintf("signing in with %s at auth/%s", who, path)
 	out, err := s.do(ctx, r)
-	if refused, ok := errors.AsType[refusal](err); ok && refused.code/100 == 4 && refused.code != http.StatusTooManyRequests {
-		return Session{}, fault.New(fault.Denied, ReasonSignIn, fmt.Errorf("%s, to the Vault %s: %w: check that the method is enabled there, that its configuration fits this cluster (%s), and that the role is bound to this identity",
-			doing, s, err, "vault read auth/"+path+"/config"))
+	if refused, ok := errors.AsType[refusal](err); ok && (refused.code/100 == 4 && refused.code != http.StatusTooManyRequests || refused.misconfigured()) {
+		return Session{}, fault.New(fault.Denied, ReasonSignIn, fmt.Errorf("%s, to the Vault %s: %w: %s", doing, s, err, diagnosis(by, path, refused)))
 	}
 	if err == nil && (out.Auth == nil || out.Auth.Token == "") {
 		err = errors.New("the answer has no token")
