@@ -26,6 +26,7 @@ type following struct {
 	gone  chan struct{} // closed: the controller knows no such run
 
 	told    bool          // a signal asked for the end
+	over    bool          // the controller has taken the report of the end
 	ended   time.Time     // when the run was first seen to have ended
 	trouble string        // the last failure that was logged
 	kind    stack.RunKind // of the run, once its report was read
@@ -134,12 +135,13 @@ func (f *following) run(ctx context.Context) (code int, err error) {
 		}
 		f.note(failed)
 		delivered := failed == nil && done
+		f.over = f.over || delivered
 		if failed == nil {
 			again, pause = false, newPause()
 		}
 		switch {
 		case is(failed, http.StatusGone):
-			return f.abandoned(ctx, false)
+			return f.abandoned(ctx)
 		case delivered && f.told:
 			return wire.ExitTold, nil
 		case done && time.Since(f.ended) > tiredAfter && (delivered || !rep.Kind.Writes()):
@@ -158,7 +160,7 @@ func (f *following) run(ctx context.Context) (code int, err error) {
 		case <-f.again:
 			again = true
 		case <-f.gone:
-			return f.abandoned(ctx, delivered)
+			return f.abandoned(ctx)
 		case <-stopped:
 			stopped, f.told = nil, true
 			f.log.Info("told to stop")
@@ -215,9 +217,12 @@ func (f *following) note(failed error) {
 }
 
 // abandoned ends the agent of a run that the controller does not know. One that goes on
-// is interrupted: the controller takes it for dead, and may have begun another one.
-func (f *following) abandoned(ctx context.Context, delivered bool) (code int, err error) {
-	if delivered {
+// is interrupted: the controller takes it for dead, and may have begun another one. One
+// whose end the controller has taken is forgotten, also if the report was on its way a
+// second time then: the controller asks for it again before the agent has read that it
+// was taken.
+func (f *following) abandoned(ctx context.Context) (code int, err error) {
+	if f.over {
 		return wire.ExitForgotten, nil
 	}
 	cancelled := f.cancel()

@@ -1,11 +1,15 @@
 package remote_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/remote"
+	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -93,6 +98,48 @@ func TestOpenPlaceEnds(t *testing.T) {
 				t.Errorf("%d places are open, want none", n)
 			}
 		})
+	}
+}
+
+// The agent of a run that was forgotten asks for the next one, also if it sends the report
+// of the end once more: it hears that the controller has another report than it knows of
+// before it reads that the controller took the last one.
+func TestPlaceStaysOpenIfTheEndIsToldTwice(t *testing.T) {
+	s := newSite(t)
+	c := s.open(t.TempDir(), several(8))
+	good, twice, forgotten := c.Handler(), make(chan struct{}), make(chan struct{})
+	var told, asked atomic.Int64
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		// It asks again once the answer before has reached it. What comes then would say that
+		// the run is forgotten.
+		if req.URL.Path == wire.AskWish && told.Load() > 0 && asked.Add(1) > 1 {
+			if asked.Load() == 2 {
+				close(twice)
+			}
+			<-req.Context().Done()
+			return
+		}
+		good.ServeHTTP(w, req)
+		if req.URL.Path == wire.Report && bytes.Contains(body, []byte(`"phase":"`+string(runner.Done)+`"`)) && told.Add(1) == 1 {
+			<-twice
+			<-forgotten
+		}
+	})
+	s.serve.Store(&h)
+	st := runnertest.NewStack(t, c, tofu(t), nothing)
+	id := st.Start(stack.CheckRun, sharing("a"))
+	p := c.PlaceOf(st.Job.Key(), id)
+	<-twice
+	st.Finish(id)
+	close(forgotten)
+	awaitAsking(t, c, p)
+	if n := told.Load(); n != 2 {
+		t.Errorf("the end was told %d times, want 2", n)
 	}
 }
 
