@@ -8,10 +8,8 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
-	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
@@ -90,18 +88,16 @@ func lastGood(o *tenantsv1.TenantTemplate, kept []appsv1.ControllerRevision) int
 // Undo carries out an Undoing, unless the template has changed since it was
 // planned. The template gets a new generation, which is rolled out as any other.
 func (t *Tenants) Undo(ctx context.Context, u Undoing) error {
-	o, err := t.TemplateObject(ctx, u.Key)
-	if err != nil {
-		return err
-	}
-	if o.Generation != u.From {
-		return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the template %s has changed since: it is in its generation %d now", u.Key, o.Generation))
-	}
-	registry := o.Spec.RegistryID
-	if o.Spec = u.spec; o.Spec.RegistryID != registry {
-		return errors.New("a kept generation is of another registry")
-	}
-	return query.TenantsFault(t.Kube.Update(ctx, o, client.FieldOwner(access.FieldManager)), "template "+u.Key.String())
+	return t.editTemplate(ctx, u.Key, func(o *tenantsv1.TenantTemplate) error {
+		if o.Generation != u.From {
+			return fault.New(fault.Conflict, query.ReasonPlanChanged, fmt.Errorf("the template %s has changed since: it is in its generation %d now", u.Key, o.Generation))
+		}
+		registry := o.Spec.RegistryID
+		if o.Spec = *u.spec.DeepCopy(); o.Spec.RegistryID != registry {
+			return errors.New("a kept generation is of another registry")
+		}
+		return nil
+	})
 }
 
 func (t *Tenants) editTemplate(ctx context.Context, key query.Key, change func(*tenantsv1.TenantTemplate) error) error {

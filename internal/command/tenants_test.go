@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
@@ -369,7 +370,17 @@ func TestUndo(t *testing.T) {
 	if u, err = h.PlanUndo(t.Context(), h.key("web"), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Undo(t.Context(), u); err != nil {
+	// The controller writes to the template at the same time, and changes nothing that was planned.
+	counting := interceptor.NewClient(h.kube, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		if o := get(t, h, "web", &tenantsv1.TenantTemplate{}); o.Annotations["test"] == "" {
+			o.Annotations = map[string]string{"test": "counted"}
+			if err := h.kube.Update(ctx, o); err != nil {
+				return err
+			}
+		}
+		return c.Patch(ctx, o, p, opts...)
+	}})
+	if err := command.NewTenants(command.New(counting, kinds.All(), nil, func() time.Time { return noon }), h.Config).Undo(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(get(t, h, "web", &tenantsv1.TenantTemplate{}).Spec, *good); diff != "" {

@@ -53,6 +53,9 @@ func (s *resolution) settingsFrom(ctx context.Context, from stack.EnvFrom) ([]wo
 	if v.Made {
 		return nil, fault.New(fault.Invalid, "", fmt.Errorf("%s is made for each run, and its keys are not known before: name them one by one, in %senv", from.Name, podField))
 	}
+	if err := s.take(size(v.Data)); err != nil {
+		return nil, err
+	}
 	var all []workdir.Setting
 	for _, key := range slices.Sorted(maps.Keys(v.Data)) {
 		name := from.Prefix + key

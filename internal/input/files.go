@@ -119,6 +119,9 @@ func (s *resolution) backendSettings(ctx context.Context) (map[string]string, er
 		if err == nil {
 			data, err = choose(data, stack.VarsFrom(f))
 		}
+		if err == nil {
+			err = s.take(size(data))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("backendConfigsFrom[%d]: %w", i, err)
 		}

@@ -84,9 +84,26 @@ type resolution struct {
 	versions []string // of sources that have some
 	until    time.Time
 	made     int // values that are made when a run begins
+
+	held  map[stack.Ref]Value // what was read: a source that is named often is read once
+	bytes int                 // of what was read, and of what was made of it
 }
 
-func (r Resolver) begin() *resolution { return &resolution{Resolver: r} }
+// maxBytes bounds what one stack may read of sources, with the copies that are made of it.
+// A stack that names a large Secret thousands of times would take the controller with it.
+const maxBytes = 64 << 20
+
+func (r Resolver) begin() *resolution {
+	return &resolution{Resolver: r, held: map[stack.Ref]Value{}}
+}
+
+// take counts bytes, and refuses them where there are too many.
+func (s *resolution) take(n int) error {
+	if s.bytes += n; s.bytes > maxBytes {
+		return fault.New(fault.Invalid, "InputsTooLarge", fmt.Errorf("the Secrets, ConfigMaps and other sources that the stack names have more than %d MiB, each counted as often as it is used: name fewer, or smaller ones", maxBytes>>20))
+	}
+	return nil
+}
 
 func (s *resolution) resolve(ctx context.Context, m Module, out *Inputs) error {
 	in, err := s.gather(ctx)
@@ -237,6 +254,9 @@ func (s *resolution) gather(ctx context.Context) (workdir.Inputs, error) {
 		if err == nil {
 			data, err = choose(all.Data, f)
 		}
+		if err == nil {
+			err = s.take(size(data))
+		}
 		if err != nil {
 			return in, fmt.Errorf("varsFrom: %w", err)
 		}
@@ -259,6 +279,9 @@ func (s *resolution) values(ctx context.Context) (json.RawMessage, error) {
 	for _, input := range s.Configuration.Inputs {
 		published, err := s.read(ctx, Secret, input.Secret)
 		if err != nil {
+			return nil, fmt.Errorf("readInputsFromSecrets: %w", err)
+		}
+		if err := s.take(size(published.Data)); err != nil {
 			return nil, fmt.Errorf("readInputsFromSecrets: %w", err)
 		}
 		if outputs[input.As], err = workdir.PublishedOutputs(published.Data); err != nil {
@@ -290,7 +313,11 @@ func (s *resolution) variable(ctx context.Context, v stack.Var) (value json.RawM
 	var text []byte
 	switch {
 	case v.Field != "":
-		text = []byte(s.Object.Field(v.Field))
+		of := s.Object.Field(v.Field)
+		if err := s.take(len(of)); err != nil {
+			return nil, false, fmt.Errorf("vars: %s: %w", v.Name, err)
+		}
+		text = []byte(of)
 	case ref == nil:
 		return v.Value, len(v.Value) > 0, nil
 	default:
@@ -318,12 +345,26 @@ func (s *resolution) read(ctx context.Context, kind, name string) (Value, error)
 }
 
 func (s *resolution) readFrom(ctx context.Context, ref stack.Ref) (Value, error) {
-	v, err := Read(ctx, s.Reader, ref)
-	if err != nil {
-		return Value{}, err
+	v, known := s.held[ref]
+	if !known {
+		var err error
+		if v, err = Read(ctx, s.Reader, ref); err != nil {
+			return Value{}, err
+		}
+		if err := s.take(size(v.Data)); err != nil {
+			return Value{}, err
+		}
+		s.held[ref] = v
 	}
 	s.note(v)
 	return v, nil
+}
+
+func size(data map[string][]byte) (n int) {
+	for key, value := range data {
+		n += len(key) + len(value)
+	}
+	return n
 }
 
 // note remembers what a value says of itself.
@@ -352,6 +393,9 @@ func (s *resolution) key(ctx context.Context, kind string, ref stack.KeyRef) (va
 		return nil, false, err
 	case !found:
 		return nil, false, fault.New(fault.Missing, "", fmt.Errorf("%s %s has no key %q", kind, ref.Name, ref.Key))
+	}
+	if err := s.take(len(value)); err != nil {
+		return nil, false, err
 	}
 	if HoldsSecrets(kind) && !all.isPublic(ref.Key) {
 		s.mask = append(s.mask, string(value))

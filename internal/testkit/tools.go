@@ -10,11 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // toolWithin bounds every program that a test runs to its end.
-const toolWithin = 2 * time.Minute
+const toolWithin = Patience
 
 // Ran is a program that has ended.
 type Ran struct {

@@ -20,27 +20,40 @@ type Setting struct {
 // to be started with it.
 const maxSetting = 128<<10 - 2
 
+// EnvironmentBytes bounds all variables of one environment, with their names: a kernel
+// starts no program with more than 2 MiB of environment and arguments, and the platform's
+// own are among them.
+const EnvironmentBytes = 1 << 20
+
 // Environ is what settings come to, in their order: later ones win, and refer
 // to what stands before them. settable is as for CheckEnvironment.
 func Environ(settings []Setting, settable ...string) (map[string]string, error) {
-	env := map[string]string{}
+	env, total := map[string]string{}, 0
 	for _, s := range settings {
 		if err := CheckEnvironment(s.Name, settable...); err != nil {
 			return nil, err
 		}
-		value := s.Value
+		value, fits := s.Value, true
 		if s.Refers {
-			value = expand(value, env)
+			value, fits = expand(value, env)
 		}
 		if strings.ContainsRune(value, 0) {
 			return nil, settingFault(s.Name, "holds a NUL byte and cannot be an environment variable")
 		}
-		if len(s.Name)+1+len(value) > maxSetting {
-			return nil, settingFault(s.Name, "is too long for an environment variable")
+		if !fits || len(s.Name)+1+len(value) > maxSetting {
+			return nil, settingFault(s.Name, fmt.Sprintf("is too long for an environment variable: it may have %d bytes", maxSetting-1-len(s.Name)))
+		}
+		if total += len(s.Name) + 1 + len(value); total > EnvironmentBytes {
+			return nil, EnvironmentTooLarge()
 		}
 		env[s.Name] = value
 	}
 	return env, nil
+}
+
+// EnvironmentTooLarge is the error of an environment with more than EnvironmentBytes.
+func EnvironmentTooLarge() error {
+	return fault.New(fault.Invalid, "EnvironmentInvalid", fmt.Errorf("the environment variables of the stack have more than %d bytes together: give large values as files (fileMappings) or as variables of the module", EnvironmentBytes))
 }
 
 func settingFault(name, complaint string) error {
@@ -48,14 +61,15 @@ func settingFault(name, complaint string) error {
 }
 
 // expand replaces $(NAME) as Kubernetes does: a name that is not known stays as
-// it is, and $$ is a dollar sign.
-func expand(s string, env map[string]string) string {
+// it is, and $$ is a dollar sign. It ends early, with fits false, at more than
+// maxSetting: what refers often to something long must not be built first.
+func expand(s string, env map[string]string) (value string, fits bool) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(s, "$")
 		b.WriteString(before)
-		if !found {
-			return b.String()
+		if !found || b.Len() > maxSetting {
+			return b.String(), b.Len() <= maxSetting
 		}
 		name, after, closed := strings.Cut(strings.TrimPrefix(rest, "("), ")")
 		value, known := env[name]

@@ -2,6 +2,7 @@ package workdir
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,37 @@ func TestEnvironRefuses(t *testing.T) {
 		_, err := Environ([]Setting{tt.setting})
 		if fault.Of(err) != tt.kind || !strings.Contains(fmt.Sprint(err), tt.want) || strings.Contains(fmt.Sprint(err), "xxx") {
 			t.Errorf("%s: %.80v, want %s with %q and without the value", name, err, tt.kind, tt.want)
+		}
+	}
+}
+
+// References to a long value are not followed further than a variable may be long, and
+// many variables are not taken that no program could be started with.
+func TestEnvironIsBounded(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	many := []Setting{{Name: "A", Value: long}}
+	for i := range 20 {
+		many = append(many, Setting{Name: fmt.Sprintf("B%d", i), Value: "$(A)", Refers: true})
+	}
+	for name, tt := range map[string]struct {
+		settings []Setting
+		want     string
+		bytes    uint64 // that may be allocated
+	}{
+		"many references": {[]Setting{{Name: "A", Value: long}, {Name: "B", Value: strings.Repeat("$(A)", 100_000), Refers: true}}, "B is too long", 2 << 20},
+		"an unclosed one": {[]Setting{{Name: "A", Value: strings.Repeat("$(", 60<<10), Refers: true}}, "", 2 << 20},
+		"many variables":  {many, "more than 1048576 bytes together", 8 << 20},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Environ(tt.settings)
+		runtime.ReadMemStats(&after)
+		allocated := after.TotalAlloc - before.TotalAlloc
+		if (err == nil) != (tt.want == "") || err != nil && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %.200v, want Invalid with %q", name, err, tt.want)
+		}
+		if allocated > tt.bytes {
+			t.Errorf("%s: %d bytes were allocated, want at most %d", name, allocated, tt.bytes)
 		}
 	}
 }

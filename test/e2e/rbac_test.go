@@ -289,44 +289,6 @@ func operationsMatrix(t *testing.T, r *rights, users []*caller, own, other strin
 	}
 }
 
-// Lists are for every user, and show what is in the namespaces of the user.
-func listsMatrix(t *testing.T, r *rights, users []*caller, own, other string) {
-	api := "/api/v1"
-	for path, right := range map[string]string{
-		api + "/stacks": "list terraforms", api + "/approvals": "list terraforms", api + "/drift": "", api + "/queue": "",
-		api + "/modules/uses?module=a/b/c": "", api + "/providers/uses?provider=terrier-test/world": "", api + "/registry": "", api + "/registry/tokens": "",
-		api + "/audit?limit=1000": "list terraforms/audit",
-		"/stacks":                 "list terraforms", "/approvals": "list terraforms", "/drift": "", "/graph": "", "/queue": "", "/sources": "", "/tenants": "",
-		"/notifications": "", "/audit": "list terraforms/audit", "/retained": "", "/tokens": "", "/": "", "/about": "", "/api": "",
-	} {
-		for _, u := range users {
-			status, answer := u.ask(t, http.MethodGet, path, "", "")
-			judged(t, u.role+": "+path, true, status, answer)
-			if strings.Contains(answer, other) {
-				t.Errorf("%s: %s says something of the other namespace", u.role, path)
-			}
-			stack := own + "/net"
-			if strings.HasPrefix(path, api) {
-				stack = `"namespace":"` + own + `"`
-			}
-			if shows := strings.Contains(answer, stack); right != "" && shows != r.has(t, u.role, right) {
-				t.Errorf("%s: %s shows the stack: %t, and the table says %t: %.2000s", u.role, path, shows, !shows, answer)
-			}
-		}
-	}
-	for path, right := range map[string]string{
-		api + "/namespaces/NAMESPACE/stacks": "list terraforms", api + "/states?namespace=NAMESPACE": "list terraforms/state", api + "/retained?namespace=NAMESPACE": "list terraforms",
-		"/v2/NAMESPACE/module/tags/list": "get terraforms/registry", "/v1/modules/NAMESPACE/a/b/versions": "get terraforms/registry",
-	} {
-		for _, u := range users {
-			for _, namespace := range []string{own, other} {
-				status, answer := u.ask(t, http.MethodGet, strings.Replace(path, "NAMESPACE", namespace, 1), "", "")
-				judged(t, u.role+": "+path+" of "+namespace, namespace == own && r.has(t, u.role, right), status, answer)
-			}
-		}
-	}
-}
-
 // The pages of one stack, with their rights.
 func pagesMatrix(t *testing.T, r *rights, users []*caller, own, other string) {
 	const stack, retained = "/stacks/NAMESPACE/net", "/retained/NAMESPACE/net"
