@@ -187,10 +187,8 @@ func (p place) secret(out answer) (got Secret, err error) {
 
 // checkPath refuses a path that would lead elsewhere than it says.
 func checkPath(path string) error {
-	for part := range strings.SplitSeq(path, "/") {
-		if part == "" || part == "." || part == ".." || strings.ContainsFunc(part, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return fmt.Errorf("%.80q is no path of a secret: write MOUNT/PATH", path)
-		}
+	if !isPath(path) {
+		return fmt.Errorf("%.80q is no path of a secret: write MOUNT/PATH", path)
 	}
 	if !strings.Contains(path, "/") {
 		return fmt.Errorf("%.80q names no secret below a mount: write MOUNT/PATH", path)
@@ -201,6 +199,16 @@ func checkPath(path string) error {
 		}
 	}
 	return nil
+}
+
+// isPath reports whether a text leads below where it is put, and nowhere else.
+func isPath(text string) bool {
+	for part := range strings.SplitSeq(text, "/") {
+		if part == "" || part == "." || part == ".." || strings.ContainsFunc(part, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return false
+		}
+	}
+	return true
 }
 
 // newest is what a store with versions holds of one of them.

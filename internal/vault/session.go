@@ -50,6 +50,9 @@ func (s Server) SignIn(ctx context.Context, by SignIn) (Session, error) {
 	if path == "" {
 		path = string(by.Method)
 	}
+	if !isPath(path) { // Denied, as whatever is wrong with who signs in: another object than the one that is reconciled names it
+		return Session{}, fault.New(fault.Denied, ReasonSignIn, fmt.Errorf("signing in to the Vault %s: %.80q is no path of a method below auth/: name the mount of the method, as vault auth list shows it", s, path))
+	}
 	r := request{method: http.MethodPost, path: "auth/" + path + "/login"}
 	who := "the role " + by.Role
 	switch by.Method {

@@ -117,8 +117,9 @@ func (s Server) do(ctx context.Context, r request) (answer, error) {
 		}
 		body = bytes.NewReader(b)
 	}
-	at := s.URL.JoinPath("v1", r.path)
-	at.RawQuery = r.query.Encode()
+	at := s.URL.JoinPath("v1")
+	// The path is a text: what looks like an escape in it is none.
+	at.Path, at.RawPath, at.RawQuery = at.Path+"/"+r.path, "", r.query.Encode()
 	ask, err := http.NewRequestWithContext(ctx, r.method, at.String(), body)
 	if err != nil {
 		return answer{}, err

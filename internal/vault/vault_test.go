@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -173,6 +174,7 @@ func TestWhoIsNotAccepted(t *testing.T) {
 			"a token that is not known":    {Method: vault.Token, Identity: secret.New("identity-canary")},
 			"a method that is not enabled": {Method: vault.JWT, Path: "elsewhere", Role: "app", Identity: secret.New("identity-canary")},
 			"an AppRole that is not there": {Method: vault.AppRole, RoleID: "x", Identity: secret.New("identity-canary")},
+			"a path that goes up":          {Method: vault.JWT, Path: "../sys/tools/random", Role: "app", Identity: secret.New("identity-canary")},
 		} {
 			if _, err := server(s).SignIn(t.Context(), by); fault.Of(err) != fault.Denied || fault.Reason(err, "") != vault.ReasonSignIn || strings.Contains(err.Error(), "canary") {
 				t.Errorf("%s: %v, want Denied", name, err)
@@ -182,6 +184,30 @@ func TestWhoIsNotAccepted(t *testing.T) {
 			t.Errorf("another method: %v, want Invalid", err)
 		}
 	})
+}
+
+// The annotation of a ServiceAccount names the path of a method: it leads nowhere else.
+func TestPathsOfMethodsStayBelowAuth(t *testing.T) {
+	var asked []string
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.RequestURI)
+		w.WriteHeader(http.StatusBadRequest)
+	}))
+	t.Cleanup(h.Close)
+	at, err := url.Parse(h.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"../sys/tools/random", "jwt/../../sys", "..", ".", "jwt//other", "%2e%2e/sys/tools/random", "jwt%2f..%2f..%2fsys", "jwt?x=", "jwt#x"} {
+		by := vault.SignIn{Method: vault.JWT, Path: path, Role: "app", Identity: secret.New("identity-canary")}
+		if _, err := (vault.Server{URL: at, HTTP: http.DefaultClient}).SignIn(t.Context(), by); fault.Of(err) != fault.Denied || fault.Reason(err, "") != vault.ReasonSignIn || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v, want Denied", path, err)
+		}
+	}
+	want := []string{"/v1/auth/%252e%252e/sys/tools/random/login", "/v1/auth/jwt%252f..%252f..%252fsys/login", "/v1/auth/jwt%3Fx=/login", "/v1/auth/jwt%23x/login"}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("the server was asked for (-want +got):\n%s", diff)
+	}
 }
 
 func TestAServerInTrouble(t *testing.T) {
