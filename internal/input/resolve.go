@@ -278,6 +278,9 @@ func (s *resolution) values(ctx context.Context) (json.RawMessage, error) {
 	outputs := map[string]map[string]json.RawMessage{}
 	for _, input := range s.Configuration.Inputs {
 		published, err := s.read(ctx, Secret, input.Secret)
+		if err == nil && published.Made {
+			err = notInPlan(input.Secret)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("readInputsFromSecrets: %w", err)
 		}

@@ -144,10 +144,11 @@ func TestSecretsThatAreMadeForARun(t *testing.T) {
 		t.Errorf("a text of a user is taken for a placeholder: %v", made)
 	}
 	for name, c := range map[string]stack.Configuration{
-		"vars":               {Vars: []stack.Var{{Name: "v", Secret: &key}}},
-		"varsFrom":           {VarsFrom: []stack.VarsFrom{{Kind: Secret, Name: key.Name}}},
-		"envFrom":            {EnvFrom: []stack.EnvFrom{{Kind: Secret, Name: key.Name}}},
-		"backendConfigsFrom": {Completes: []stack.ConfigFrom{{Kind: Secret, Name: key.Name}}},
+		"vars":                  {Vars: []stack.Var{{Name: "v", Secret: &key}}},
+		"varsFrom":              {VarsFrom: []stack.VarsFrom{{Kind: Secret, Name: key.Name}}},
+		"envFrom":               {EnvFrom: []stack.EnvFrom{{Kind: Secret, Name: key.Name}}},
+		"readInputsFromSecrets": {Inputs: []stack.Input{{As: "net", Secret: key.Name}}},
+		"backendConfigsFrom":    {Completes: []stack.ConfigFrom{{Kind: Secret, Name: key.Name}}},
 	} {
 		if _, err := vaultStack(c, "").Resolve(t.Context(), Module{}); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "runnerPodTemplate.spec.env") {
 			t.Errorf("%s of a secret that is made for each run: %v, want Invalid, and the way out", name, err)
