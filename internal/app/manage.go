@@ -252,6 +252,11 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if stacks.Vaults, err = openVaults(p, live); err != nil {
 		return err
 	}
+	if stacks.Vaults != nil {
+		if err := mgr.Add(kube.Everywhere(stacks.Vaults.Run)); err != nil {
+			return err
+		}
+	}
 	if p.packages != nil {
 		stacks.Registry = p.reads.Of
 	}

@@ -30,11 +30,22 @@ type Map[K comparable, V any] struct {
 	Weigh  func(K, V) int
 	Weight int
 
+	// Group says to which group an entry belongs, and GroupWeight how much the
+	// entries of one group weigh at most, so that none takes the room of all others.
+	// Without Group there is only one.
+	Group       func(K) string
+	GroupWeight int
+
+	// Dropped is called with each entry that leaves, while the map is locked: it must
+	// not call the map.
+	Dropped func(K, V)
+
 	mu      sync.Mutex
 	entries map[K]*list.Element // of *entry[K, V]
 	order   list.List           // the entry that was used last is in front
 	weight  int
-	deleted int // calls of Delete and DeleteFunc
+	groups  map[string]int // the weight of each
+	deleted int            // calls of Delete and DeleteFunc
 	loads   Flight[K, V]
 }
 
@@ -83,15 +94,30 @@ func (m *Map[K, V]) put(key K, value V, until time.Time) {
 	}
 	added := &entry[K, V]{key: key, value: value, until: until}
 	if m.Weigh != nil {
-		if added.weight = m.Weigh(key, value); added.weight > m.Weight {
+		added.weight = m.Weigh(key, value)
+		if added.weight > m.Weight || m.Group != nil && added.weight > m.GroupWeight {
+			if m.Dropped != nil {
+				m.Dropped(key, value)
+			}
 			return
 		}
 	}
 	if m.entries == nil {
-		m.entries = map[K]*list.Element{}
+		m.entries, m.groups = map[K]*list.Element{}, map[string]int{}
 	}
 	m.entries[key] = m.order.PushFront(added)
 	m.weight += added.weight
+	if m.Group != nil {
+		group := m.Group(key)
+		m.groups[group] += added.weight
+		for e := m.order.Back(); m.groups[group] > m.GroupWeight; {
+			before := e.Prev()
+			if m.Group(e.Value.(*entry[K, V]).key) == group {
+				m.drop(e)
+			}
+			e = before
+		}
+	}
 	size := m.Size
 	if size == 0 {
 		size = DefaultSize
@@ -105,6 +131,28 @@ func (m *Map[K, V]) drop(e *list.Element) {
 	dropped := m.order.Remove(e).(*entry[K, V])
 	delete(m.entries, dropped.key)
 	m.weight -= dropped.weight
+	if m.Group != nil {
+		group := m.Group(dropped.key)
+		if m.groups[group] -= dropped.weight; m.groups[group] == 0 {
+			delete(m.groups, group)
+		}
+	}
+	if m.Dropped != nil {
+		m.Dropped(dropped.key, dropped.value)
+	}
+}
+
+// DropExpired drops the entries that have expired, also those that nothing asks for.
+func (m *Map[K, V]) DropExpired() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var next *list.Element
+	for e := m.order.Front(); e != nil; e = next {
+		next = e.Next()
+		if until := e.Value.(*entry[K, V]).until; !until.IsZero() && !m.Now().Before(until) {
+			m.drop(e)
+		}
+	}
 }
 
 // Delete drops the value of a key. A Load that is under way does not bring it

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/terrier-iac/terrier/internal/cache"
@@ -65,6 +66,40 @@ func TestMapIsBoundedByWeight(t *testing.T) {
 	want(t, &m, map[string]string{"b": "1234"}, "c")
 	m.Put("d", "123456")
 	want(t, &m, map[string]string{"b": "1234", "d": "123456"})
+}
+
+func TestMapIsBoundedByGroup(t *testing.T) {
+	m := cache.Map[string, string]{
+		Weight: 100, Weigh: func(k, v string) int { return len(v) },
+		GroupWeight: 10, Group: func(k string) string { return k[:1] },
+	}
+	m.Put("b1", "1234")
+	for i := range 100 {
+		m.Put(fmt.Sprintf("a%d", i), "1234")
+	}
+	m.Put("a-big", "12345678901")
+	want(t, &m, map[string]string{"b1": "1234", "a98": "1234", "a99": "1234"}, "a97", "a-big")
+	m.Delete("a98")
+	m.Put("a1", "123456")
+	want(t, &m, map[string]string{"b1": "1234", "a99": "1234", "a1": "123456"})
+}
+
+func TestMapTellsWhatLeaves(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var left []string
+	m := cache.Map[string, int]{Size: 2, Now: func() time.Time { return now }, Dropped: func(k string, v int) { left = append(left, fmt.Sprint(k, v)) }}
+	m.Put("a", 1)
+	m.Put("a", 2)
+	m.Put("b", 3)
+	m.Put("c", 4)
+	m.Delete("b")
+	m.PutUntil("d", 5, now.Add(time.Minute))
+	m.DropExpired()
+	now = now.Add(time.Minute)
+	m.DropExpired()
+	if diff := cmp.Diff([]string{"a1", "a2", "b3", "d5"}, left); diff != "" || m.Len() != 1 {
+		t.Errorf("%d stay, and what left is (-want +got):\n%s", m.Len(), diff)
+	}
 }
 
 func TestMapDeletes(t *testing.T) {

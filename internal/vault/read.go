@@ -55,7 +55,8 @@ func (s Session) Makes(ctx context.Context, path string) (bool, error) {
 }
 
 // Read reads a secret. One that is not there, or whose version was deleted, is Missing; one
-// that the session may not read is Denied.
+// that the session may not read is Denied, and so is what its engine does not have: no change
+// of who asks alone helps there, and both are worth another attempt.
 func (s Session) Read(ctx context.Context, w Wanted) (Secret, error) {
 	at, err := s.place(ctx, w.Path)
 	if err != nil {
@@ -63,7 +64,10 @@ func (s Session) Read(ctx context.Context, w Wanted) (Secret, error) {
 	}
 	doing := "reading " + w.Path
 	if w.Version != 0 && !at.versioned {
-		return Secret{}, fault.New(fault.Invalid, ReasonPath, fmt.Errorf("%s: the version %d is asked for, and the engine %s at %s keeps no versions: remove @%d", doing, w.Version, at.kind, at.mount, w.Version))
+		return Secret{}, fault.New(fault.Denied, ReasonPath, fmt.Errorf("%s: the version %d is asked for, and the engine %s at %s keeps no versions: remove @%d", doing, w.Version, at.kind, at.mount, w.Version))
+	}
+	if len(w.With) > 0 && at.keeps() { // each would be another name of the same secret
+		return Secret{}, fault.New(fault.Denied, ReasonPath, fmt.Errorf("%s: the engine %s at %s takes no parameters: remove them, and write a version as @VERSION", doing, at.kind, at.mount))
 	}
 	out, err := s.server.do(ctx, s.reading(at, w))
 	if refused, ok := errors.AsType[refusal](err); ok && refused.code == http.StatusNotFound && w.Version != 0 {
@@ -114,11 +118,23 @@ func (s Session) place(ctx context.Context, path string) (place, error) {
 	return place{m.Path, below, m.Type, m.Type == engineKV && m.Options["version"] == "2"}, nil
 }
 
+// keeps reports whether the engine gives what was written into it, and nothing else.
+func (p place) keeps() bool {
+	switch p.kind {
+	case engineKV, engineGeneric, engineCubby:
+		return true
+	}
+	return false
+}
+
 // makes reports whether each reading makes another secret. An engine that is not known is
 // taken for one that does.
 func (p place) makes() bool {
+	if p.keeps() {
+		return false
+	}
 	switch p.kind {
-	case engineKV, engineGeneric, engineCubby, engineTransit:
+	case engineTransit:
 		return false
 	case enginePKI:
 		return p.posts()

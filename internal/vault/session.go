@@ -121,6 +121,19 @@ func (s Session) Renew(ctx context.Context) (time.Duration, error) {
 	return seconds(out.Auth.Duration), nil
 }
 
+// Known reports whether the server still knows the session. One that may not ask is known.
+func (s Session) Known(ctx context.Context) (bool, error) {
+	_, err := s.server.do(ctx, request{method: http.MethodGet, path: "auth/token/lookup-self", token: s.token})
+	refused, ok := errors.AsType[refusal](err)
+	switch {
+	case err == nil:
+		return true, nil
+	case ok && refused.code == http.StatusForbidden:
+		return gone(err) != nil, nil
+	}
+	return false, s.server.explain(err, "looking up the session of "+s.who, "")
+}
+
 // RenewLease lets a lease last longer, and returns for how long from now: a lease does not
 // outlast the maximum of its role.
 func (s Session) RenewLease(ctx context.Context, lease string) (time.Duration, error) {

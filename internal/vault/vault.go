@@ -191,7 +191,8 @@ func (s Server) explain(err error, doing, denied string) error {
 	case r.code == http.StatusTooManyRequests || r.code/100 == 5:
 		return as(fault.Later, ReasonUnreachable, "look at the log of the server. Terrier tries again by itself")
 	case r.code == http.StatusBadRequest:
-		return as(fault.Invalid, ReasonPath, "correct what is asked of it")
+		// Later, and not Invalid: what has to change may be a role or an engine of the server.
+		return as(fault.Later, ReasonPath, "correct what is asked of it, or the role or the engine there. Terrier tries again by itself")
 	}
 	return as(fault.Later, ReasonUnreachable, "look at the log of the server. Terrier tries again by itself")
 }

@@ -89,7 +89,8 @@ func TestWhatCannotBeRead(t *testing.T) {
 			"a version that was deleted":     {vault.Wanted{Path: "kyuubi/gone", Version: 1}, fault.Missing, "undelete"},
 			"the newest version, deleted":    {vault.Wanted{Path: "kyuubi/gone"}, fault.Missing, "check the path"},
 			"a version that never was":       {vault.Wanted{Path: "kyuubi/database", Version: 7}, fault.Missing, "no version 7"},
-			"a version where there are none": {vault.Wanted{Path: "old/app", Version: 1}, fault.Invalid, "keeps no versions: remove @1"},
+			"a version where there are none": {vault.Wanted{Path: "old/app", Version: 1}, fault.Denied, "keeps no versions: remove @1"},
+			"a parameter of a store":         {vault.Wanted{Path: "kyuubi/database", With: map[string]string{"x": "1"}}, fault.Denied, "takes no parameters"},
 			"what the policy does not allow": {vault.Wanted{Path: "old/other"}, fault.Denied, "allow it to"},
 			"a mount that is not there":      {vault.Wanted{Path: "nowhere/secret"}, fault.Denied, "check the path"},
 			"the server itself":              {vault.Wanted{Path: "sys/policies/acl/app"}, fault.Invalid, "part of the server"},
@@ -97,7 +98,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 			"a path that goes up":            {vault.Wanted{Path: "kyuubi/../sys/mounts"}, fault.Invalid, "no path of a secret"},
 			"a path with a gap":              {vault.Wanted{Path: "kyuubi//database"}, fault.Invalid, "no path of a secret"},
 			"a mount alone":                  {vault.Wanted{Path: "kyuubi"}, fault.Invalid, "write MOUNT/PATH"},
-			"a certificate without a name":   {vault.Wanted{Path: "pki/issue/web"}, fault.Invalid, "correct what is asked"},
+			"a certificate without a name":   {vault.Wanted{Path: "pki/issue/web"}, fault.Later, "correct what is asked"},
 		} {
 			got, err := in.Read(t.Context(), tt.wanted)
 			if fault.Of(err) != tt.kind || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "canary") {

@@ -19,13 +19,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/terrier-iac/terrier/internal/audit"
-	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -69,21 +67,32 @@ type Vaults struct {
 	Now func() time.Time
 	Log *slog.Logger
 
-	sessions cache.Map[signIn, vault.Session] // for secrets that stay
-	read     cache.Map[reading, input.Value]
+	sessions sessions // for secrets that stay
+	secrets  secrets
 }
-
-// How many sessions and secrets are remembered.
-const (
-	accountsKept = 1024
-	secretsKept  = 8192
-)
 
 // Open makes v ready. It sends no request: the server may be down when this program starts.
 func (v *Vaults) Open() *Vaults {
-	v.sessions.Now, v.read.Now = v.Now, v.Now
-	v.sessions.Size, v.read.Size = accountsKept, secretsKept
+	v.sessions.open(v.Now)
+	v.secrets.open(v.Now)
 	return v
+}
+
+// sweepEvery is how often what is over is dropped.
+const sweepEvery = time.Minute
+
+// Run drops secrets that are not to be used any more and ends sessions that were replaced,
+// until ctx ends. Then it ends all sessions of secrets that stay.
+func (v *Vaults) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-time.After(sweepEvery):
+			v.sweep(ctx)
+		case <-ctx.Done():
+			v.close(context.WithoutCancel(ctx))
+			return nil
+		}
+	}
 }
 
 // Stack is for whom something is read.
@@ -99,12 +108,6 @@ type signIn struct {
 	path, role string
 }
 
-// reading is a secret as one account reads it.
-type reading struct {
-	signIn
-	secret string
-}
-
 // signInOf says how an account signs in.
 func (v *Vaults) signInOf(ctx context.Context, account types.NamespacedName) (signIn, error) {
 	said, err := v.Accounts.Annotations(ctx, account)
@@ -113,7 +116,8 @@ func (v *Vaults) signInOf(ctx context.Context, account types.NamespacedName) (si
 	}
 	in := signIn{account: account, path: cmp.Or(trimAuth(said[PathAnnotation]), v.Config.Path), role: cmp.Or(said[RoleAnnotation], v.Config.Role)}
 	if in.role == "" {
-		return signIn{}, fault.New(fault.Invalid, vault.ReasonSignIn, fmt.Errorf(
+		// Denied, and not Invalid: a change of the stack alone would not help, so it is tried again.
+		return signIn{}, fault.New(fault.Denied, vault.ReasonSignIn, fmt.Errorf(
 			"signing in to the Vault %s: the ServiceAccount %s of the namespace %s names no role: annotate it with %s", v.Config.Server, account.Name, account.Namespace, RoleAnnotation))
 	}
 	return in, nil
@@ -125,115 +129,11 @@ func (v *Vaults) open(ctx context.Context, in signIn) (vault.Session, error) {
 	if err != nil {
 		return vault.Session{}, fmt.Errorf("signing in to the Vault %s: making a token of the ServiceAccount %s of the namespace %s: %w", v.Config.Server, in.account.Name, in.account.Namespace, err)
 	}
-	return v.Config.Server.SignIn(ctx, vault.SignIn{Method: v.Config.Method, Path: in.path, Role: in.role, Identity: token})
-}
-
-// shared is a session for secrets that stay. It is not renewed: another one takes its
-// place in time, and it ends by itself.
-func (v *Vaults) shared(ctx context.Context, in signIn) (vault.Session, error) {
-	if s, ok := v.sessions.Get(in); ok {
-		return s, nil
-	}
-	s, err := v.open(ctx, in)
-	if err == nil {
-		lasts := s.For
-		if lasts == 0 || lasts > time.Hour {
-			lasts = time.Hour
-		}
-		v.sessions.PutUntil(in, s, v.Now().Add(lasts/2))
-	}
-	return s, err
-}
-
-// Reader reads the inputs of a stack: objects with objects, secrets here.
-func (v *Vaults) Reader(of Stack, objects input.Reader) input.Reader { return reader{objects, v, of} }
-
-type reader struct {
-	input.Reader
-	vaults *Vaults
-	of     Stack
-}
-
-// Vault implements input.VaultReader.
-func (r reader) Vault(ctx context.Context, wanted input.VaultSecret) (input.Value, error) {
-	v := r.vaults
-	in, err := v.signInOf(ctx, r.of.Account)
+	s, err := v.Config.Server.SignIn(ctx, vault.SignIn{Method: v.Config.Method, Path: in.path, Role: in.role, Identity: token})
 	if err != nil {
-		return input.Value{}, err
+		return vault.Session{}, fmt.Errorf("the ServiceAccount %s of the namespace %s: %w", in.account.Name, in.account.Namespace, err)
 	}
-	whole := wanted
-	whole.Key = ""
-	key := reading{in, whole.String()}
-	if value, ok := v.read.Get(key); ok {
-		return value, nil
-	}
-	value, err := v.stays(ctx, r.of, in, whole)
-	if fault.Reason(err, "") == vault.ReasonDenied { // the session may have been ended; the next one tells
-		v.sessions.Delete(in)
-		value, err = v.stays(ctx, r.of, in, whole)
-	}
-	if err == nil {
-		until := v.Now().Add(v.Config.Reread)
-		if !value.Until.IsZero() && value.Until.Before(until) {
-			until = value.Until
-		}
-		v.read.PutUntil(key, value, until)
-	}
-	return value, err
-}
-
-// stays reads a secret that stays. Of one that is made for each reading, it makes none.
-func (v *Vaults) stays(ctx context.Context, of Stack, in signIn, wanted input.VaultSecret) (input.Value, error) {
-	s, err := v.shared(ctx, in)
-	if err != nil {
-		return input.Value{}, err
-	}
-	makes, err := s.Makes(ctx, wanted.Path)
-	if err != nil || makes {
-		return input.Value{Made: true}, err
-	}
-	got, err := s.Read(ctx, vault.Wanted{Path: wanted.Path, Version: wanted.Version, With: wanted.With})
-	if err != nil {
-		return input.Value{}, err
-	}
-	if err := v.audit(ctx, of, in, "", wanted, got); err != nil {
-		return input.Value{}, err
-	}
-	value := input.Value{Data: got.Data}
-	if got.Version != 0 {
-		value.Version = input.VaultSecret{Path: wanted.Path, Version: got.Version}.String()
-	}
-	switch {
-	case got.For != 0:
-		value.Until = v.Now().Add(got.For)
-	case wanted.Version == 0:
-		value.Until = v.Now().Add(v.Config.Reread) // then it is read again
-	}
-	return value, nil
-}
-
-// audit records that a secret was read, by whom and for what. It names no value.
-func (v *Vaults) audit(ctx context.Context, of Stack, in signIn, run string, wanted input.VaultSecret, got vault.Secret) error {
-	if v.Audit == nil {
-		return nil
-	}
-	details := map[string]string{
-		"path": wanted.Path, "vault": v.Config.Server.String(), "serviceAccount": in.account.Namespace + "/" + in.account.Name, "role": in.role,
-		"keys": strconv.Itoa(len(got.Data)),
-	}
-	for name, value := range map[string]string{"requestID": got.RequestID, "lease": got.Lease} {
-		if value != "" {
-			details[name] = value
-		}
-	}
-	if got.Version != 0 {
-		details["version"] = strconv.Itoa(got.Version)
-	}
-	err := v.Audit.Record(ctx, audit.Entry{What: audit.SecretRead, Via: audit.ViaController, Object: of.Object, Run: run, Details: details})
-	if err != nil {
-		return fmt.Errorf("recording in the audit log that %s was read: %w", wanted.Path, err)
-	}
-	return nil
+	return s, nil
 }
 
 // Begin makes the secrets of one run. They last until End, as long as Renew is called in
@@ -288,7 +188,7 @@ func (v *Vaults) make(ctx context.Context, of Stack, in signIn, s vault.Session,
 			}
 		}
 		h.lasts(v.Now(), got.For)
-		if err := v.audit(ctx, of, in, h.Run, one, got); err != nil {
+		if err := v.audit(ctx, of, in, h.Run, one, factsOf(got), false); err != nil {
 			return nil, err
 		}
 		for _, w := range keys[name] {

@@ -136,7 +136,17 @@ func (objects) Read(context.Context, stack.Ref) (map[string][]byte, []string, er
 
 func (w *world) read(t *testing.T, account types.NamespacedName, name string) (input.Value, error) {
 	t.Helper()
-	return input.Read(t.Context(), w.vaults.Reader(w.stack(account), objects{}), stack.Ref{Kind: input.Secret, Namespace: account.Namespace, Name: name})
+	return w.readFor(t, w.stack(account), name)
+}
+
+func (w *world) readFor(t *testing.T, of Stack, name string) (input.Value, error) {
+	t.Helper()
+	return readWith(t, w.vaults.Reader(of, objects{}), name)
+}
+
+func readWith(t *testing.T, r input.Reader, name string) (input.Value, error) {
+	t.Helper()
+	return input.Read(t.Context(), r, stack.Ref{Kind: input.Secret, Namespace: appAccount.Namespace, Name: name})
 }
 
 func TestReading(t *testing.T) {
@@ -153,7 +163,7 @@ func TestReading(t *testing.T) {
 			t.Errorf("the audit log has %+v, want one reading", w.log)
 		}
 		s.Write(t, "database", map[string]any{"password": "rotated"})
-		w.vaults.read.DeleteFunc(func(reading, input.Value) bool { return true }) // as ten minutes do
+		w.vaults.secrets.kept.DeleteFunc(func(reading, value) bool { return true }) // as ten minutes do
 		if got, err := w.read(t, appAccount, "vault://kyuubi/database#password"); err != nil || string(got.Data["password"]) != "rotated" || got.Version != "vault://kyuubi/database@2" {
 			t.Errorf("Read() after a rotation = %+v, %v", got, err)
 		}
@@ -176,12 +186,20 @@ func TestWhoMayNotRead(t *testing.T) {
 			says    string
 		}{
 			"a secret that the policy does not allow": {appAccount, "vault://kyuubi/other", fault.Denied, "allow it to the role app with a policy"},
-			"an account without a role":               {types.NamespacedName{Namespace: "apps", Name: "plain"}, "vault://kyuubi/database", fault.Invalid, "annotate it with vault.hashicorp.com/role"},
+			"an account without a role":               {types.NamespacedName{Namespace: "apps", Name: "plain"}, "vault://kyuubi/database", fault.Denied, "annotate it with vault.hashicorp.com/role"},
 			"an account that is not there":            {types.NamespacedName{Namespace: "apps", Name: "none"}, "vault://kyuubi/database", fault.Missing, "no such ServiceAccount"},
 		} {
 			if got, err := w.read(t, tt.account, tt.secret); fault.Of(err) != tt.kind || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%s: %+v, %v, want %s that says %q", name, got, err, tt.kind, tt.says)
 			}
+		}
+		for range 10 { // as a stack does that tries again
+			if _, err := w.read(t, appAccount, "vault://kyuubi/other"); fault.Of(err) != fault.Denied {
+				t.Fatalf("Read() = %v, want Denied", err)
+			}
+		}
+		if all := s.Accessors(t, "app"); len(all) > 1 {
+			t.Errorf("%d sessions of the account are left at the server, want at most one", len(all))
 		}
 		// The role of another namespace: only a server that verifies identities refuses it.
 		if _, err := w.read(t, types.NamespacedName{Namespace: "other", Name: "runner"}, "vault://kyuubi/database"); s.Real && fault.Reason(err, "") != vault.ReasonSignIn {

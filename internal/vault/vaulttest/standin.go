@@ -178,10 +178,24 @@ func (s *standIn) own(r *http.Request, path string, by *token, in map[string]any
 	case path == "auth/token/lookup-accessor":
 		for _, of := range s.tokens {
 			if of.accessor == text("accessor") {
-				return map[string]any{"data": map[string]any{"accessor": of.accessor}}, nil
+				return map[string]any{"data": map[string]any{"accessor": of.accessor, "policies": []string{of.policy}}}, nil
 			}
 		}
 		return nil, &failure{http.StatusForbidden, "invalid accessor"}
+	case path == "auth/token/revoke-accessor":
+		for name, of := range maps.Clone(s.tokens) {
+			if of.accessor == text("accessor") {
+				s.revoke(name)
+			}
+		}
+	case path == "auth/token/accessors":
+		all := []string{}
+		for _, of := range s.tokens {
+			if of.accessor != "" {
+				all = append(all, of.accessor)
+			}
+		}
+		return map[string]any{"data": map[string]any{"keys": all}}, nil
 	case path == "sys/seal":
 		s.sealed = true
 	case strings.HasPrefix(path, "sys/policies/acl/"):

@@ -5,6 +5,7 @@ package vaulttest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +145,22 @@ func (s Server) Token(t *testing.T, policy, ttl string) string {
 		t.Fatalf("no token was made: %v", out)
 	}
 	return token
+}
+
+// Accessors are those of the tokens that the server knows and that have a policy.
+func (s Server) Accessors(t *testing.T, policy string) (all []string) {
+	t.Helper()
+	out := s.Ask(t, "LIST", "auth/token/accessors", nil)
+	data, _ := out["data"].(map[string]any)
+	keys, _ := data["keys"].([]any)
+	for _, key := range keys {
+		_, out := s.try(t, http.MethodPost, "auth/token/lookup-accessor", map[string]any{"accessor": key}) // which may have ended meanwhile
+		data, _ := out["data"].(map[string]any)
+		if named, _ := data["policies"].([]any); slices.Contains(named, any(policy)) {
+			all = append(all, fmt.Sprint(key))
+		}
+	}
+	return all
 }
 
 // Ask makes a request of the administrator, which must succeed.
