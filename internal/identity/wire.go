@@ -19,8 +19,8 @@ type Answer struct {
 type Issued struct {
 	Name     string    `json:"name"` // see Use
 	Audience string    `json:"audience"`
-	ID       string    `json:"id"` // the claim jti
-	Issued   time.Time `json:"issued"`
+	ID       string    `json:"id"`     // the claim jti
+	Issued   time.Time `json:"issued"` // when the controller sent it; the times are of its clock
 	Expires  time.Time `json:"expires"`
 	Token    string    `json:"token"`
 }

@@ -18,12 +18,14 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/controller"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
@@ -120,7 +122,14 @@ type Identities struct {
 	rules  identity.Rules
 	issuer *issuer.Issuer
 	grants *sealed.Texts[issuer.Grant]
+	given  cache.Map[string, []identity.Issued] // newest tokens by the grant, for a part of their life
 }
+
+// Bounds of what is remembered of tokens.
+const (
+	givenMost = 4096             // runs
+	issueTime = 30 * time.Second // to make and record the tokens of a run
+)
 
 var _ controller.Identities = (*Identities)(nil)
 
@@ -137,9 +146,11 @@ func Open(o Options) (*Identities, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Identities{o: o, rules: rules, grants: grants, issuer: issuer.New(issuer.Options{
+	s := &Identities{o: o, rules: rules, grants: grants, issuer: issuer.New(issuer.Options{
 		URL: o.Issuer, Store: o.Store, Times: o.Times, Life: o.Life, Now: o.Now, Log: o.Log,
-	})}, nil
+	})}
+	s.given.Size, s.given.TTL, s.given.Now = givenMost, o.Life/4, o.Now
+	return s, nil
 }
 
 // Allows implements controller.Identities.
@@ -234,32 +245,50 @@ func (s *Identities) goesOn(g issuer.Grant) error {
 	return nil
 }
 
-// give makes the tokens of a run, and sends them once the audit log has their IDs.
+// give sends the tokens of a run. A run that asks again within a quarter of their life gets
+// the same ones: a node whose clock is wrong, and code that has the files of an agent, may ask
+// as often as they like.
 func (s *Identities) give(w http.ResponseWriter, req *http.Request, g issuer.Grant) error {
-	tokens, err := s.issuer.Issue(req.Context(), g.Run, g.Uses)
+	tokens, err := s.given.Load(req.Context(), req.Header.Get(identity.HeaderGrant), func(ctx context.Context) ([]identity.Issued, error) {
+		ctx, cancel := context.WithTimeout(ctx, issueTime)
+		defer cancel()
+		return s.issue(ctx, g)
+	})
 	if err != nil {
 		return err
+	}
+	answer := identity.Answer{Tokens: slices.Clone(tokens)}
+	for i := range answer.Tokens {
+		answer.Tokens[i].Issued = s.o.Now()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	return json.NewEncoder(w).Encode(answer)
+}
+
+// issue makes the tokens of a run. The audit log has their IDs then.
+func (s *Identities) issue(ctx context.Context, g issuer.Grant) (all []identity.Issued, err error) {
+	tokens, err := s.issuer.Issue(ctx, g.Run, g.Uses)
+	if err != nil {
+		return nil, err
 	}
 	subject, err := g.Subject()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var answer identity.Answer
 	for i, t := range tokens {
 		d := map[string]string{"audience": t.Audience, "token": t.ID, "subject": subject, "expires": t.Expires.UTC().Format(time.RFC3339), "phase": string(g.Phase)}
 		if role := g.Uses[i].Role; role != "" {
 			d["role"] = role
 		}
-		if err := s.o.Audit(req.Context(), audit.Entry{
+		if err := s.o.Audit(ctx, audit.Entry{
 			ID: "identity/" + t.ID, What: audit.IdentityIssued, Via: audit.ViaController, Object: s.o.Object(g.Run), Run: g.ID, Details: d,
 		}); err != nil {
-			return fault.New(fault.Later, "AuditLog", fmt.Errorf("recording the token: %w", err))
+			return nil, fault.New(fault.Later, "AuditLog", fmt.Errorf("recording the token: %w", err))
 		}
-		answer.Tokens = append(answer.Tokens, identity.Issued{Name: t.Name, Audience: t.Audience, ID: t.ID, Issued: s.o.Now(), Expires: t.Expires, Token: t.Text.Reveal()})
+		all = append(all, identity.Issued{Name: t.Name, Audience: t.Audience, ID: t.ID, Expires: t.Expires, Token: t.Text.Reveal()})
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	return json.NewEncoder(w).Encode(answer)
+	return all, nil
 }
 
 // Host is that of the issuer, by which verifiers reach the HTTP API; empty without one.

@@ -224,6 +224,35 @@ func TestARunGetsItsTokens(t *testing.T) {
 	}
 }
 
+// A run that asks again and again, as one whose clock is wrong does, or code that has the
+// files of an agent, gets the same tokens for a quarter of their life.
+func TestTokensAreNotMadeForEachQuestion(t *testing.T) {
+	p := open(t)
+	grant := p.job(t, stack.ApplyRun).Grant
+	first, status, body := p.tokens(t, grant)
+	if status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, body)
+	}
+	for range 10 {
+		p.now = p.now.Add(15 * time.Second)
+		again, status, body := p.tokens(t, grant)
+		if status != http.StatusOK || again.Tokens[0].ID != first.Tokens[0].ID || again.Tokens[0].Token != first.Tokens[0].Token || !again.Tokens[0].Issued.Equal(p.now) {
+			t.Fatalf("status %d, %+v, want the token %s, sent now: %s", status, again.Tokens, first.Tokens[0].ID, body)
+		}
+	}
+	if len(p.audited) != 2 {
+		t.Errorf("the audit log has %d tokens, want the two of the run", len(p.audited))
+	}
+	p.now = p.now.Add(2 * time.Minute)
+	if next, status, body := p.tokens(t, grant); status != http.StatusOK || next.Tokens[0].ID == first.Tokens[0].ID {
+		t.Errorf("after a quarter of its life the token is not renewed: status %d: %s", status, body)
+	}
+	p.current = &runner.Report{ID: "apply-1", Phase: runner.Done}
+	if _, status, _ := p.tokens(t, grant); status != http.StatusForbidden {
+		t.Errorf("status %d after the end of the run, want 403", status)
+	}
+}
+
 // A plan has another subject than an apply, so that a verifier which binds a role to applies
 // takes no token of a plan.
 func TestPlansHaveAnotherSubject(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,7 +56,7 @@ type Options struct {
 	Begin func(prefixes ...string) // called with how such tokens begin: what follows is hidden as well
 	Told  func([]identity.Issued)  // called with the new tokens; their text is empty
 	Say   func(f string, a ...any) // to the log of the run
-	Now   func() time.Time         // the clock
+	Now   func() time.Time         // the clock of this machine, with a monotonic reading; that of the controller may say something else
 }
 
 // Tokens are the tokens of one run.
@@ -66,7 +67,7 @@ type Tokens struct {
 
 	mu     sync.Mutex
 	issued []identity.Issued
-	until  time.Time // the first of them expires
+	until  time.Time // the first of them expires, by the clock of this machine
 
 	stop func()
 	done sync.WaitGroup
@@ -199,14 +200,19 @@ func (t *Tokens) half() time.Duration {
 
 // renew gets new tokens and replaces those in the files.
 func (t *Tokens) renew(ctx context.Context) error {
+	asked := t.o.Now()
 	issued, err := t.ask(ctx)
 	if err != nil {
 		return err
 	}
-	if err := t.fits(issued); err != nil {
+	life, err := t.fits(issued)
+	if err != nil {
 		return err
 	}
 	for _, i := range issued {
+		if t.has(i.Token) {
+			continue
+		}
 		// Tokens of an earlier run of the same key begin in the same way. A module may have kept
 		// one in its plan or its state.
 		t.o.Begin(i.Token[:strings.Index(i.Token, ".")+1])
@@ -217,12 +223,9 @@ func (t *Tokens) renew(ctx context.Context) error {
 	if err := t.write(issued); err != nil {
 		return err
 	}
-	t.issued, t.until = issued, issued[0].Expires
+	t.issued, t.until = issued, asked.Add(life)
 	told := make([]identity.Issued, 0, len(issued))
 	for _, i := range issued {
-		if i.Expires.Before(t.until) {
-			t.until = i.Expires
-		}
 		i.Token = ""
 		told = append(told, i)
 	}
@@ -236,18 +239,33 @@ func hidden(token string) []string {
 	return []string{token, token[strings.LastIndex(token, ".")+1:]}
 }
 
-// fits reports tokens that are not those that the run asked for.
-func (t *Tokens) fits(issued []identity.Issued) error {
+// has reports whether the run has a token already.
+func (t *Tokens) has(token string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.issued, func(i identity.Issued) bool { return i.Token == token })
+}
+
+// fits returns how long the first of the tokens lasts, and an error for tokens that are not
+// those that the run asked for. Both times are of the clock of the controller.
+func (t *Tokens) fits(issued []identity.Issued) (life time.Duration, err error) {
 	uses := t.o.Request.Uses(t.o.Phase)
-	if len(issued) != len(uses) {
-		return fmt.Errorf("the controller gave %d tokens, and the run has %d uses", len(issued), len(uses))
+	if len(issued) != len(uses) || len(uses) == 0 {
+		return 0, fmt.Errorf("the controller gave %d tokens, and the run has %d uses", len(issued), len(uses))
 	}
 	for i, u := range uses {
-		if g := issued[i]; g.Name != u.Name || g.Audience != u.Audience || g.Token == "" || strings.ContainsAny(g.Token, "\n\r ") {
-			return fmt.Errorf("the controller gave no token for %s", u.Audience)
+		g := issued[i]
+		if g.Name != u.Name || g.Audience != u.Audience || g.Token == "" || strings.ContainsAny(g.Token, "\n\r ") {
+			return 0, fmt.Errorf("the controller gave no token for %s", u.Audience)
+		}
+		if left := g.Expires.Sub(g.Issued); i == 0 || left < life {
+			life = left
 		}
 	}
-	return nil
+	if life <= 0 {
+		return 0, errors.New("the controller gave tokens that have expired")
+	}
+	return life, nil
 }
 
 // write replaces the files of tokens, each in one step: a provider may be reading it.
