@@ -116,8 +116,20 @@ func (c Config) vault() (*vaults.Config, outbound.Options, error) {
 	}
 	return &vaults.Config{
 		Server: vault.Server{URL: u, Namespace: c.VaultNamespace},
-		Method: method, Path: cmp.Or(c.VaultPath, c.VaultMethod), Role: c.VaultRole, Audience: c.VaultAudience, Reread: c.VaultReread,
+		Method: method, Path: cmp.Or(c.VaultPath, c.VaultMethod), Role: c.VaultRole, Audience: cmp.Or(c.VaultAudience, vaultAudience(method, u)), Reread: c.VaultReread,
 	}, options, nil
+}
+
+// vaultAudience is the audience of the tokens for a Vault where the operator names none. A
+// token that has that of the API server would let the Vault, and a proxy that reads its traffic,
+// act as the ServiceAccount there. With jwt the role binds any audience. With kubernetes the
+// server shows the token to the API server, which accepts its own audience alone unless the
+// role names another one: so it is empty, which is that of the API server.
+func vaultAudience(method vault.Method, at *url.URL) string {
+	if method == vault.JWT {
+		return strings.TrimSuffix(at.String(), "/")
+	}
+	return ""
 }
 
 // openVaults gives stacks what they name in a Vault; nil if there is none. It is not contacted
@@ -135,5 +147,8 @@ func openVaults(p *parts, live client.Client) (*vaults.Vaults, error) {
 		return nil, err
 	}
 	c.Server.HTTP.Timeout = vaultTimeout
+	if c.Audience == "" {
+		p.log.Warn("tokens that ServiceAccounts sign in to the Vault with open the Kubernetes API, too: give the roles there an audience, and name it with --vault-audience", "vault", c.Server.String())
+	}
 	return (&vaults.Vaults{Config: *c, Accounts: kube.AccountTokens{Client: live}, Records: p.blobs, Audit: p.audits, Now: p.Now, Log: p.log}).Open(), nil
 }

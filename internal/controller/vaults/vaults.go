@@ -131,7 +131,8 @@ func (v *Vaults) open(ctx context.Context, in signIn) (vault.Session, error) {
 	}
 	s, err := v.Config.Server.SignIn(ctx, vault.SignIn{Method: v.Config.Method, Path: in.path, Role: in.role, Identity: token})
 	if err != nil {
-		return vault.Session{}, fmt.Errorf("the ServiceAccount %s of the namespace %s: %w", in.account.Name, in.account.Namespace, err)
+		return vault.Session{}, fmt.Errorf("the ServiceAccount %s of the namespace %s, with a token for %s: %w",
+			in.account.Name, in.account.Namespace, cmp.Or(v.Config.Audience, "the API server"), err)
 	}
 	return s, nil
 }
