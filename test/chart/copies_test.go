@@ -54,6 +54,13 @@ func TestCopies(t *testing.T) {
 		"dashboard.json": read(t, root+"/config/monitoring/dashboard.json"),
 		"rules.yaml":     read(t, root+"/config/monitoring/rules.yaml"),
 	}
+	dashboards, err := filepath.Glob(root + "/config/monitoring/dashboards/*.json")
+	if err != nil || len(dashboards) == 0 {
+		t.Fatalf("finding the dashboards: %d, %v", len(dashboards), err)
+	}
+	for _, path := range dashboards {
+		want["dashboards/"+filepath.Base(path)] = read(t, path)
+	}
 	definitions, err := filepath.Glob(root + "/config/crd/*.yaml")
 	if err != nil || len(definitions) == 0 {
 		t.Fatalf("finding the definitions: %d, %v", len(definitions), err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ const (
 	rulesFile     = "../../config/monitoring/rules.yaml"
 	objectFile    = "../../config/monitoring/prometheusrule.yaml"
 	dashboardFile = "../../config/monitoring/dashboard.json"
+	dashboardsDir = "../../config/monitoring/dashboards"
+	dashboardsDoc = "../../config/monitoring/dashboards/README.md"
 	metricsDoc    = "../../docs/metrics.md"
 	commandsDoc   = "../../docs/cli.md"
 )
@@ -93,32 +96,35 @@ func metricsOf(t *testing.T, expr string) []string {
 	return names
 }
 
-// listed are the metrics in the table of docs/metrics.md, with their types.
-func listed(t *testing.T) map[string]string {
+// listed are the metrics in the tables of pages, with their types.
+func listed(t *testing.T, pages ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_:]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(read(t, metricsDoc), -1) {
-		out[row[1]] = row[2]
-	}
-	if len(out) == 0 {
-		t.Fatalf("%s lists no metric", metricsDoc)
+	for _, page := range pages {
+		before := len(out)
+		for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z_:]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(read(t, page), -1) {
+			out[row[1]] = row[2]
+		}
+		if len(out) == before {
+			t.Fatalf("%s lists no metric", page)
+		}
 	}
 	return out
 }
 
-// known fails the test for metrics that do not exist.
-func known(t *testing.T, where, expr string) {
+// known fails the test for metrics that no page lists: those of Terrier, and of others.
+func known(t *testing.T, where, expr string, others ...string) {
 	t.Helper()
-	list := listed(t)
+	list := listed(t, append([]string{metricsDoc}, others...)...)
 	for _, name := range metricsOf(t, expr) {
 		family := name
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-			if base := strings.TrimSuffix(name, suffix); list[base] == "histogram" {
+			if base := strings.TrimSuffix(name, suffix); list[base] == "histogram" || list[base] == "summary" {
 				family = base
 			}
 		}
 		if list[family] == "" {
-			t.Errorf("%s uses %s, which is not in docs/metrics.md", where, name)
+			t.Errorf("%s uses %s, which is not in docs/metrics.md, or in the list of the dashboards", where, name)
 		}
 	}
 }
@@ -195,12 +201,39 @@ type panel struct {
 	FieldConfig              struct{ Defaults struct{ Unit string } }
 }
 
-func TestDashboardShowsWhatIsServed(t *testing.T) {
+func TestDashboardShowsWhatIsServed(t *testing.T) { shown(t, dashboardFile, 20) }
+
+// Those of others show what their documents name.
+func TestDashboardsOfOthersShowWhatIsDocumented(t *testing.T) {
+	files, err := filepath.Glob(dashboardsDir + "/*.json")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("the dashboards are %v (%v), want those of Vault, Flux, Kyuubi and Spark", files, err)
+	}
+	var all strings.Builder
+	uids := map[string]bool{}
+	for _, file := range files {
+		d := shown(t, file, 10, dashboardsDoc)
+		if uids[d.UID] || !strings.HasPrefix(d.UID, "terrier-") {
+			t.Errorf("%s has the UID %q of another, or one that is not ours", file, d.UID)
+		}
+		uids[d.UID] = true
+		all.WriteString(read(t, file))
+	}
+	for name := range listed(t, dashboardsDoc) {
+		if !strings.Contains(all.String(), name) {
+			t.Errorf("%s lists %s, which no dashboard uses", dashboardsDoc, name)
+		}
+	}
+}
+
+// shown fails the test if a dashboard cannot be read, or uses a metric that is not listed.
+func shown(t *testing.T, file string, least int, lists ...string) dashboard {
+	t.Helper()
 	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, dashboardFile)), &d); err != nil {
+	if err := json.Unmarshal([]byte(read(t, file)), &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.UID == "" || d.Title == "" || len(d.Panels) < 20 {
+	if d.UID == "" || d.Title == "" || len(d.Panels) < least {
 		t.Errorf("the dashboard %q %q has %d panels", d.UID, d.Title, len(d.Panels))
 	}
 	// Variables of Grafana are put in as it does, before anything is parsed.
@@ -208,7 +241,7 @@ func TestDashboardShowsWhatIsServed(t *testing.T) {
 	for _, v := range d.Templating.List {
 		if _, rest, ok := strings.Cut(v.Query, "label_values("); ok {
 			metric, _, _ := strings.Cut(rest, ",")
-			known(t, "the variable "+v.Name, metric)
+			known(t, "the variable "+v.Name, metric, lists...)
 		}
 	}
 	ids := map[int]bool{}
@@ -230,7 +263,8 @@ func TestDashboardShowsWhatIsServed(t *testing.T) {
 			t.Errorf("the panel %q shows nothing, or does not say in what unit or what it is", p.Title)
 		}
 		for _, target := range p.Targets {
-			known(t, "the panel "+p.Title, filled.Replace(target.Expr))
+			known(t, "the panel "+p.Title, filled.Replace(target.Expr), lists...)
 		}
 	}
+	return d
 }
