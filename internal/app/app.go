@@ -44,6 +44,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/vault/monitor"
 )
 
 // ControlPlane starts a Kubernetes API server in this process.
@@ -136,6 +137,7 @@ type parts struct {
 	identities    *identities.Identities // of runs at other systems; nil without an issuer
 	clusterUID    string                 // empty if it is not known
 	health        health
+	vaults        *monitor.Monitor // of the servers of OpenBao and Vault that the flags name
 }
 
 // runQueue is the queue of runs: of this controller alone, or of several.

@@ -282,6 +282,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { return p.opened.Watch(ctx, p.log) })),
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
 		mgr.Add(kube.Everywhere(p.bindings.Follow)),
+		mgr.Add(kube.Everywhere(p.vaults.Run)),
 		mgr.Add(kube.Everywhere(p.packages.Run)),
 		mgr.Add(leaderOnly(p.packages.Follow)),
 		mgr.Add(kube.Everywhere(p.uses.Run)),
@@ -293,7 +294,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	); err != nil {
 		return err
 	}
-	if err := p.meters.Measure(mgr, metrics.Sources{Board: p.board, Backlog: backlog, Dir: p.dir, Slots: slotsOf(p.room()), Now: p.Now, Log: p.log}); err != nil {
+	if err := p.meters.Measure(mgr, metrics.Sources{Board: p.board, Backlog: backlog, Dir: p.dir, Slots: slotsOf(p.room()), Vaults: p.vaults.Statuses, Now: p.Now, Log: p.log}); err != nil {
 		return err
 	}
 	judges.Wake(stacks.Wake)

@@ -73,6 +73,10 @@ func (p *parts) fillPages(o *web.Options, kube client.WithWatch) error {
 		return err
 	}
 	probed := sandbox.Probe()
+	if p.vaults, err = watchVaults(p); err != nil {
+		return err
+	}
+	o.Overview.Vaults = p.vaults.Statuses
 	o.Platform = pages.Platform{
 		Started:   p.Now(),
 		Isolation: pages.Isolation{Level: probed.Level.String(), Least: sandbox.Level(p.Config.Isolation).String(), Reasons: probed.Reasons},

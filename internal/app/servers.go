@@ -10,11 +10,13 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/blob/kms"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/vault"
+	"github.com/terrier-iac/terrier/internal/vault/monitor"
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
@@ -130,6 +132,52 @@ func vaultAudience(method vault.Method, at *url.URL) string {
 		return strings.TrimSuffix(at.String(), "/")
 	}
 	return ""
+}
+
+// What the platform uses a Vault for, as the status says it.
+const (
+	useSecrets = "secrets of stacks"
+	useKeys    = "keys of records"
+)
+
+// watchVaults makes the monitor of the servers that the flags name: that of stacks, and those
+// that wrap the keys of records.
+func watchVaults(p *parts) (*monitor.Monitor, error) {
+	var all []monitor.Server
+	add := func(use string, s vault.Server, o outbound.Options) error {
+		out, err := p.outbound(hostPortOf(s.URL)) // the operator names it, so it may be on this machine
+		if err != nil {
+			return err
+		}
+		if s.HTTP, err = out.HTTP(o); err != nil {
+			return err
+		}
+		all = append(all, monitor.Server{Server: s, Use: use})
+		return nil
+	}
+	c, options, err := p.Config.vault()
+	if err == nil && c != nil {
+		err = add(useSecrets, c.Server, options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range p.Config.RecordsKMS {
+		place, err := kms.Parse(text, p.Environ)
+		if err != nil || place.Scheme != kms.Vault {
+			continue // the store of records refuses what is wrong, or it is another service
+		}
+		options := outbound.Options{PlainHTTP: place.Endpoint.Scheme == "http"}
+		if place.CAFile != "" {
+			if options.CA, err = os.ReadFile(place.CAFile); err != nil {
+				return nil, usage("--records-kms: %w", err)
+			}
+		}
+		if err := add(useKeys, vault.Server{URL: place.Endpoint, Namespace: place.Namespace}, options); err != nil {
+			return nil, err
+		}
+	}
+	return monitor.New(p.Now, p.log, all...), nil
 }
 
 // openVaults gives stacks what they name in a Vault; nil if there is none. It is not contacted

@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/situation"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -82,6 +83,7 @@ type Person struct {
 	Stacks  StackCommands
 	Tenants TenantCommands
 	Secrets SecretReader
+	Flux    situation.Objects // that the user may list
 }
 
 // SecretReader answers what is read in Secrets of a namespace, which takes the
@@ -127,7 +129,8 @@ func (p *People) As(u access.User) (Person, error) {
 	}
 	stacks := New(clients.Kube, p.kinds, p.records, p.now)
 	tenants := NewTenants(stacks, clients.Config)
-	return Person{User: u, Stacks: stacks, Tenants: tenants, Secrets: secrets{stacks, tenants}}, nil
+	flux, err := situation.NewFluxObjects(clients.Config)
+	return Person{User: u, Stacks: stacks, Tenants: tenants, Secrets: secrets{stacks, tenants}, Flux: flux}, err
 }
 
 var (

@@ -9,6 +9,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/situation"
 	"github.com/terrier-iac/terrier/internal/schedule"
 )
 
@@ -32,6 +33,8 @@ type platformAPI struct {
 	sources  query.SourceReader
 	auditLog query.AuditLog
 	notices  query.Notices
+	overview situation.Asked
+	now      func() time.Time
 }
 
 func (a platformAPI) routes() []route {
@@ -44,6 +47,7 @@ func (a platformAPI) routes() []route {
 	}
 	return []route{
 		reads(a.gate, api+"/queue", known, nil, op("getQueue", "Returns the running and the queued runs of the stacks that the caller may list."), a.listQueue),
+		reads(a.gate, api+"/status", known, nil, op("getStatus", "Returns the status of everything that the caller may see: stacks, plans, Vault, the objects of Flux, the server and the queue."), a.status),
 		reads(a.gate, api+"/sources", guarded, rightIn("list", access.ResourceSources), op("listSources", "Lists the sources of modules, with the stacks that use them.", namespace), a.listSources),
 		reads(a.gate, api+"/audit", known, nil, op("listAuditEntries", "Lists the entries of the audit log, newest first, in the namespaces where the caller may list terraforms/audit.",
 			word("since", "Only entries since this time, in RFC 3339."), word("until", "Only entries before this time."), word("who", "Only entries of this user."),
@@ -62,6 +66,23 @@ func (a platformAPI) routes() []route {
 			several("outcome", "failed, retrying, delivered or dropped; several match any of them."),
 			number("offset", "Number of entries to skip."), number("limit", "Number of entries: 100 by default, at most 1000.")), a.listNotices),
 	}
+}
+
+// status asks as the caller: without impersonation, the objects of Flux are left out.
+func (a platformAPI) status(c call) (situation.Overview, error) {
+	scope, err := c.scope()
+	if err != nil {
+		return situation.Overview{}, err
+	}
+	var flux situation.Objects
+	if a.people != nil {
+		p, err := c.person()
+		if err != nil {
+			return situation.Overview{}, err
+		}
+		flux = p.Flux
+	}
+	return situation.Of(c.ctx(), a.overview.For(scope, flux, a.now())), nil
 }
 
 // queueView is the queue as one caller sees it.

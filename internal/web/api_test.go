@@ -26,6 +26,7 @@ var _ = addDoors(map[string]string{
 	"GET /api/v1/stacks":                                                "known",
 	"GET /api/v1/approvals":                                             "known",
 	"GET /api/v1/drift":                                                 "known",
+	"GET /api/v1/status":                                                "known",
 	"GET /api/v1/queue":                                                 "known",
 	"GET /api/v1/audit":                                                 "known",
 	"GET /api/v1/events":                                                "known, to see some stacks",

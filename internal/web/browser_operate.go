@@ -26,6 +26,7 @@ func (p pageRows) operateRoutes() []route {
 	edit := right("patch", access.ResourceRegistries)
 	return []route{
 		p.page("/queue", known, nil, pages.Queue),
+		p.page("/status", known, nil, pages.Status),
 		p.page("/sources", known, nil, pages.Sources),
 		p.page("/sources/:kind/:namespace/:name", guarded, right("get", access.ResourceSources), pages.SourceDetail),
 		p.page("/notifications", known, nil, pages.Notifications),

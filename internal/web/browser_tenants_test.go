@@ -1,7 +1,7 @@
 package web
 
 var _ = addDoors(map[string]string{
-	"GET /queue": "known", "GET /tenants": "known", "GET /sources": "known", "GET /sources/:kind/:namespace/:name": "get sources apps/net", "GET /notifications": "known", "GET /about": "known", "GET /api": "known",
+	"GET /status": "known", "GET /queue": "known", "GET /tenants": "known", "GET /sources": "known", "GET /sources/:kind/:namespace/:name": "get sources apps/net", "GET /notifications": "known", "GET /about": "known", "GET /api": "known",
 	"GET /retained": "known", "GET /retained/:namespace/:name/state": "get terraforms/state apps/net", "POST /retained/:namespace/:name/forget": "delete terraforms apps/net",
 	"GET /audit": "known", "GET /audit/export": "known", "POST /audit/verify": "list terraforms/audit",
 

@@ -36,12 +36,12 @@ func TestEveryRouteHasAReplica(t *testing.T) {
 			/registry/repositories /registry/repositories/:namespace/:name /registry/ca.crt
 			/api/v1/registry /api/v1/registry/mirror /api/v1/namespaces/:namespace/registry/modules/:name/:system
 			/api/v1/namespaces/:namespace/registry/providers/:name /api/v1/namespaces/:namespace/registry/keys`,
-		leaderOnly: `/login/authorize /login/token / /about /queue /sources /sources/:kind/:namespace/:name /notifications /audit /audit/verify /audit/export
+		leaderOnly: `/login/authorize /login/token / /about /status /queue /sources /sources/:kind/:namespace/:name /notifications /audit /audit/verify /audit/export
 			/retained /retained/:namespace/:name/state /retained/:namespace/:name/forget /tenants /tenants/:namespace/:name
 			/registries/:namespace/:name /registries/:namespace/:name/allow /registries/:namespace/:name/read
 			/registries/:namespace/:name/suspend /registries/:namespace/:name/resume
 			/templates/:namespace/:name /templates/:namespace/:name/resume /templates/:namespace/:name/undo
-			/api/v1/sign-in-links /api/v1/queue /api/v1/sources /api/v1/notifications /api/v1/audit /api/v1/audit/verify
+			/api/v1/sign-in-links /api/v1/status /api/v1/queue /api/v1/sources /api/v1/notifications /api/v1/audit /api/v1/audit/verify
 			/api/v1/retained /api/v1/tenants /api/v1/states
 			/api/v1/namespaces/:namespace/retained/:name/state /api/v1/namespaces/:namespace/retained/:name/forget
 			/api/v1/namespaces/:namespace/tenants /api/v1/namespaces/:namespace/tenants/:name

@@ -63,7 +63,7 @@ func newServer(o Options) (*server, error) {
 			commandAPI{gate, count},
 			tenantAPI{gate, o.Tenants},
 			secretAPI{gate, o.Stacks, audit, sender},
-			platformAPI{gate, o.Board, o.Queue, o.Sources, o.AuditLog, o.Notices},
+			platformAPI{gate, o.Board, o.Queue, o.Sources, o.AuditLog, o.Notices, o.overview(), o.Now},
 			retained,
 			eventAPI{gate, o.Board, opener},
 			linkAPI{entrance},
@@ -86,7 +86,7 @@ func backendOf(o Options) *pages.Backend {
 		Tokens: asked, LoginLife: o.LoginLife, Codes: login.NewCodes(o.Now),
 		Kinds:  o.Kinds,
 		Stacks: o.Stacks, Tenants: o.Tenants, Board: o.Board, Details: o.Details, Sources: o.Sources, AuditLog: o.AuditLog, Estate: o.Estate,
-		Queue: o.Queue, Figures: o.Figures, Graphs: o.Graphs, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Checked: &pages.AuditCheck{}, API: document, Version: o.Version,
+		Queue: o.Queue, Figures: o.Figures, Graphs: o.Graphs, Notices: o.Notices, Retained: o.Retained, Platform: o.Platform, Overview: o.overview(), Checked: &pages.AuditCheck{}, API: document, Version: o.Version,
 	}
 }
 

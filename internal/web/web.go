@@ -28,6 +28,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/catalog"
+	"github.com/terrier-iac/terrier/internal/query/situation"
 	"github.com/terrier-iac/terrier/internal/query/usedby"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/web/pages"
@@ -82,7 +83,8 @@ type Options struct {
 
 	Retained command.RetainedStacks // retained resources of deleted stacks; nil without records
 
-	Platform pages.Platform // the server and its settings
+	Platform pages.Platform  // the server and its settings
+	Overview situation.Asked // what of the status of the platform is not in the other fields
 
 	People  func(access.User) (command.Person, error)
 	Scopes  func(context.Context, access.User) (access.Scope, error) // the namespaces whose stacks a user may list
@@ -137,6 +139,16 @@ func (o Options) filled() Options {
 	}
 	o.Limits = o.Limits.filled()
 	return o
+}
+
+// overview is what is asked about the status of the platform.
+func (o Options) overview() situation.Asked {
+	a := o.Overview
+	a.Board, a.Queue, a.Version = o.Board, o.Queue, o.Version
+	for _, c := range o.Platform.Checks {
+		a.Checks = append(a.Checks, situation.Check{Name: c.Name, Ask: c.Ask})
+	}
+	return a
 }
 
 // ArtifactsPrefix is the prefix of artifacts; it is stripped.

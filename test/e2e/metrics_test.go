@@ -93,6 +93,8 @@ var rarely = []string{
 	"| `terrier_mirror_failures_total` | counter | host, reason, tenant | Requests to the mirror that failed, by tenant, upstream and reason. |",
 	"| `terrier_packages_downloads_total` | counter | kind, protocol, tenant | Downloads of published modules and providers, whole or in part, by protocol and tenant. |",
 	"| `terrier_packages_sent_bytes_total` | counter | kind, protocol, tenant | Bytes of published modules and providers that clients got, by protocol and tenant. |",
+	"| `terrier_vault_status` | gauge | host, status | 1 for the state that an OpenBao or Vault has, 0 for all others: active, standby, sealed, uninitialized or unreachable, by its address. |",
+	"| `terrier_vault_up` | gauge | host | 1 if an OpenBao or Vault answers requests, 0 if it is sealed, not initialized or unreachable, by its address. |",
 	"| `tenant_conflicts_total` | counter | conflict_policy, namespace, resource_kind, tenant | Writes of objects that have another owner. |",
 	"| `tenant_degraded_status` | gauge | namespace, reason, tenant | 1 for the reason for which a tenant is degraded. |",
 }

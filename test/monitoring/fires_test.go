@@ -92,6 +92,19 @@ var situations = map[string][]situation{
 		{"a tag moved", `terrier_module_tag_problems{namespace="net",name="vpc",reason="TagMoved"} _x4 1x60`, 9 * minute},
 		{"it was moved back at once", `terrier_module_tag_problems{namespace="net",name="vpc",reason="TagMoved"} _x4 1x3 stale _x60`, 0},
 	},
+	"TerrierVaultSealed": {
+		{"a node was restarted", `terrier_vault_status{host="bao:8200",status="sealed"} 0x4 1x60`, 7 * minute},
+		{"it has no keys", `terrier_vault_status{host="bao:8200",status="uninitialized"} 1x60`, 2 * minute},
+		{"it is unsealed at once", `terrier_vault_status{host="bao:8200",status="sealed"} 0x4 1x1 0x60`, 0},
+		{"it is a standby", `terrier_vault_status{host="bao:8200",status="standby"} 1x60
+			terrier_vault_status{host="bao:8200",status="sealed"} 0x60`, 0},
+	},
+	"TerrierVaultUnreachable": {
+		{"it is gone", `terrier_vault_status{host="bao:8200",status="unreachable"} 0x4 1x60`, 10 * minute},
+		{"it is restarted", `terrier_vault_status{host="bao:8200",status="unreachable"} 0x4 1x3 0x60`, 0},
+		{"another controller reaches it", `terrier_vault_status{host="bao:8200",instance="a",status="unreachable"} 1x60
+			terrier_vault_status{host="bao:8200",instance="b",status="unreachable"} 0x60`, 0},
+	},
 	"TerrierDown": {
 		{"it is gone", "terrier_leading{job=\"terrier\"} 1x9 stale\n up{job=\"terrier\"} 1x9 0x60", 15 * minute},
 		{"it lost its Lease", `terrier_leading{job="terrier"} 1x9 0x60`, 15 * minute},

@@ -27,6 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/schedule"
+	"github.com/terrier-iac/terrier/internal/vault/monitor"
 )
 
 // Platform has the metrics of one platform.
@@ -163,6 +164,7 @@ type Sources struct {
 	Backlog func() (schedule.Backlog, bool) // false at a replica that does not have the queue
 	Dir     func(...string) string          // a path below the data directory
 	Slots   query.Slots
+	Vaults  func() []monitor.Status
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -172,7 +174,7 @@ func (m *Platform) Measure(mgr ctrl.Manager, from Sources) error {
 	data, r := newDataGauges(from.Dir), m.Registry
 	slots := &capacityLog{capacity: func() (query.CapacityInfo, error) { return from.Board.Capacity(from.Slots) }, log: from.Log}
 	return errors.Join(
-		r.Register(stackGauges(from.Board, from.Slots, from.Now)), r.Register(queueGauges(from.Backlog, from.Now)),
+		r.Register(stackGauges(from.Board, from.Slots, from.Now)), r.Register(queueGauges(from.Backlog, from.Now)), r.Register(vaultGauges(from.Vaults)),
 		r.Register(data), mgr.Add(kube.Everywhere(data.run)), mgr.Add(manager.RunnableFunc(slots.run)),
 	)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/situation"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
@@ -302,4 +303,69 @@ type Address struct {
 type Check struct {
 	Name string
 	Ask  func(context.Context) error
+}
+
+// statusEvery is how often the page of the status refreshes.
+const statusEvery = 15 * time.Second
+
+// Status shows the status of everything that the visitor may view, the worst first.
+func Status(v *Visit) (Page, error) {
+	o := situation.Of(v.Context, v.Backend.Overview.For(v.Scope(), v.Person.Flux, v.Now))
+	d := statusView{Now: v.Now, Pill: pillOfLevel(o.Level)}
+	for _, p := range o.Parts {
+		d.Parts = append(d.Parts, statusPart{Part: p, Title: partTitles[p.Name], Pill: pillOfLevel(p.Level), Href: partPages[p.Name]})
+	}
+	return Page{Title: "Status", Section: "status", Template: "status", Data: d, Live: Live{Every: statusEvery}}, nil
+}
+
+// statusView is what the page shows.
+type statusView struct {
+	Now   time.Time
+	Pill  ui.Pill
+	Parts []statusPart
+}
+
+type statusPart struct {
+	situation.Part
+	Title string
+	Pill  ui.Pill
+	Href  string // of the page about the part; empty without one
+}
+
+// Rows are the items of the part.
+func (p statusPart) Rows() []statusRow {
+	var rows []statusRow
+	for _, i := range p.Items {
+		row := statusRow{Item: i, Pill: pillOfLevel(i.Level)}
+		row.Pill.Word = i.Status
+		if i.Stack != nil {
+			row.Href = stackPath(*i.Stack)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+type statusRow struct {
+	situation.Item
+	Pill ui.Pill
+	Href string
+}
+
+var (
+	partTitles = map[string]string{situation.Stacks: "Stacks", situation.Plans: "Plans", situation.Vault: "Vault", situation.Flux: "Flux", situation.Server: "Server", situation.Queue: "Queue"}
+	partPages  = map[string]string{situation.Stacks: "/stacks", situation.Plans: "/approvals", situation.Flux: "/sources", situation.Server: "/about", situation.Queue: "/queue"}
+)
+
+func pillOfLevel(l situation.Level) ui.Pill {
+	switch l {
+	case situation.Bad:
+		return ui.PillOf(ui.ToneBad, "Bad")
+	case situation.Attention:
+		return ui.PillOf(ui.ToneWarn, "Needs attention")
+	case situation.Good:
+		return ui.PillOf(ui.ToneOK, "Good")
+	default:
+		return ui.PillOf(ui.ToneIdle, "Not used")
+	}
 }

@@ -113,7 +113,7 @@ func (d parsed) inert() {
 }
 
 // scheme is every address that a page may lead to.
-var scheme = regexp.MustCompile(`^/($|(stacks|approvals|drift|graph|queue|tenants|sources|audit|notifications|retained|tokens|about|api|sign-in)$` +
+var scheme = regexp.MustCompile(`^/($|(stacks|approvals|drift|graph|status|queue|tenants|sources|audit|notifications|retained|tokens|about|api|sign-in)$` +
 	`|stacks/[^/]+/[^/]+(/(runs(/[^/]+(/log)?)?|plan|resources|outputs|inputs|graph|states(/[^/]+/file)?|drift|events|manifest|repair|break-glass))?$` +
 	`|(tenants|registries|templates|sources/[^/]+)/[^/]+/[^/]+$|audit/export$|retained/[^/]+/[^/]+/state$|api/v1/openapi\.json$` +
 	`|api/v1/namespaces/[^/]+/stacks/[^/]+/(plan|runs/[^/]+/log)$)`)

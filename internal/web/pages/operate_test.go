@@ -30,6 +30,7 @@ var commons = map[string]struct {
 	handle  Handler
 }{
 	"the queue":                 {"/queue", Queue},
+	"the status":                {"/status", Status},
 	"a class of the queue":      {"/queue?class=drift&tenant=acme", Queue},
 	"no such class":             {"/queue?class=%3Cscript%3E&offset=x", Queue},
 	"tenants":                   {"/tenants", Tenants},

@@ -13,8 +13,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/situation"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/vault/monitor"
 )
 
 // county is what pages about more than one stack ask.
@@ -158,7 +160,22 @@ func guest(t *testing.T, c *county, address string) *Visit {
 		Checks: append(CheckOf("Kubernetes API", func(context.Context) error { return nil }),
 			CheckOf("Records", func(context.Context) error { return errors.New(hostile) })...),
 	}
+	v.Backend.Overview = situation.Asked{
+		Board: v.Backend.Board, Queue: c, Version: "v1",
+		Vaults: func() []monitor.Status {
+			return []monitor.Status{{Address: hostile, State: monitor.Sealed, Message: hostile}}
+		},
+		Checks: []situation.Check{{Name: "Records", Ask: func(context.Context) error { return errors.New(hostile) }}},
+	}
+	v.Person.Flux = fluxOf{}
 	return v
+}
+
+// fluxOf is one object of Flux that fails.
+type fluxOf struct{}
+
+func (fluxOf) List(context.Context, access.Scope) (situation.Listed, error) {
+	return situation.Listed{Objects: []situation.Object{{Kind: "Kustomization", Namespace: "apps", Name: hostile, Ready: "False", Reason: hostile, Message: hostile}}}, nil
 }
 
 const apiDocument = `{"openapi":"3.1.0","info":{"title":"Terrier","description":"<script>alert(1)</script> What is served."},

@@ -20,6 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/catalog"
+	"github.com/terrier-iac/terrier/internal/query/situation"
 	"github.com/terrier-iac/terrier/internal/web/login"
 )
 
@@ -53,6 +54,7 @@ type Backend struct {
 	Uses      Uses             // of modules and providers; nil if that is not known
 
 	Platform Platform
+	Overview situation.Asked
 	Checked  *AuditCheck // the last result of verifying AuditLog
 	API      []byte      // the document of the API
 
