@@ -52,6 +52,8 @@ guided    = $(guide)/$1/$2/$3/$(platform)/terraform-provider-$2_v$3
 rabbitmq := $(call guided,cyrilgdn,rabbitmq,1.8.0)
 kafka    := $(call guided,mongey,kafka,0.7.1)
 standin  := $(call guided,hashicorp,aws,5.99.0)
+# The example kyuubi has one with the provider of Vault, which cannot be had either.
+kyuubi   := bin/mirror-kyuubi/registry.opentofu.org/hashicorp/vault/5.3.0/$(platform)/terraform-provider-vault_v5.3.0
 standins := $(call guided,hashicorp,random,3.5.1) $(call guided,redis,redis,1.3.5) $(call guided,cyrilgdn,postgresql,1.21.0)
 
 ##@ Use it
@@ -59,6 +61,10 @@ standins := $(call guided,hashicorp,random,3.5.1) $(call guided,redis,redis,1.3.
 .PHONY: up
 up: build providers ## build, and run everything on this machine, in the foreground
 	exec bin/terrier up --quickstart --data-dir $(DATA_DIR)
+
+.PHONY: kyuubi
+kyuubi: build providers-kyuubi bin/bao bin/kubectl ## run the example with OpenBao, in the foreground: examples/kyuubi
+	exec examples/kyuubi/run.sh $(DATA_DIR)-kyuubi
 
 .PHONY: down
 down: ## stop what `make up` started
@@ -185,6 +191,10 @@ $(world):
 providers-guide: $(rabbitmq) $(kafka) $(standin) ## the providers that the guide of Tenant Operator names, or what stands in for them
 	@for p in $(standins); do mkdir -p $$(dirname $$p) && ln -f $(standin) $$p; done
 
+.PHONY: providers-kyuubi
+providers-kyuubi: $(standin) ## what stands in for the provider of Vault
+	@mkdir -p $(dir $(kyuubi)) && ln -f $(standin) $(kyuubi)
+
 $(rabbitmq): $(wildcard tools/providers/rabbitmq/*)
 	cd tools/providers/rabbitmq && go build -ldflags '$(small)' -o $(CURDIR)/$@ .
 	@touch $@
@@ -259,11 +269,11 @@ chart-push: chart ## push it to oci://REGISTRY/charts
 ##@ Prove it
 
 .PHONY: test
-test: deps build providers providers-guide bin/kubectl bin/helm bin/source-controller bin/fake-gcs-server azure-if-npm ## every test, on a machine that has only Go, git and make
+test: deps build providers providers-guide providers-kyuubi bin/kubectl bin/helm bin/source-controller bin/fake-gcs-server azure-if-npm ## every test, on a machine that has only Go, git and make
 	@tools/test.sh $(tested)
 
 .PHONY: e2e
-e2e: build providers providers-guide bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
+e2e: build providers providers-guide providers-kyuubi bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
 	go test -count=1 -v -timeout 30m ./test/e2e/...
 
 .PHONY: pictures

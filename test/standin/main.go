@@ -2,8 +2,8 @@
 // that cannot be had here: hashicorp/aws, hashicorp/random as of release 3, and
 // redis/redis. It takes the resource types, arguments and blocks that the
 // examples use, and keeps what it makes in one JSON file, so that a test sees
-// what a run did to the cloud. It is also cyrilgdn/postgresql, which keeps
-// nothing: it changes the real server that it is given.
+// what a run did to the cloud. It is also cyrilgdn/postgresql and hashicorp/vault,
+// which keep nothing: they change the real server that they are given.
 //
 // Which one it is, is said by the name that it is started under, as a mirror has
 // it: terraform-provider-aws_v5.99.0. It refuses every other name, and it does
@@ -32,6 +32,7 @@ var known = map[string]struct {
 	"random":     {"hashicorp/random", newRandom},
 	"redis":      {"redis/redis", newRedis},
 	"postgresql": {"cyrilgdn/postgresql", newPostgreSQL},
+	"vault":      {"hashicorp/vault", newVault},
 }
 
 func main() {

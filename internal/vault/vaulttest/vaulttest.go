@@ -45,6 +45,16 @@ func program() (string, bool) {
 	return "", false
 }
 
+// Program is where OpenBao is. The test is skipped where it was not built.
+func Program(t *testing.T) string {
+	t.Helper()
+	path, ok := program()
+	if !ok {
+		t.Skip("there is no OpenBao here: make bin/bao")
+	}
+	return path
+}
+
 // Each runs a test with the stand-in, and with OpenBao where it was built.
 func Each(t *testing.T, test func(t *testing.T, s Server)) {
 	t.Run("stand-in", func(t *testing.T) { test(t, StandIn(t)) })
@@ -55,10 +65,7 @@ func Each(t *testing.T, test func(t *testing.T, s Server)) {
 // built: that takes minutes.
 func Start(t *testing.T) Server {
 	t.Helper()
-	path, ok := program()
-	if !ok {
-		t.Skip("there is no OpenBao here: make bin/bao")
-	}
+	path := Program(t)
 	l := httptest.NewServer(nil) // a port that is free
 	at := strings.TrimPrefix(l.URL, "http://")
 	l.Close()
