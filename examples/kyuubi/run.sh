@@ -80,7 +80,7 @@ until_it "Terrier is ready" test -s "$dir/ready"
 
 say "letting the stack vault sign in to OpenBao as the role platform"
 "$bin/kubectl" -n terrier-system get configmap terrier-server -o jsonpath='{.data.ca\.crt}' >"$dir/terrier-ca.crt"
-"$bin/bao" auth list | grep -q '^jwt/' || "$bin/bao" auth enable jwt >/dev/null
+"$bin/bao" auth list | grep '^jwt/' >/dev/null || "$bin/bao" auth enable jwt >/dev/null
 "$bin/bao" write auth/jwt/config oidc_discovery_url="$issuer" oidc_discovery_ca_pem=@"$dir/terrier-ca.crt" >/dev/null
 "$bin/bao" policy write platform "$here/clusters/platform.hcl" >/dev/null
 subject=namespace:vault:kind:terraform.infra.contrib.fluxcd.io:stack:vault:phase

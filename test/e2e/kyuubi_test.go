@@ -265,8 +265,8 @@ func TestKyuubiExample(t *testing.T) {
 		}
 	}
 
-	// A rotation reaches the stack. The next check of the other one finds that it was made by
-	// hand, and undoes it.
+	// A rotation reaches the stack. The next check of the other one finds that it was made
+	// manually, and undoes it.
 	k.run(t, "bao", "kv", "put", "kyuubi/database", "mariadb_password=canary-of-kyuubi")
 	k.awaitSecret(t, "kyuubi", "kyuubi-defaults", "kyuubi_defaults", "canary-of-kyuubi")
 	k.run(t, "terrier", "replan", "vault", "-n", "vault")
