@@ -136,6 +136,7 @@ type parts struct {
 	reads         *reads.Registry        // as runs reach it
 	identities    *identities.Identities // of runs at other systems; nil without an issuer
 	clusterUID    string                 // empty if it is not known
+	syncs         bool                   // Secrets are written with what is in a Vault
 	health        health
 	vaults        *monitor.Monitor // of the servers of OpenBao and Vault that the flags name
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/policies/interpreter"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
+	"github.com/terrier-iac/terrier/internal/controller/secretsync"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
 	"github.com/terrier-iac/terrier/internal/controller/tenants/admission"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -150,6 +151,11 @@ func (p *parts) manager(ctx context.Context) (ctrl.Manager, error) {
 		Controller: config.Controller{SkipNameValidation: &skip}, // several platforms in one test process
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{}}},
 	}
+	if p.syncs {
+		for _, o := range secretsync.Slimmed() {
+			options.Cache.ByObject[o] = cache.ByObject{Transform: secretsync.Slim}
+		}
+	}
 	if r := p.plane.replica(); r != nil {
 		r.elect(&options)
 	}
@@ -160,6 +166,9 @@ func (p *parts) manager(ctx context.Context) (ctrl.Manager, error) {
 	var stacks []client.Object
 	for _, d := range p.kinds.All() {
 		stacks = append(stacks, d.New())
+	}
+	if p.syncs {
+		stacks = append(stacks, secretsync.Followed())
 	}
 	return mgr, grants.follow(ctx, mgr, stacks)
 }
@@ -199,6 +208,9 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		}
 	}
 	if err := p.setupTenants(mgr, live); err != nil {
+		return err
+	}
+	if err := setupSecrets(p, mgr, live); err != nil {
 		return err
 	}
 	find, err := p.engines()

@@ -26,6 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
+	"github.com/terrier-iac/terrier/internal/externalsecret"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/usedby"
@@ -68,6 +69,12 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	}
 	if weaveOf(p.Cluster) == nil {
 		unwanted = append(unwanted, weaveGroup)
+	}
+	if p.syncs, err = syncsSecrets(ctx, p, direct); err != nil {
+		return err
+	}
+	if !p.syncs {
+		unwanted = append(unwanted, externalsecret.Group)
 	}
 	definitions := crd.Without(unwanted)
 	p.stamping = newStamping(p, direct)

@@ -2,15 +2,18 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"net/url"
 	"os"
 	"strings"
 	"time"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/blob/kms"
+	"github.com/terrier-iac/terrier/internal/controller/secretsync"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -199,4 +202,47 @@ func openVaults(p *parts, live client.Client) (*vaults.Vaults, error) {
 		p.log.Warn("tokens that ServiceAccounts sign in to the Vault with open the Kubernetes API, too: give the roles there an audience, and name it with --vault-audience", "vault", c.Server.String())
 	}
 	return (&vaults.Vaults{Config: *c, Accounts: kube.AccountTokens{Client: live}, Records: p.blobs, Audit: p.audits, Now: p.Now, Log: p.log}).Open(), nil
+}
+
+// syncsSecrets reports whether this program writes Secrets with what is in a Vault. It does
+// not where another program serves the same kinds: the two would undo each other's work.
+func syncsSecrets(ctx context.Context, p *parts, direct client.Client) (bool, error) {
+	if p.Cluster != nil && !p.Cluster.Secrets {
+		return false, nil
+	}
+	theirs, err := secretsync.Theirs(ctx, direct)
+	if err == nil && theirs != "" {
+		p.log.Warn(secretsync.Beside, "definition", theirs)
+	}
+	return err == nil && theirs == "", err
+}
+
+// secretsMinInterval is the shortest interval at which an ExternalSecret is read, unless the
+// operator has secrets read more often.
+const secretsMinInterval = 10 * time.Second
+
+// setupSecrets registers the controllers of external secrets.
+func setupSecrets(p *parts, mgr ctrl.Manager, live client.Client) error {
+	if !p.syncs {
+		return nil
+	}
+	c, options, err := p.Config.vault()
+	if err != nil {
+		return err
+	}
+	o := secretsync.Options{
+		Live: live, Accounts: kube.AccountTokens{Client: live}, Audit: p.audits, Events: p.alerts.recorder(mgr, "terrier-external-secrets", p.Now), Key: p.key, Now: p.Now, Log: p.log,
+	}
+	var besides []string
+	if c != nil { // the operator names it, so it may be on this machine
+		besides = append(besides, hostPortOf(c.Server.URL))
+		o.MinInterval = min(secretsMinInterval, c.Reread)
+		o.Default = &secretsync.Default{
+			Server: c.Server.URL.String(), Namespace: c.Server.Namespace, CA: options.CA, Method: c.Method, Path: c.Path, Role: c.Role, Audience: c.Audience, Refresh: c.Reread,
+		}
+	}
+	if o.Out, err = p.outbound(besides...); err != nil {
+		return err
+	}
+	return secretsync.Setup(mgr, o)
 }

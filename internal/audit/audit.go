@@ -97,7 +97,7 @@ const (
 	RetainedForgotten What = "retained-forgotten" // a user deleted the record of retained resources
 	PlanRefused       What = "plan-refused"       // a policy denies a plan, or a webhook refused it
 	PlanHeld          What = "plan-held"          // a policy holds a plan until a user approves it
-	SecretRead        What = "secret-read"        // a secret of OpenBao or Vault was read for a stack
+	SecretRead        What = "secret-read"        // a secret of OpenBao or Vault was read for a stack or an ExternalSecret
 	StateRead         What = "state-read"         // a user read a state
 	OutputsRevealed   What = "outputs-revealed"   // a user read the values of sensitive outputs
 	IdentityIssued    What = "identity-issued"    // a run got a token for another system

@@ -38,12 +38,24 @@ func (a AccountTokens) Annotations(ctx context.Context, account types.Namespaced
 // Token makes a token of a ServiceAccount that lasts ten minutes. An empty audience is
 // that of the API server.
 func (a AccountTokens) Token(ctx context.Context, account types.NamespacedName, audience string) (secret.Text, error) {
-	asked := &authnv1.TokenRequest{Spec: authnv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))}}
-	if audience != "" {
-		asked.Spec.Audiences = []string{audience}
+	if audience == "" {
+		return a.TokenFor(ctx, account, nil)
 	}
+	return a.TokenFor(ctx, account, []string{audience})
+}
+
+// TokenFor makes one for several audiences; none is that of the API server.
+func (a AccountTokens) TokenFor(ctx context.Context, account types.NamespacedName, audiences []string) (secret.Text, error) {
+	if _, err := AccountUser(account); err != nil {
+		return secret.Text{}, err
+	}
+	asked := &authnv1.TokenRequest{Spec: authnv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds)), Audiences: audiences}}
 	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
-	if err := a.Client.SubResource("token").Create(ctx, of, asked); err != nil {
+	err := a.Client.SubResource("token").Create(ctx, of, asked)
+	if apierrors.IsNotFound(err) {
+		return secret.Text{}, fault.New(fault.Missing, "", fmt.Errorf("there is no ServiceAccount %s in the namespace %s: create it", account.Name, account.Namespace))
+	}
+	if err != nil {
 		return secret.Text{}, denied(err, "create on serviceaccounts/token")
 	}
 	return secret.New(asked.Status.Token), nil
@@ -52,7 +64,7 @@ func (a AccountTokens) Token(ctx context.Context, account types.NamespacedName, 
 // denied says which right this program lacks, if it lacks one.
 func denied(err error, right string) error {
 	if apierrors.IsForbidden(err) {
-		return fault.New(fault.Denied, "AccessDenied", fmt.Errorf("this controller lacks the right %s: the chart grants it if flags.vault is set in its values: %w", right, err))
+		return fault.New(fault.Denied, "AccessDenied", fmt.Errorf("this controller lacks the right %s: the chart grants it if flags.vault or flags.external-secrets is set in its values: %w", right, err))
 	}
 	return err
 }

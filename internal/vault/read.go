@@ -21,11 +21,13 @@ type Wanted struct {
 	Path    string            // mount and path of the secret, as the command line of Vault has it: kyuubi/database
 	Version int               // of a key/value store with versions; 0 is the newest
 	With    map[string]string // parameters: of a certificate, of a credential, of what is to be decrypted
+	Stays   bool              // only a secret that stays: of one that the server makes for each reading, none is made
 }
 
 // Secret is what was read.
 type Secret struct {
-	Data map[string][]byte // texts as they are, everything else as JSON
+	Data  map[string][]byte // texts as they are, everything else as JSON
+	Whole json.RawMessage   // the object as the server keeps it; not of transit
 
 	// Version is that of a store with versions. It is 0 for all others.
 	Version int
@@ -69,6 +71,9 @@ func (s Session) Read(ctx context.Context, w Wanted) (Secret, error) {
 	if len(w.With) > 0 && at.keeps() { // each would be another name of the same secret
 		return Secret{}, fault.New(fault.Denied, ReasonPath, fmt.Errorf("%s: the engine %s at %s takes no parameters: remove them, and write a version as @VERSION", doing, at.kind, at.mount))
 	}
+	if w.Stays && at.makes() {
+		return Secret{}, fault.New(fault.Invalid, ReasonPath, fmt.Errorf("%s: the engine %s at %s makes a secret for each reading, and only secrets that stay can be used here: name one of a key/value store", doing, at.kind, at.mount))
+	}
 	out, err := s.server.do(ctx, s.reading(at, w))
 	if refused, ok := errors.AsType[refusal](err); ok && refused.code == http.StatusNotFound && w.Version != 0 {
 		return Secret{}, fault.New(fault.Missing, ReasonNoSecret, fmt.Errorf("%s, at the Vault %s: there is no version %d, or it was deleted: name another one, or restore it with vault kv undelete", doing, s.server, w.Version))
@@ -110,6 +115,9 @@ func (s Session) place(ctx context.Context, path string) (place, error) {
 	}
 	if err == nil && (json.Unmarshal(out.Data, &m) != nil || m.Path == "" || !strings.HasPrefix(path+"/", m.Path)) {
 		err = errors.New("its answer names no mount")
+	}
+	if refused, ok := errors.AsType[refusal](err); ok && refused.code == http.StatusNotFound {
+		return place{}, fault.New(fault.Missing, ReasonNoMount, fmt.Errorf("%s, at the Vault %s: %w: the server does not say what is mounted there: check the mount and the namespace of the server", doing, s.server, err))
 	}
 	if err != nil {
 		return place{}, s.server.explain(err, doing, s.lacks())
@@ -185,6 +193,9 @@ func (p place) secret(out answer) (got Secret, err error) {
 	}
 	if got.Data, err = texts(data); err != nil {
 		return got, err
+	}
+	if p.kind != engineTransit {
+		got.Whole = data
 	}
 	switch {
 	case p.kind == engineTransit:

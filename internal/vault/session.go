@@ -105,6 +105,12 @@ func (s Server) Resume(token secret.Text, accessor string) Session {
 	return Session{server: s, token: token, who: "a session of before", Accessor: accessor}
 }
 
+// Use is a session with a token that another program was given, as it is: it is for reading
+// what stays, and is neither renewed nor ended.
+func (s Server) Use(token secret.Text) Session {
+	return Session{server: s, token: token, who: "the token"}
+}
+
 // Token is what the session is known by at the server.
 func (s Session) Token() secret.Text { return s.token }
 

@@ -36,6 +36,7 @@ const (
 	ReasonSignIn      = "VaultSignInFailed" // it does not accept the identity
 	ReasonDenied      = "VaultAccessDenied" // the identity lacks a right
 	ReasonNoSecret    = "VaultSecretMissing"
+	ReasonNoMount     = "VaultMountMissing" // so that it is not known whether there is a secret
 	ReasonPath        = "VaultPathInvalid"
 )
 
@@ -184,6 +185,8 @@ func (s Server) explain(err error, doing, denied string) error {
 		return as(fault.Later, ReasonUnreachable, "check that the server runs, its address and the network. Terrier tries again by itself")
 	case r.code == http.StatusForbidden:
 		return as(fault.Denied, ReasonDenied, denied)
+	case r.code == http.StatusNotFound && len(r.errors) > 0: // about the route: of a secret that is not there nothing is said
+		return as(fault.Missing, ReasonNoMount, "check the mount and the path")
 	case r.code == http.StatusNotFound:
 		return as(fault.Missing, ReasonNoSecret, "check the path, and that the secret exists")
 	case r.code == http.StatusServiceUnavailable && r.says("sealed"):

@@ -24,13 +24,14 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{- /* The API groups of the kinds of stack that are not reconciled, as JSON. */ -}}
+{{- /* The API groups of the kinds that are not reconciled, as JSON. */ -}}
 {{- define "terrier.noKinds" -}}
 {{- $none := list }}
 {{- range list "infra.contrib.fluxcd.io" "alustan.io" }}
 {{- if not (has . $.Values.kinds) }}{{ $none = append $none . }}{{ end }}
 {{- end }}
 {{- if not (get $.Values.flags "weave-policies") }}{{ $none = append $none "pac.weave.works" }}{{ end }}
+{{- if not (get $.Values.flags "external-secrets") }}{{ $none = append $none "external-secrets.io" }}{{ end }}
 {{- toJson $none }}
 {{- end }}
 

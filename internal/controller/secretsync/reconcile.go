@@ -1,0 +1,254 @@
+package secretsync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/externalsecret"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/vault"
+)
+
+// Times of a pass, and between two of one object.
+const (
+	passMost    = time.Minute
+	latestRetry = 5 * time.Minute
+)
+
+// reconciler serves ExternalSecrets.
+type reconciler struct {
+	Options
+	cache   client.Reader
+	guard   *guard
+	stores  *stores
+	backoff workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+// pass is one reconcile of one object.
+type pass struct {
+	obj    *unstructured.Unstructured
+	spec   externalsecret.Spec
+	was    status
+	secret *corev1.Secret // as it is; nil if there is none
+	live   externalsecret.Live
+
+	read    bool // Vault was read, and the decision is acted upon
+	wrote   externalsecret.Action
+	message string
+	reason  string
+	next    time.Time // of the next reading; zero if none is due
+}
+
+func (p *pass) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: p.spec.Target.Name}
+}
+
+// Reconcile observes, decides, acts and reports.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	p := &pass{obj: object(kindOf)}
+	if err := r.cache.Get(ctx, req.NamespacedName, p.obj); err != nil {
+		r.backoff.Forget(req)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !p.obj.GetDeletionTimestamp().IsZero() {
+		return ctrl.Result{}, nil // what it owns goes with it
+	}
+	if off, err := r.guard.off(ctx); off || err != nil {
+		return ctrl.Result{RequeueAfter: recheck}, err
+	}
+	p.was = statusOf(p.obj)
+	work, cancel := context.WithTimeout(ctx, passMost)
+	defer cancel()
+	err := r.sync(work, p)
+	if ctx.Err() != nil {
+		return ctrl.Result{}, ctx.Err() // the controller stops, which is no failure
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{RequeueAfter: time.Second}, nil // another program wrote the Secret meanwhile
+	}
+	if failed := r.report(ctx, p, err); failed != nil {
+		if apierrors.IsConflict(failed) {
+			return ctrl.Result{RequeueAfter: time.Second}, nil
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(failed)
+	}
+	return r.again(req, p, err), nil
+}
+
+// sync reads what is to be read, if it is time, and writes the Secret.
+func (r *reconciler) sync(ctx context.Context, p *pass) error {
+	spec, wrong := decode[externalsecret.Spec](p.obj)
+	if wrong == nil {
+		wrong = spec.Check(p.obj.GetName())
+	}
+	if interval, err := spec.Interval(); err == nil && interval > 0 && interval < r.MinInterval {
+		spec.RefreshInterval = r.MinInterval.String()
+	}
+	p.spec = spec
+	p.spec.Target.Name = cmp.Or(spec.Target.Name, p.obj.GetName())
+	if err := r.observe(ctx, p); err != nil || wrong != nil {
+		return cmp.Or(wrong, err)
+	}
+	restarted := r.finishRestarts(ctx, p) // of an earlier pass; it keeps nothing from being read
+	inSync := spec.InSync(p.live, r.digest(p))
+	times := externalsecret.Times{Now: r.Now(), Read: p.was.refreshed, Changed: p.was.synced != version(p.obj), Failed: p.was.failed()}
+	due, next := spec.Due(times, p.live, inSync)
+	if !due {
+		p.next = next
+		return restarted
+	}
+	if err := spec.May(p.live); err != nil {
+		return err
+	}
+	content, healthy, err := r.fetch(ctx, p)
+	if err != nil {
+		return err
+	}
+	d, err := externalsecret.Decide(externalsecret.Observation{Spec: spec, Secret: p.live, Content: content, Healthy: healthy, Digest: r.digest(p)})
+	if err != nil {
+		return err
+	}
+	if err := r.write(ctx, p, d); err != nil {
+		return err
+	}
+	p.read, p.wrote, p.reason, p.message = true, d.Action, d.Reason, d.Message
+	if interval, err := spec.Interval(); err == nil && interval > 0 && spec.RefreshPolicy == externalsecret.Periodic {
+		p.next = r.Now().Add(interval)
+	}
+	return r.finishRestarts(ctx, p)
+}
+
+// observe reads the Secret as it is.
+func (r *reconciler) observe(ctx context.Context, p *pass) error {
+	p.secret, p.live = nil, externalsecret.Live{}
+	if p.spec.Target.CreationPolicy == externalsecret.None {
+		return nil
+	}
+	found := &corev1.Secret{}
+	err := r.Live.Get(ctx, p.key(), found)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return lacks(fmt.Errorf("reading the Secret %s: %w", p.spec.Target.Name, err), err)
+	}
+	p.saw(found)
+	return nil
+}
+
+// saw keeps what is known of the Secret.
+func (p *pass) saw(found *corev1.Secret) {
+	p.secret = found
+	p.live = externalsecret.Live{
+		Exists: true, Type: string(found.Type), Data: found.Data, Labels: found.Labels, Annotations: found.Annotations,
+		Mark: externalsecret.ReadMark(found.Annotations[externalsecret.MarkName(p.obj.GetName())]),
+	}
+	if of := metav1.GetControllerOf(found); of != nil {
+		if p.live.Ours = of.UID == p.obj.GetUID(); !p.live.Ours {
+			p.live.Controller = of.Kind + " " + of.Name
+		}
+	}
+}
+
+// lacks says which right the controller needs, if the API server refused a request.
+func lacks(err, cause error) error {
+	if apierrors.IsForbidden(cause) {
+		return fault.New(fault.Denied, "AccessDenied", fmt.Errorf("%w: let the controller use the namespace: bind the ClusterRole of the chart there (docs/rbac.md)", err))
+	}
+	return err
+}
+
+func (r *reconciler) digest(p *pass) func(map[string][]byte) string {
+	return func(data map[string][]byte) string {
+		return externalsecret.Digest(r.Key, p.obj.GetNamespace(), p.spec.Target.Name, data)
+	}
+}
+
+// fetch reads the secrets. The second result reports whether the server said afterwards
+// that it can be used; it is asked only where that counts.
+func (r *reconciler) fetch(ctx context.Context, p *pass) (externalsecret.Content, bool, error) {
+	store, err := r.stores.find(ctx, p.spec.SecretStoreRef, p.obj.GetNamespace())
+	if err != nil {
+		return externalsecret.Content{}, false, err
+	}
+	values := map[externalsecret.Read]externalsecret.Value{}
+	for _, read := range p.spec.Reads(store.vault.Path) {
+		got, err := r.stores.read(ctx, store, read)
+		if fault.Reason(err, "") == vault.ReasonNoSecret {
+			continue // it is not there
+		}
+		if err != nil {
+			return externalsecret.Content{}, false, err
+		}
+		if err := r.audit(ctx, p, store, read, got); err != nil {
+			return externalsecret.Content{}, false, err
+		}
+		values[read] = externalsecret.Value{Whole: got.Whole}
+	}
+	content, err := p.spec.Assemble(store.vault.Path, values)
+	if err != nil || len(content.Gone) == 0 {
+		return content, err == nil, err
+	}
+	h, err := store.server.Health(ctx)
+	return content, err == nil && h.Problem() == nil, nil
+}
+
+// audit records that a secret was read, by which identity and for which object. It names no
+// value.
+func (r *reconciler) audit(ctx context.Context, p *pass, store *usable, read externalsecret.Read, got vault.Secret) error {
+	details := map[string]string{
+		"path": read.Path, "vault": store.server.String(), "store": store.kind + "/" + store.name, "keys": strconv.Itoa(len(got.Data)), "secret": p.spec.Target.Name,
+	}
+	for name, value := range store.identity {
+		details[name] = value
+	}
+	if got.RequestID != "" {
+		details["requestID"] = got.RequestID
+	}
+	if got.Version != 0 {
+		details["version"] = strconv.Itoa(got.Version)
+	}
+	err := r.Audit.Record(ctx, audit.Entry{
+		What: audit.SecretRead, Via: audit.ViaController, Details: details,
+		Object: audit.Object{Kind: kindOf, Namespace: p.obj.GetNamespace(), Name: p.obj.GetName(), UID: string(p.obj.GetUID())},
+	})
+	if err != nil {
+		return fmt.Errorf("recording in the audit log that %s was read: %w", read.Path, err)
+	}
+	return nil
+}
+
+// again is the time until the next pass. A failure that may pass is retried soon, and less
+// and less often.
+func (r *reconciler) again(req ctrl.Request, p *pass, err error) ctrl.Result {
+	if err == nil {
+		r.backoff.Forget(req)
+		if p.next.IsZero() {
+			return ctrl.Result{}
+		}
+		return ctrl.Result{RequeueAfter: max(p.next.Sub(r.Now()), time.Millisecond)}
+	}
+	if fault.Of(err) == fault.Invalid {
+		return ctrl.Result{RequeueAfter: latestRetry} // the object, its store or its Secret has to change
+	}
+	wait := r.backoff.When(req)
+	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > 0 {
+		wait = f.After
+	}
+	return ctrl.Result{RequeueAfter: wait}
+}
