@@ -104,6 +104,23 @@ func logCommitted(dir string) (bool, error) {
 // pieces of its log, which are made at their full length, and the database.
 const storeRoom = 160 << 20
 
+// storeLeast is what the two pieces of its log take alone.
+const storeLeast = 128 << 20
+
+// checkRoom refuses the first start of a store on a disk with less than it takes. Where etcd
+// finds out by itself, one of its goroutines may end the process before the opener hears of
+// it. A disk whose free space is unknown is tried.
+func checkRoom(d dir) error {
+	if wal.Exist(filepath.Join(d.store(), "member", "wal")) {
+		return nil
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(d.path, &st); err != nil || st.Bavail*uint64(st.Bsize) >= storeLeast {
+		return nil
+	}
+	return notOpened(d, roomOf(d.path), syscall.ENOSPC)
+}
+
 // notOpened says why a store did not open: that its disk has no room is no
 // damage, and nothing must be put in its place for it.
 func notOpened(d dir, room string, err error) error {

@@ -34,6 +34,9 @@ func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool
 	if err := checkStore(d.store(), log); err != nil {
 		return store{}, err
 	}
+	if err := checkRoom(d); err != nil {
+		return store{}, err
+	}
 	room := roomOf(d.path) // before etcd takes some
 	socket, err := socketPath(d)
 	if err != nil {
