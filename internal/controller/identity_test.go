@@ -96,7 +96,12 @@ func TestWhoARunIs(t *testing.T) {
 	for name, with := range map[string]func(*runner.Job){
 		"configuration that the stack brings": func(j *runner.Job) { j.Files = []workdir.File{{Path: "evil.tf"}} },
 		"the text of a script":                func(j *runner.Job) { j.Script = &runner.Script{Destroy: []byte("rm -r .")} },
-		"the command of a user":               func(j *runner.Job) { j.Kind = stack.BreakGlassRun },
+		"a module that the stack brings":      func(j *runner.Job) { j.Files = []workdir.File{{Path: "modules/net/evil.tf"}} },
+		"a configuration of git":              func(j *runner.Job) { j.Home = []workdir.File{{Path: ".gitconfig"}} },
+		"an image of its own": func(j *runner.Job) {
+			j.Pod = &runner.Pod{Template: []byte(`{"spec":{"containers":[{"image":"evil"}]}}`)}
+		},
+		"the command of a user": func(j *runner.Job) { j.Kind = stack.BreakGlassRun },
 	} {
 		other := job
 		with(&other)
@@ -104,6 +109,11 @@ func TestWhoARunIs(t *testing.T) {
 			t.Errorf("with %s, the run says that its code is that of %s (%v)", name, asked.Run.SourceURL, err)
 		}
 	}
+	p.st.Configuration.CLIConfig = &stack.Ref{Name: "cli"}
+	if err := c.identify(t.Context(), p, &job); err != nil || asked.Run.SourceURL != "" {
+		t.Errorf("with other registries, the run says that its code is that of %s (%v)", asked.Run.SourceURL, err)
+	}
+	p.st.Configuration.CLIConfig = nil
 	job.Kind, job.Tree.Digest = stack.PlanRun, "sha256:other"
 	if err := c.identify(t.Context(), p, &job); err != nil || asked.Run.Phase != identity.Plan || asked.Run.SourceURL != "" {
 		t.Errorf("a plan of other content is %+v, %v", asked.Run, err)

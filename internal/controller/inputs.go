@@ -226,7 +226,7 @@ func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) erro
 	}
 	run := p.identity(job.ID, identity.PhaseOf(job.Kind.Writes()))
 	run.RunKind = string(job.Kind)
-	if job.Tree.Digest != "" && job.Tree.Digest == p.o.PlanInputs.Source && !bringsCode(job) {
+	if job.Tree.Digest != "" && job.Tree.Digest == p.o.PlanInputs.Source && len(p.st.Configuration.Besides()) == 0 && !bringsCode(job) {
 		run.SourceURL, run.SourceRevision = p.in.origin, p.o.PlanInputs.Revision
 	}
 	var err error
@@ -237,13 +237,15 @@ func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) erro
 	return nil
 }
 
-// bringsCode reports whether a job runs code that is not in its source: configuration among
-// its files, the text of a script, or the command of a user.
+// bringsCode reports whether a job, which may have been recorded before the object was
+// changed, runs code that is not in its source: configuration among its files, files at home,
+// the text of a script, programs in its pod, or the command of a user.
 func bringsCode(job *runner.Job) bool {
 	s := job.Script
-	return job.Kind == stack.BreakGlassRun || s != nil && (len(s.Apply) > 0 || len(s.Destroy) > 0) ||
+	return job.Kind == stack.BreakGlassRun || s != nil && (len(s.Apply) > 0 || len(s.Destroy) > 0) || len(job.Home) > 0 ||
+		job.Pod != nil && len(stack.Pod{Template: job.Pod.Template}.Brings()) > 0 ||
 		slices.ContainsFunc(job.Files, func(f workdir.File) bool {
-			return workdir.IsConfiguration(f.Path) && f.Path != workdir.BackendOverridePath && f.Path != workdir.ImportsPath
+			return workdir.IsConfiguration(path.Base(f.Path)) && f.Path != workdir.BackendOverridePath && f.Path != workdir.ImportsPath
 		})
 }
 

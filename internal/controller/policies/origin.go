@@ -33,7 +33,7 @@ func (p *Policies) origin(ctx context.Context, obj client.Object) (guard.Origin,
 	}
 	kind := cmp.Or(ref.Kind, sourcev1.GitRepositoryKind)
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.GetNamespace()), Name: ref.Name}
-	out := guard.Origin{Name: fmt.Sprintf("%s %s", kind, key)}
+	out := guard.Origin{Name: fmt.Sprintf("%s %s", kind, key), Besides: st.Configuration.Besides()}
 	if pending := st.Status.Pending; pending != nil {
 		out.Revision, out.Artifact = pending.PlanInputs.Revision, pending.PlanInputs.Source
 	}

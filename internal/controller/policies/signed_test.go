@@ -97,6 +97,18 @@ func TestSignedSources(t *testing.T) {
 		})
 	}
 
+	t.Run("code besides a signed source", func(t *testing.T) {
+		p := having(t, nil, clusterPolicy("p", requires(v1alpha1.SignedSource{})))
+		p.cache, p.Signatures = reader, provenance.Reader{Key: key, Own: true}
+		obj := sourced(t, "GitRepository", "signed", nil).(*v1alpha2.Terraform)
+		obj.Spec.FileMappings = []v1alpha2.FileMapping{{Location: "workspace", Path: "modules/net/evil.tf", SecretRef: v1alpha2.SecretKeyRef{Name: "s", Key: "k"}}}
+		obj.Spec.RunnerPodTemplate.Spec.Image = "registry.example.com/evil"
+		want := "GitRepository shop/signed is signed, and the runs of the stack have code besides it, by fileMappings and runnerPodTemplate.spec.image: put that into the source"
+		if a := asked(t, p, obj, "unchanged.json"); a.Outcome != review.Hold || len(a.Findings) != 1 || a.Findings[0].Message != want {
+			t.Errorf("Review() = %+v, want a hold that says %q", a, want)
+		}
+	})
+
 	t.Run("a signature of another artifact than the plan was made from", func(t *testing.T) {
 		p := having(t, nil, clusterPolicy("p", requires(v1alpha1.SignedSource{})))
 		p.cache, p.Signatures = reader, provenance.Reader{Key: key, Own: true}

@@ -136,7 +136,7 @@ func (s *snapshot) set(ctx context.Context, p *Policies, obj client.Object, name
 			if r.from, err = p.origin(ctx, obj); err != nil {
 				return Set{}, err
 			}
-			parts = append(parts, stack.Digest([]any{r.from.Artifact, r.from.Signature}))
+			parts = append(parts, stack.Digest([]any{r.from.Artifact, r.from.Signature, r.from.Besides}))
 		}
 		out.Digest, out.Reviewer = stack.Digest(parts), r
 	}

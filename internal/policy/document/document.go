@@ -74,6 +74,7 @@ type Source struct {
 	Signer   string `json:"signer,omitempty"`
 
 	Signature policy.Signature `json:"signature"`
+	Besides   []string         `json:"besides,omitempty"` // fields by which the runs have code that is not in the source
 }
 
 // Module is one call of a module, also of those that modules call.

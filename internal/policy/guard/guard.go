@@ -31,6 +31,7 @@ type Origin struct {
 	Revision  string
 	Artifact  string // the digest of the archive that the signature is about
 	Signature policy.Signature
+	Besides   []string // fields of the object by which the runs have code that is not in the source
 }
 
 // FactsOf returns the facts of a plan.
@@ -213,7 +214,13 @@ func touches(p policy.Protected, c plan.Change) []string {
 
 // signed is about where the plan comes from, and not about what it does.
 func (j *judge) signed() {
-	if j.SignedSource == nil || j.SignedSource.Allows(j.From.Signature) {
+	if j.SignedSource == nil {
+		return
+	}
+	if j.SignedSource.Allows(j.From.Signature) {
+		if len(j.From.Besides) > 0 {
+			j.say(policy.SignedSourceGuard, nil, "%s is signed, and the runs of the stack have code besides it, by %s: put that into the source", j.From.Name, strings.Join(j.From.Besides, " and "))
+		}
 		return
 	}
 	from := j.From

@@ -129,6 +129,7 @@ func (p *Programs) facts(ctx context.Context, q policies.Question) (document.Fac
 		}
 	}
 	f.Source.Signature, f.Source.Signed, f.Source.Signer = q.Source, q.Source.Verified, q.Source.By
+	f.Source.Besides = st.Configuration.Besides()
 	if ref := st.Configuration.Source; ref != nil {
 		if err := p.source(ctx, &f.Source, d, obj, *ref, q); err != nil {
 			return f, err
