@@ -17,7 +17,7 @@ type Run struct {
 	Namespace string `json:"namespace"`
 
 	NamespaceUID string `json:"namespace_uid"`     // another one if the namespace was made again
-	Tenant       string `json:"tenant"`            // a label of the namespace, or its name
+	Tenant       string `json:"tenant,omitempty"`  // a label of the namespace; empty if it has none: a name would be another customer's
 	Cluster      string `json:"cluster,omitempty"` // UID of the namespace kube-system; empty if it is not known
 
 	SourceURL      string `json:"source_url,omitempty"`      // of the content of the run; empty if it is not certain

@@ -120,6 +120,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		"a Vault with a password":        {`{"vault": {"address": "https://a:b@v.example.com", "role": "r"}}`, "vault.address"},
 		"a mount that leads out":         {`{"vault": {"address": "https://v.example.com", "role": "r", "mount": "a//b"}}`, "vault.mount"},
 		"a cluster without a host":       {`{"kubernetes": {"server": "https://"}}`, "kubernetes.server"},
+		"a cluster without TLS":          {`{"kubernetes": {"server": "http://k.example.com"}}`, "kubernetes.server"},
 		"a plan account without another": {`{"gcp": {"provider": "projects/1/locations/global/workloadIdentityPools/a/providers/b", "planServiceAccount": "a@b.c"}}`, "gcp.serviceAccount is missing"},
 	} {
 		if _, err := identity.Parse([]byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -42,6 +42,9 @@ func (i *Issuer) Document(ctx context.Context, path string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(keys) == 0 { // an empty list would be kept, and the first key be unknown for an hour
+			return nil, fault.New(fault.Later, "NoKeyYet", errors.New("there is no key yet: the leader makes one"))
+		}
 		set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 		for _, k := range keys {
 			set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.private.Public(), KeyID: k.ID, Algorithm: string(algorithm), Use: "sig"})

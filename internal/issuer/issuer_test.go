@@ -235,8 +235,8 @@ func TestNoKeyYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("without keys the list of keys is %s, want an empty one", resp.Status)
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Cache-Control") != "" {
+		t.Errorf("without keys the list of keys is %s, kept %q, want 503, which nothing keeps", resp.Status, resp.Header.Get("Cache-Control"))
 	}
 }
 

@@ -9,7 +9,6 @@
 package identities
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,7 +172,7 @@ func (s *Identities) Of(ctx context.Context, by controller.Identified) (*runner.
 		return nil, fault.New(fault.Later, "NamespaceUnknown", fmt.Errorf("reading the namespace of the stack: %w", err))
 	}
 	// Users may change the labels of a stack, and not those of its namespace.
-	run.NamespaceUID, run.Tenant, run.Cluster = found.UID, cmp.Or(found.Labels[s.o.Label], run.Namespace), s.o.Cluster()
+	run.NamespaceUID, run.Tenant, run.Cluster = found.UID, found.Labels[s.o.Label], s.o.Cluster()
 	grant, err := s.grants.Seal(issuer.Grant{Run: run, Key: by.Key, Uses: by.Request.Uses(run.Phase), Expires: by.Until})
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "IdentityInvalid", err)
