@@ -185,7 +185,7 @@ func (k *kyuubi) ask(t *testing.T, method, path, token string, in any) (baoAnswe
 	return out, err
 }
 
-// KY-01, KY-02, KY-06, KY-07: one command runs the estate of the guide on one machine. OpenBao is
+// KY-01 to KY-07: one command runs the estate of the guide on one machine. OpenBao is
 // set up by a stack whose runs have an identity and no stored credential, another one reads from
 // it as its ServiceAccount, and another start goes on with all of it.
 func TestKyuubiExample(t *testing.T) {
@@ -254,6 +254,9 @@ func TestKyuubiExample(t *testing.T) {
 	// The other stack has the secrets, and no log has them. The audit log names each reading,
 	// and each token of a run.
 	k.awaitSecret(t, "kyuubi", "kyuubi-defaults", "kyuubi_defaults", "kyuubi.metadata.store.jdbc.password="+password+"\nspark.executor.memory=12g")
+	// KY-03, KY-04: so has the Secret that the Deployment of MariaDB refers to, by the annotations
+	// of the ServiceAccount alone.
+	k.awaitSecret(t, "kyuubi", "vault-secret-database", "mariadb_password", password)
 	for _, namespace := range []string{"vault", "kyuubi"} {
 		if log := k.run(t, "terrier", "logs", namespace, "-n", namespace); strings.Contains(log, password) {
 			t.Errorf("the log of %s has the password", namespace)
@@ -269,6 +272,14 @@ func TestKyuubiExample(t *testing.T) {
 	// manually, and undoes it.
 	k.run(t, "bao", "kv", "put", "kyuubi/database", "mariadb_password=canary-of-kyuubi")
 	k.awaitSecret(t, "kyuubi", "kyuubi-defaults", "kyuubi_defaults", "canary-of-kyuubi")
+	k.awaitSecret(t, "kyuubi", "vault-secret-database", "mariadb_password", "canary-of-kyuubi")
+	testkit.Eventually(t, testkit.Patience, "KY-05: MariaDB is restarted", func(ctx context.Context) error {
+		out, err := k.try(ctx, "kubectl", "-n", "kyuubi", "get", "deployment", "mariadb", "-o", "jsonpath={.spec.template.metadata.annotations}")
+		if err == nil && !strings.Contains(out, "secret.terrier.dev/vault-secret-database") {
+			err = errors.New("its pods have the annotations " + out)
+		}
+		return err
+	})
 	k.run(t, "terrier", "replan", "vault", "-n", "vault")
 	k.awaitSecret(t, "kyuubi", "kyuubi-defaults", "kyuubi_defaults", "jdbc.password="+password+"\n")
 
