@@ -8,10 +8,12 @@ import (
 
 // How many questions are asked at once, and of one namespace. A webhook that
 // hangs takes a place for as long as its deadline lasts, so no namespace has more
-// than a few.
+// than a few. Questions for policies alone have as many places of their own, which no
+// webhook takes; a namespace has a few more of those, since a program ends soon.
 const (
 	questionsAtOnce       = 16
 	questionsPerNamespace = 2
+	insidePerNamespace    = 4
 )
 
 // Pool has reviewers asked beside the reconciles, which must not wait for them.
@@ -25,8 +27,24 @@ type Pool struct {
 	mu      sync.Mutex
 	stacks  map[string]*inquiry // by stack
 	waiting []*inquiry          // in the order of asking
-	busy    map[string]int      // by namespace
-	running int
+	busy    map[crowd]int
+	running map[bool]int // by Question.Inside
+}
+
+// crowd are the questions that share the places of a namespace.
+type crowd struct {
+	namespace string
+	inside    bool
+}
+
+func (q Question) crowd() crowd { return crowd{q.Namespace, q.Inside} }
+
+// places is how many questions of a crowd are asked at once.
+func (c crowd) places() int {
+	if c.inside {
+		return insidePerNamespace
+	}
+	return questionsPerNamespace
 }
 
 // inquiry is one question on its way.
@@ -38,7 +56,7 @@ type inquiry struct {
 
 // NewPool returns a pool that asks with ask: Ask, with the time.
 func NewPool(ask func(context.Context, Question) Reply) *Pool {
-	return &Pool{ask: ask, more: make(chan struct{}, 1), stacks: map[string]*inquiry{}, busy: map[string]int{}}
+	return &Pool{ask: ask, more: make(chan struct{}, 1), stacks: map[string]*inquiry{}, busy: map[crowd]int{}, running: map[bool]int{}}
 }
 
 // Asked reports whether a question is being asked, or was.
@@ -118,14 +136,11 @@ func (p *Pool) Run(ctx context.Context) error {
 func (p *Pool) begin(ctx context.Context) (*inquiry, context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.running >= questionsAtOnce {
-		return nil, nil
-	}
-	best := -1
+	best, least := -1, 0
 	for n, i := range p.waiting {
-		busy := p.busy[i.Namespace]
-		if (busy < questionsPerNamespace || i.Inside) && (best < 0 || busy < p.busy[p.waiting[best].Namespace]) {
-			best = n
+		busy := p.busy[i.crowd()]
+		if p.running[i.Inside] < questionsAtOnce && busy < i.crowd().places() && (best < 0 || busy < least) {
+			best, least = n, busy
 		}
 	}
 	if best < 0 {
@@ -133,24 +148,30 @@ func (p *Pool) begin(ctx context.Context) (*inquiry, context.Context) {
 	}
 	i := p.waiting[best]
 	p.waiting = slices.Delete(p.waiting, best, best+1)
-	p.busy[i.Namespace]++
-	p.running++
+	p.busy[i.crowd()]++
+	p.running[i.Inside]++
 	ctx, i.cancel = context.WithCancel(ctx)
 	return i, ctx
 }
 
 // end keeps an answer, unless the stack does not want it any more. One that was
-// cut short by the end of the process is none.
+// cut short by the end of the process is none. A question that no reviewer was asked in
+// time waits again, behind the others.
 func (p *Pool) end(i *inquiry, r Reply, whole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i.cancel()
-	p.running--
-	if p.busy[i.Namespace]--; p.busy[i.Namespace] == 0 {
-		delete(p.busy, i.Namespace)
+	p.running[i.Inside]--
+	if p.busy[i.crowd()]--; p.busy[i.crowd()] == 0 {
+		delete(p.busy, i.crowd())
 	}
 	p.signal()
 	if p.stacks[i.Stack] != i || !whole {
+		return
+	}
+	if r.Unasked {
+		i.cancel = nil
+		p.waiting = append(p.waiting, i)
 		return
 	}
 	wake := i.Wake

@@ -2,6 +2,7 @@ package review
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -111,6 +112,83 @@ func TestHangingWebhooksKeepNoOtherWaiting(t *testing.T) {
 	})
 }
 
+// A namespace whose policies take long keeps no other waiting, and webhooks keep no policies
+// waiting.
+func TestSlowPoliciesKeepNoOtherWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, question, woken := asking(t)
+		inside := func(q Question) Question {
+			q.Inside = true
+			return q
+		}
+		for n := range questionsAtOnce { // all places for webhooks are taken
+			p.Ask(question(fmt.Sprint("hooked-", n), fmt.Sprint("hooked-", n), "d", "10s"))
+		}
+		for n := range 50 {
+			p.Ask(inside(question("hostile", fmt.Sprint("hostile-", n), "d", "10s")))
+		}
+		for n := range 5 {
+			name := fmt.Sprint("honest-", n)
+			p.Ask(inside(question(name, name, "d", "1s")))
+		}
+		later(11 * time.Second)
+		for n := range 5 {
+			if got := woken(fmt.Sprint("honest-", n)); got != time.Second {
+				t.Errorf("the stack of another namespace was woken after %v, want 1s", got)
+			}
+		}
+		answered := 0
+		for n := range 50 {
+			if woken(fmt.Sprint("hostile-", n)) >= 0 {
+				answered++
+			}
+		}
+		if answered != insidePerNamespace {
+			t.Errorf("%d of one namespace were asked at once, want %d", answered, insidePerNamespace)
+		}
+	})
+}
+
+// A question for which a reviewer had no time is no answer: it is asked again, behind the
+// others.
+func TestAQuestionThatWasNotAskedIsAskedAgain(t *testing.T) {
+	p := NewPool(nil)
+	woken := 0
+	question := func(name string, r Reviewer) Question {
+		return Question{Stack: name, ID: "d", Namespace: "apps", Plan: &Plan{Digest: "d"}, Reviewers: []Reviewer{r}, Wake: func() { woken++ }}
+	}
+	busy := question("one", reviewing(func() (Answer, error) { return Answer{}, fmt.Errorf("asking: %w", Busy{Why: errors.New("no place")}) }))
+	passes := question("two", reviewing(func() (Answer, error) { return Answer{}, nil }))
+	p.Ask(busy)
+	p.Ask(passes)
+	var asked []string
+	for range 3 {
+		i, ctx := p.begin(t.Context())
+		asked = append(asked, i.Stack)
+		p.end(i, Ask(ctx, i.Question, time.Now), true)
+	}
+	if got, want := fmt.Sprint(asked), "[one two one]"; got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+	if r, ok := p.Answer(busy); ok || !p.Asked(busy) {
+		t.Errorf("Answer() = %+v, although the reviewer was busy; asked %v", r, p.Asked(busy))
+	}
+	if r, ok := p.Answer(passes); !ok || !r.Verdict.Passed || woken != 1 {
+		t.Errorf("Answer() = %+v, %v after %d wakes, want the one of the other", r, ok, woken)
+	}
+	p.Drop("one")
+	if i, _ := p.begin(t.Context()); i != nil || len(p.busy) != 0 {
+		t.Errorf("begin() = %+v after the stack was dropped", i)
+	}
+}
+
+// reviewing is a reviewer that answers with a function.
+type reviewing func() (Answer, error)
+
+func (reviewing) Sees() Document { return Masked }
+
+func (r reviewing) Review(context.Context, *Plan) (Answer, error) { return r() }
+
 func TestNoMoreAreAskedThanThereAreGivenPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, question, woken := asking(t)
@@ -146,8 +224,8 @@ func TestAnotherQuestionTakesThePlaceOfTheLast(t *testing.T) {
 		if r, ok := p.Answer(question("a", "one", "new", "1s")); !ok || r.Verdict.Plan != "new" {
 			t.Errorf("Answer() = %+v, %v, want that to the new plan", r, ok)
 		}
-		if p.running != 0 || len(p.busy) != 0 || len(p.waiting) != 0 {
-			t.Errorf("%d run, %v are busy and %d wait, want none", p.running, p.busy, len(p.waiting))
+		if p.running[false] != 0 || len(p.busy) != 0 || len(p.waiting) != 0 {
+			t.Errorf("%v run, %v are busy and %d wait, want none", p.running, p.busy, len(p.waiting))
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -32,9 +33,19 @@ type Reviewer interface {
 	// in it only for the reviewers that its object names.
 	Sees() Document
 	// Review returns the answer. The error says why there is none: the plan does
-	// not count, and the reviewer is asked again after the retry interval.
+	// not count, and the reviewer is asked again after the retry interval. With Busy it is
+	// asked again at once.
 	Review(context.Context, *Plan) (Answer, error)
 }
+
+// Busy is the error of a reviewer that had no time for a question, and did not begin with it.
+type Busy struct{ Why error }
+
+// Error implements error.
+func (b Busy) Error() string { return b.Why.Error() }
+
+// Unwrap returns why.
+func (b Busy) Unwrap() error { return b.Why }
 
 // Document is one of the documents of a plan, by its name among the records.
 type Document string
@@ -181,13 +192,14 @@ type Reply struct {
 	Verdict stack.Verdict
 	Judged  *policy.Judgement // all that policies said; nil if there are none
 	Lost    error             // the plan is not among the records any more
+	Unasked bool              // a reviewer was busy: the question is to be asked again
 }
 
 // Ask asks one reviewer after the other until one refuses the plan or does not
 // answer. All policies together are one reviewer. A plan that one of them holds is held if none of the others refuses
 // it.
 func Ask(ctx context.Context, q Question, now func() time.Time) Reply {
-	ctx, cancel := context.WithTimeout(ctx, reviewsDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, reviewsDeadline, fmt.Errorf("all reviewers together took longer than %v", reviewsDeadline))
 	defer cancel()
 	v := stack.Verdict{Plan: q.Plan.Digest, By: q.By, Passed: true}
 	var judged *policy.Judgement
@@ -196,6 +208,9 @@ func Ask(ctx context.Context, q Question, now func() time.Time) Reply {
 		answer, err := r.Review(ctx, q.Plan)
 		if q.Plan.lost != nil {
 			return Reply{Lost: q.Plan.lost}
+		}
+		if _, busy := errors.AsType[Busy](err); busy {
+			return Reply{Unasked: true}
 		}
 		if len(answer.Policies) > 0 {
 			judged = &policy.Judgement{Plan: v.Plan, By: v.By, Policies: answer.Policies, Input: answer.Input, Findings: policy.Bounded(q.hidden(answer.Findings))}

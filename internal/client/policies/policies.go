@@ -52,8 +52,15 @@ type part struct {
 	approval *policy.Approval
 	onError  policy.Effect // if it cannot be evaluated
 	owner    bool          // it is of a namespace, and may only be stricter
-	members  []rego.Member
+	members  []member
 	weave    []*rego.WeavePolicy // of each member; nil of others
+}
+
+// member is one program of a policy.
+type member struct {
+	policy     string // how its findings call it
+	set        *rego.Set
+	parameters any
 }
 
 // fileBytes bounds a file that is a whole policy.
@@ -89,9 +96,9 @@ func (p *Policy) add(ctx context.Context, t text) error {
 		if err != nil {
 			return err
 		}
-		m := rego.Member{Policy: one.name, Set: set, Parameters: t.parameters}
+		m := member{policy: one.name, set: set, parameters: t.parameters}
 		if program.Weave != nil {
-			m.Policy, m.Parameters = one.name+"/"+program.Weave.Metadata.Name, program.Parameters
+			m.policy, m.parameters = one.name+"/"+program.Weave.Metadata.Name, program.Parameters
 		} else if err := rego.CheckParameters(set, t.parameters); err != nil {
 			return invalid("%s: %w", one.name, err)
 		}
@@ -214,7 +221,7 @@ func (p *Policy) Judge(ctx context.Context, q Asked) (Answer, error) {
 				continue
 			}
 			e := &rego.Explanation{Why: q.Why, Steps: q.Steps}
-			found = append(found, m.Set.Evaluate(ctx, rego.Question{Policy: m.Policy, Input: in, Parameters: m.Parameters, Explain: e})...)
+			found = append(found, m.set.Evaluate(ctx, rego.Question{Policy: m.policy, Input: in, Parameters: m.parameters, Explain: e})...)
 			out.Rules, out.Trace, out.Prints = append(out.Rules, e.Rules...), append(out.Trace, e.Trace...), append(out.Prints, e.Prints...)
 		}
 		policy.OnError(one.onError, found)

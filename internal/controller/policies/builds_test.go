@@ -64,12 +64,12 @@ func (s *scripted) Compile(ctx context.Context, t Text) (Program, string, error)
 	return what, what, nil
 }
 
-func (s *scripted) Judge(_ context.Context, q Question) ([]policy.Finding, string) {
+func (s *scripted) Judge(_ context.Context, q Question) ([]policy.Finding, string, error) {
 	var out []policy.Finding
 	for _, m := range q.Members {
 		out = append(out, policy.Finding{Policy: m.Policy, Rule: "by", Effect: policy.Warn, Message: m.Program.(string)})
 	}
-	return out, "input"
+	return out, "input", nil
 }
 
 func (s *scripted) set(do func()) {

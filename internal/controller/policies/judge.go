@@ -25,9 +25,10 @@ type Programs interface {
 	// of all that its answers depend on beside the plan and the stack. The error is Invalid if
 	// the text is wrong; any other may pass.
 	Compile(ctx context.Context, t Text) (p Program, digest string, err error)
-	// Judge asks programs about a plan. It always answers: what cannot be evaluated is a
-	// finding that holds the plan. The digest is that of what they were shown.
-	Judge(ctx context.Context, q Question) (findings []policy.Finding, input string)
+	// Judge asks programs about a plan. What cannot be evaluated is a finding that holds the
+	// plan. The digest is that of what they were shown. There is an error only if none of them
+	// was asked, because all that evaluate programs were busy.
+	Judge(ctx context.Context, q Question) (findings []policy.Finding, input string, err error)
 }
 
 // Text is the text of a program, or where it is. Two texts with the same ID say the same.
@@ -95,7 +96,8 @@ func (r *reviewer) asksForSource() bool {
 // Sees implements review.Reviewer.
 func (*reviewer) Sees() review.Document { return review.Masked }
 
-// Review implements review.Reviewer. It has an error only if the plan cannot be read now.
+// Review implements review.Reviewer. It has an error only if the plan cannot be read now, or
+// its programs cannot be asked yet.
 func (r *reviewer) Review(ctx context.Context, p *review.Plan) (review.Answer, error) {
 	raw, err := p.Document(ctx)
 	if err != nil {
@@ -129,7 +131,10 @@ func (r *reviewer) Review(ctx context.Context, p *review.Plan) (review.Answer, e
 		}
 	}
 	if len(members) > 0 {
-		found, input := r.programs.Judge(ctx, Question{Plan: p, Document: raw, Stack: r.about.subject(), Members: members, Source: from.Signature, Now: r.now()})
+		found, input, err := r.programs.Judge(ctx, Question{Plan: p, Document: raw, Stack: r.about.subject(), Members: members, Source: from.Signature, Now: r.now()})
+		if err != nil {
+			return review.Answer{}, review.Busy{Why: err}
+		}
 		a.Findings, a.Input = append(a.Findings, r.within(found)...), input
 	}
 	switch policy.Combine(a.Findings) {

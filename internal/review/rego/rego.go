@@ -85,6 +85,7 @@ type Set struct {
 	all      rego.PreparedEvalQuery
 	mentions map[string]bool // the texts in the modules
 	walks    bool            // it may read any part of its input
+	size     int
 
 	parameters map[string]parameter // that it declares; nil if it declares none
 }
@@ -100,6 +101,9 @@ type rule struct {
 
 // Digest identifies what was compiled.
 func (s *Set) Digest() string { return s.digest }
+
+// Size is how many bytes its modules have, and its data as JSON.
+func (s *Set) Size() int { return s.size }
 
 // Rules names the rules that give findings, in order.
 func (s *Set) Rules() []string {
@@ -139,9 +143,11 @@ func Compile(ctx context.Context, source Source) (*Set, error) {
 	if _, has := data["conftest"]; source.Format == Conftest && !has {
 		data["conftest"] = map[string]any{"file": map[string]any{"name": "plan.json", "dir": ""}} // as conftest has it
 	}
-	if b, err := json.Marshal(data); err != nil || len(b) > dataBytes {
+	b, err := json.Marshal(data)
+	if err != nil || len(b) > dataBytes {
 		return nil, invalid(fmt.Errorf("its data are larger than %d MiB, or are no JSON", dataBytes>>20))
 	}
+	s.size += len(b)
 	s.store = inmem.NewFromObjectWithOpts(data, inmem.OptReturnASTValuesOnRead(true))
 	s.notice()
 	s.all, err = s.prepare(ctx, s.query(s.rules))
@@ -172,10 +178,9 @@ func (s *Set) parse() error {
 	case len(s.source.Modules) > modulesKept:
 		return fmt.Errorf("it has %d modules, more than %d", len(s.source.Modules), modulesKept)
 	}
-	all := 0
 	for _, name := range slices.Sorted(maps.Keys(s.source.Modules)) {
 		text := s.source.Modules[name]
-		if all += len(text); all > sourceBytes {
+		if s.size += len(text); s.size > sourceBytes {
 			return fmt.Errorf("its modules are larger than %d MiB together: split the policy, or leave out the files that it does not need", sourceBytes>>20)
 		}
 		if len(text) > moduleBytes {

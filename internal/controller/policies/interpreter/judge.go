@@ -27,7 +27,7 @@ import (
 )
 
 // Judge implements policies.Programs.
-func (p *Programs) Judge(ctx context.Context, q policies.Question) ([]policy.Finding, string) {
+func (p *Programs) Judge(ctx context.Context, q policies.Question) ([]policy.Finding, string, error) {
 	var members []worker.Member
 	for _, m := range q.Members {
 		prog, ok := m.Program.(*program)
@@ -44,9 +44,10 @@ func (p *Programs) Judge(ctx context.Context, q policies.Question) ([]policy.Fin
 	}
 	asked, digest, err := p.asked(ctx, q)
 	if err != nil {
-		return worker.Broken(members, err), digest
+		return worker.Broken(members, err), digest, nil
 	}
-	return p.workers.Findings(ctx, asked, members), digest
+	found, err := p.workers.Findings(ctx, asked, members)
+	return found, digest, err
 }
 
 // asked is what programs are shown, and its digest. The time of the evaluation is no part of

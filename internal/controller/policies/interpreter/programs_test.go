@@ -234,6 +234,16 @@ func question(t *testing.T, members ...policies.Member) policies.Question {
 // everything gives the whole input as a text.
 const everything = "package terrier\nwarn contains json.marshal(object.remove(input, [\"plan\", \"changes\", \"counts\"]))\nwarn contains json.marshal(input.changes)\n"
 
+// judge is Judge of programs that could be asked.
+func (s *stage) judge(t *testing.T, q policies.Question) ([]policy.Finding, string) {
+	t.Helper()
+	found, input, err := s.Judge(t.Context(), q)
+	if err != nil {
+		t.Error(err)
+	}
+	return found, input
+}
+
 func TestJudge(t *testing.T) {
 	s := newStage(t, map[string]string{"a/policy.rego": denies, "all/policy.rego": everything, "c/main.rego": "package main\nwarn[msg] { msg := input.resource_changes[0].address }"})
 	parameters := fromSource("a")
@@ -249,7 +259,7 @@ func TestJudge(t *testing.T) {
 		members = append(members, policies.Member{Policy: name, Program: p, DryRun: name == "ClusterPolicy/c"})
 	}
 	q := question(t, members...)
-	found, digest := s.Judge(t.Context(), q)
+	found, digest := s.judge(t, q)
 	text := ""
 	for _, f := range found {
 		text += f.Policy + " " + f.Message + "\n"
@@ -268,15 +278,15 @@ func TestJudge(t *testing.T) {
 		t.Errorf("a policy sees a secret: %s", text)
 	}
 	q.Now = q.Now.Add(time.Hour)
-	if _, later := s.Judge(t.Context(), q); later != digest {
+	if _, later := s.judge(t, q); later != digest {
 		t.Errorf("the digest of the input changes with time: %s, %s", digest, later)
 	}
 	q.Document = []byte(strings.ReplaceAll(aPlan, `"x"`, `"y"`))
-	if _, other := s.Judge(t.Context(), q); other == digest {
+	if _, other := s.judge(t, q); other == digest {
 		t.Error("another plan has the same digest of its input")
 	}
 	q.Document = []byte("{")
-	if found, _ := s.Judge(t.Context(), q); len(found) != len(members) || policy.Combine(found) != policy.Hold {
+	if found, _ := s.judge(t, q); len(found) != len(members) || policy.Combine(found) != policy.Hold {
 		t.Errorf("a plan that cannot be read: %+v, want that each policy holds it", found)
 	}
 }
@@ -305,12 +315,12 @@ spec:
 		t.Fatal(err)
 	}
 	q := question(t, policies.Member{Policy: "ClusterPolicy/w", Program: p})
-	found, _ := s.Judge(t.Context(), q)
+	found, _ := s.judge(t, q)
 	if len(found) != 2 || policy.Combine(found) != policy.Warn || found[0].Message != "terraform_data.a" || !strings.Contains(found[1].Message, `"name":"network"`) || strings.Contains(found[1].Message, "canary") {
 		t.Errorf("findings %+v", found)
 	}
 	q.Stack.Namespace = "others"
-	if found, _ := s.Judge(t.Context(), q); len(found) != 0 {
+	if found, _ := s.judge(t, q); len(found) != 0 {
 		t.Errorf("a stack that is no target: %+v", found)
 	}
 }
@@ -360,7 +370,7 @@ func TestWeavePoliciesOfACluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, _ := s.Judge(t.Context(), question(t, policies.Member{Policy: "Policy.pac.weave.works/all", Program: p}))
+			found, _ := s.judge(t, question(t, policies.Member{Policy: "Policy.pac.weave.works/all", Program: p}))
 			if len(found) != 1 || found[0].Effect != tt.effect || found[0].Severity != "high" || found[0].Rule != "all" || found[0].Message != "found in apps" {
 				t.Errorf("findings %+v", found)
 			}

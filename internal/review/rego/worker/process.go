@@ -28,6 +28,7 @@ type process struct {
 	said    *tail // on its standard error
 	dir     string
 	memory  int64 // bytes that its objects may need
+	used    bool  // it did something before: what breaks it now need not be to blame
 
 	idle *time.Timer
 }

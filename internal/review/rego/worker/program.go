@@ -36,7 +36,7 @@ func Main() {
 		os.Exit(2)
 	}
 	go watchMemory(most)
-	if err := serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+	if err := serve(context.Background(), newServer(most), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "terrier:", err)
 		os.Exit(1)
 	}
@@ -108,15 +108,19 @@ type response struct {
 	Kind     fault.Kind       `json:"kind,omitempty"`
 }
 
-// setsKept is how many sets a worker holds. What it does not hold is compiled again.
-const setsKept = 1000
+// Bounds of the sets that a worker holds. What it does not hold is compiled again.
+const (
+	setsKept  = 1000
+	setsShare = 4   // of the memory of the worker: the others are for evaluations
+	setWeight = 150 // bytes of memory for each byte of a text: see TestTheWeightOfSets
+	setLeast  = 64 << 10
+)
 
 // serve answers requests until there are none.
-func serve(ctx context.Context, in io.Reader, out io.Writer) error {
+func serve(ctx context.Context, s *server, in io.Reader, out io.Writer) error {
 	dec, w := json.NewDecoder(bufio.NewReaderSize(in, 64<<10)), bufio.NewWriterSize(out, 64<<10)
 	dec.UseNumber()
 	enc := json.NewEncoder(w)
-	s := &server{sets: cache.Map[string, *rego.Set]{Size: setsKept}}
 	for {
 		var r request
 		if err := dec.Decode(&r); errors.Is(err, io.EOF) {
@@ -136,7 +140,24 @@ func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 // server is what a worker holds between two requests.
 type server struct {
 	sets  cache.Map[string, *rego.Set]
+	last  string // the set that was compiled last, which is held however large it is
+	set   *rego.Set
 	input *rego.Input
+}
+
+// newServer returns the server of a worker whose objects may need so many bytes.
+func newServer(memory uint64) *server {
+	return &server{sets: cache.Map[string, *rego.Set]{
+		Size: setsKept, Weight: int(memory / setsShare), Weigh: func(_ string, s *rego.Set) int { return setLeast + setWeight*s.Size() },
+	}}
+}
+
+// known returns a set that was compiled here.
+func (s *server) known(name string) (*rego.Set, bool) {
+	if set, ok := s.sets.Get(name); ok {
+		return set, true
+	}
+	return s.set, s.set != nil && s.last == name
 }
 
 // answer does what a request asks for. A panic is an error of the policy.
@@ -156,6 +177,7 @@ func (s *server) answer(ctx context.Context, r request) (out response) {
 			return failed(fault.New(fault.Invalid, "PolicyInvalid", err))
 		}
 		s.sets.Put(r.Compile.Set, set)
+		s.last, s.set = r.Compile.Set, set
 	case r.Input != nil:
 		s.input = nil
 		doc, err := document.Make(r.Input.Document, r.Input.Facts)
@@ -166,7 +188,7 @@ func (s *server) answer(ctx context.Context, r request) (out response) {
 			return failed(err)
 		}
 	case r.Evaluate != nil:
-		set, ok := s.sets.Get(r.Evaluate.Set)
+		set, ok := s.known(r.Evaluate.Set)
 		if !ok {
 			return response{Unknown: true}
 		}
@@ -175,7 +197,7 @@ func (s *server) answer(ctx context.Context, r request) (out response) {
 		}
 		out.Findings = set.Evaluate(ctx, rego.Question{Policy: r.Evaluate.Policy, Input: s.input, Parameters: r.Evaluate.Parameters})
 	case r.Early != nil:
-		set, ok := s.sets.Get(r.Early.Set)
+		set, ok := s.known(r.Early.Set)
 		if !ok {
 			return response{Unknown: true}
 		}

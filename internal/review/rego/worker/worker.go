@@ -30,10 +30,11 @@ const (
 	compileMost  = 10 * time.Second
 	evaluateMost = rego.Deadline + 2*time.Second
 	inputMost    = 10 * time.Second
-	idleMost     = time.Minute // after which a worker ends that has nothing to do
-	againAfter   = time.Minute // when a policy is asked again that ended its worker
-	endedKept    = 1000        // policies and namespaces for which that is known
-	workersMost  = 4           // at once, each for compiling and for evaluating
+	placeMost    = 30 * time.Second // that a plan waits for a worker
+	idleMost     = time.Minute      // after which a worker ends that has nothing to do
+	againAfter   = time.Minute      // when a policy is asked again that ended its worker
+	endedKept    = 1000             // policies and namespaces for which that is known
+	workersMost  = 4                // at once, each for compiling and for evaluating
 )
 
 // Pool has workers, and starts them when they are needed. New makes one.
@@ -46,8 +47,8 @@ type Pool struct {
 	ended     cache.Map[string, error] // by policy and namespace: why it ended its worker
 }
 
-// times are how long a worker may take before it is ended.
-type times struct{ compile, evaluate time.Duration }
+// times are how long a worker may take before it is ended, and how long a plan waits for one.
+type times struct{ compile, evaluate, place time.Duration }
 
 // lane is a number of places for workers. Policies are compiled on one lane and evaluated on
 // another, so that neither waits for the other.
@@ -74,7 +75,7 @@ func New(scratch string, memory int64, now func() time.Time) *Pool {
 	return &Pool{
 		scratch: scratch, memory: min(memoryMost, max(memoryLeast, memory/memoryShare)),
 		compiling: lane{places: make(chan struct{}, n)}, judging: lane{places: make(chan struct{}, n)},
-		most: times{compileMost, evaluateMost}, ended: cache.Map[string, error]{Size: endedKept, TTL: againAfter, Now: now},
+		most: times{compileMost, evaluateMost, placeMost}, ended: cache.Map[string, error]{Size: endedKept, TTL: againAfter, Now: now},
 	}
 }
 
@@ -122,17 +123,22 @@ type Asked struct {
 	Now      time.Time
 }
 
-// Findings asks every policy about a plan. It always answers: what cannot be evaluated is a
-// finding that holds the plan, or denies it. The order is that of policy.Sort.
-func (p *Pool) Findings(ctx context.Context, a Asked, members []Member) []policy.Finding {
+// Findings asks every policy about a plan. What cannot be evaluated is a finding that holds
+// the plan, or denies it. The order is that of policy.Sort. There is an error only if no
+// worker was free within half a minute, or before ctx ended: then no policy was asked.
+func (p *Pool) Findings(ctx context.Context, a Asked, members []Member) ([]policy.Finding, error) {
 	c := &conversation{Pool: p, ctx: ctx, asked: a}
 	defer c.end()
 	var all []policy.Finding
 	for _, m := range members {
-		all = append(all, m.finished(c.of(m))...)
+		found, err := c.of(m)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m.finished(found)...)
 	}
 	policy.Sort(all)
-	return all
+	return all, nil
 }
 
 // Early are the findings that policies have before there is a plan, as Set.Early. It says
@@ -149,21 +155,12 @@ func (p *Pool) Early(ctx context.Context, f document.Facts, members []Member) []
 		}
 		r := request{Early: &early{m.Digest, m.Policy, f, m.Parameters}}
 		err := p.with(ctx, &p.judging, func(w *process) error {
-			out, err := w.exchange(ctx, p.most.evaluate, r)
-			if err == nil && out.Unknown {
-				if err, broken := p.compile(ctx, w, source{m.Digest, m.Source, nil}); err != nil {
-					return keep(err, broken)
-				}
-				out, err = w.exchange(ctx, p.most.evaluate, r)
-			}
-			if err != nil {
-				return spoilt{err}
-			}
+			out, err, broken := p.known(ctx, w, m, r)
 			for _, found := range out.Findings {
 				found.DryRun = m.DryRun
 				all = append(all, found)
 			}
-			return out.failure()
+			return keep(err, broken)
 		})
 		if err != nil && ctx.Err() != nil {
 			break // the others would be later still
@@ -214,73 +211,107 @@ type conversation struct {
 	wrong error    // of the input
 }
 
-// of asks one policy.
-func (c *conversation) of(m Member) []policy.Finding {
+// of asks one policy. The error is that of Findings. A worker that did other things before
+// may have been broken by those: the policy is asked once more then, of a new one, and only
+// what breaks that one is to blame.
+func (c *conversation) of(m Member) ([]policy.Finding, error) {
 	key := m.endedAs(c.asked.Facts)
 	if err, ok := c.ended.Get(key); ok {
-		return m.failed(fmt.Errorf("%w; it is asked again after a minute", err))
+		return m.failed(fmt.Errorf("%w; it is asked again after a minute", err)), nil
 	}
-	if err := c.begin(); err != nil {
-		return m.failed(err)
+	if err := c.enter(); err != nil {
+		return nil, err
 	}
-	found, err, broken := c.evaluate(m)
-	if broken {
+	for alone := false; ; alone = true {
+		if err := c.begin(alone); err != nil {
+			return m.failed(err), nil
+		}
+		used := c.w.used
+		found, err, broken := c.evaluate(m)
+		if !broken {
+			c.w.used = true
+			if err != nil {
+				return m.failed(err), nil
+			}
+			return found, nil
+		}
 		c.drop()
-		if c.ctx.Err() == nil {
+		if c.ctx.Err() != nil {
+			return m.failed(err), nil
+		}
+		if !used {
 			c.ended.Put(key, err)
+			return m.failed(err), nil
 		}
 	}
-	if err != nil {
-		return m.failed(err)
-	}
-	return found
 }
 
-// begin makes sure that there is a worker that knows the plan.
-func (c *conversation) begin() error {
+// enter waits for a place on the lane.
+func (c *conversation) enter() error {
+	if c.place {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx, c.most.place, fmt.Errorf("no process that evaluates policies was free within %v", c.most.place))
+	defer cancel()
+	if err := c.judging.enter(ctx); err != nil {
+		return err
+	}
+	c.place = true
+	return nil
+}
+
+// begin makes sure that there is a worker that knows the plan: a new one if alone is set.
+func (c *conversation) begin(alone bool) error {
 	if c.w != nil || c.wrong != nil {
 		return c.wrong
-	}
-	if !c.place {
-		if err := c.judging.enter(c.ctx); err != nil {
-			return err
-		}
-		c.place = true
 	}
 	if !json.Valid(c.asked.Document) {
 		c.wrong = errors.New("reading the document of the plan: it is no JSON")
 		return c.wrong
 	}
-	w, err := c.take(&c.judging)
-	if err != nil {
-		return err
-	}
-	out, err := w.exchange(c.ctx, inputMost, request{Input: &input{c.asked.Document, c.asked.Facts, c.asked.Object, c.asked.Now}})
-	c.w = w
-	if err != nil {
+	for ; ; alone = true {
+		w, err := c.take(&c.judging, alone)
+		if err != nil {
+			return err
+		}
+		out, err := w.exchange(c.ctx, inputMost, request{Input: &input{c.asked.Document, c.asked.Facts, c.asked.Object, c.asked.Now}})
+		c.w = w
+		if err == nil {
+			c.wrong = out.failure()
+			return c.wrong
+		}
 		c.drop()
-		c.wrong = fmt.Errorf("reading the plan: %w", err)
-	} else {
-		c.wrong = out.failure()
+		if !w.used || c.ctx.Err() != nil {
+			c.wrong = fmt.Errorf("reading the plan: %w", err)
+			return c.wrong
+		}
 	}
-	return c.wrong
 }
 
 // evaluate asks one policy, which is compiled before if the worker does not know it. Broken
 // says that the worker is of no more use.
 func (c *conversation) evaluate(m Member) (found []policy.Finding, err error, broken bool) {
-	r := request{Evaluate: &evaluate{m.Digest, m.Policy, m.Parameters}}
-	out, err := c.w.exchange(c.ctx, c.most.evaluate, r)
+	out, err, broken := c.known(c.ctx, c.w, m, request{Evaluate: &evaluate{m.Digest, m.Policy, m.Parameters}})
+	return out.Findings, err, broken
+}
+
+// known makes a request about a policy, which is compiled before if the worker does not know
+// it. Broken says that the worker is of no more use.
+func (p *Pool) known(ctx context.Context, w *process, m Member, r request) (out response, err error, broken bool) {
+	out, err = w.exchange(ctx, p.most.evaluate, r)
 	if err == nil && out.Unknown {
-		if err, broken := c.compile(c.ctx, c.w, source{m.Digest, m.Source, nil}); err != nil {
-			return nil, err, broken
+		if err, broken := p.compile(ctx, w, source{m.Digest, m.Source, nil}); err != nil {
+			return response{}, err, broken
 		}
-		out, err = c.w.exchange(c.ctx, c.most.evaluate, r)
+		out, err = w.exchange(ctx, p.most.evaluate, r)
+	}
+	if err == nil && out.Unknown {
+		err = errors.New("the process that evaluates policies lost it")
 	}
 	if err != nil {
-		return nil, err, true
+		return response{}, err, true
 	}
-	return out.Findings, out.failure(), false
+	return out, out.failure(), false
 }
 
 // drop ends the worker.
@@ -312,26 +343,36 @@ func keep(err error, broken bool) error {
 	return err
 }
 
-// with has do use a worker of a lane, in its turn.
+// with has do use a worker of a lane, in its turn. Where it breaks one that did other things
+// before, do is called once more with a new one.
 func (p *Pool) with(ctx context.Context, l *lane, do func(*process) error) error {
 	if err := l.enter(ctx); err != nil {
 		return err
 	}
 	defer func() { <-l.places }()
-	w, err := p.take(l)
-	if err != nil {
-		return err
-	}
-	err = do(w)
-	if _, is := errors.AsType[spoilt](err); is {
+	for alone := false; ; alone = true {
+		w, err := p.take(l, alone)
+		if err != nil {
+			return err
+		}
+		used := w.used
+		err = do(w)
+		if _, is := errors.AsType[spoilt](err); !is {
+			w.used = true
+			l.put(w)
+			return err
+		}
 		_ = w.end() // killed: what is left of it is its empty directory
-		return err
+		if !used || ctx.Err() != nil {
+			return err
+		}
 	}
-	l.put(w)
-	return err
 }
 
 func (l *lane) enter(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	select {
 	case l.places <- struct{}{}:
 		return nil
@@ -340,23 +381,26 @@ func (l *lane) enter(ctx context.Context) error {
 	}
 }
 
-// take returns a worker that is idle, or else a new one. The caller has a place.
-func (p *Pool) take(l *lane) (*process, error) {
+// take returns a worker that is idle, or else a new one; a new one in any case if alone is
+// set. The caller has a place.
+func (p *Pool) take(l *lane, alone bool) (*process, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
 		return nil, errors.New("the controller ends")
 	}
+	var w *process
 	if n := len(l.idle); n > 0 {
-		w := l.idle[n-1]
-		l.idle = l.idle[:n-1]
-		l.mu.Unlock()
-		if w.idle.Stop() {
-			return w, nil
-		}
-		return start(p.scratch, p.memory) // that one just ended
+		w, l.idle = l.idle[n-1], l.idle[:n-1]
 	}
 	l.mu.Unlock()
+	if w == nil || !w.idle.Stop() { // that one just ended
+		return start(p.scratch, p.memory)
+	}
+	if !alone {
+		return w, nil
+	}
+	_ = w.end() // there are no more workers than places
 	return start(p.scratch, p.memory)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -69,9 +70,19 @@ func asked(name string) Asked {
 	}
 }
 
+// findings are those of policies that could be asked.
+func findings(tb testing.TB, p *Pool, a Asked, members []Member) []policy.Finding {
+	tb.Helper()
+	found, err := p.Findings(tb.Context(), a, members)
+	if err != nil {
+		tb.Error(err)
+	}
+	return found
+}
+
 func TestFindings(t *testing.T) {
 	p := newPool(t)
-	found := p.Findings(t.Context(), asked("network"), []Member{
+	found := findings(t, p, asked("network"), []Member{
 		member("wrong", `deny contains`),
 		member("denying", `deny contains to_number("a")`, func(m *Member) { m.OnError, m.Approval = policy.Deny, &policy.Approval{Count: 3} }),
 		member("dry", `deny contains "no"`, func(m *Member) { m.DryRun = true }),
@@ -112,7 +123,7 @@ func TestPlansThatCannotBeRead(t *testing.T) {
 	for _, text := range []string{"{", "[]", `"text"`} {
 		a := asked("network")
 		a.Document = []byte(text)
-		found := p.Findings(t.Context(), a, []Member{member("one", `allow contains "a"`), member("two", `allow contains "b"`)})
+		found := findings(t, p, a, []Member{member("one", `allow contains "a"`), member("two", `allow contains "b"`)})
 		if len(found) != 2 || policy.Combine(found) != policy.Hold || !strings.Contains(found[0].Message, "document") {
 			t.Errorf("%s: %+v", text, found)
 		}
@@ -210,7 +221,7 @@ func TestPoliciesThatAreHostile(t *testing.T) {
 			t.Parallel()
 			p := newPool(t)
 			hostile := member("hostile", "deny contains msg if {\n"+body+"\n}", func(m *Member) { m.OnError = policy.Deny })
-			found := p.Findings(t.Context(), asked("network"), []Member{hostile, member("honest", `warn contains "seen"`)})
+			found := findings(t, p, asked("network"), []Member{hostile, member("honest", `warn contains "seen"`)})
 			if len(found) != 2 || !found[0].Error || found[0].Policy != "hostile" || found[0].Effect != policy.Deny || found[1].Message != "seen" {
 				t.Errorf("Findings() = %+v, want a failure of the hostile policy alone", found)
 			}
@@ -233,7 +244,7 @@ func TestMemory(t *testing.T) {
 	for i := range 11 {
 		body += fmt.Sprintf("\tx%[1]d := array.concat([x%[2]d], [x%[2]d])\n", i+1, i)
 	}
-	found := p.Findings(t.Context(), asked("network"), []Member{
+	found := findings(t, p, asked("network"), []Member{
 		member("hostile", "deny contains msg if {\n"+body+"\tmsg := json.marshal(x11)\n}"), member("honest", `warn contains "seen"`),
 	})
 	if len(found) != 2 || found[0].Policy != "hostile" || !strings.Contains(found[0].Message, "it needs more than 192 MiB of memory") || found[1].Message != "seen" {
@@ -252,7 +263,7 @@ func TestWhatEndedItsWorkerIsNotAskedAtOnce(t *testing.T) {
 	ask := func(namespace string) string {
 		a := asked("network")
 		a.Facts.Stack.Namespace = namespace
-		found := p.Findings(t.Context(), a, []Member{m})
+		found := findings(t, p, a, []Member{m})
 		if len(found) != 1 || !found[0].Error {
 			t.Fatalf("Findings() = %+v", found)
 		}
@@ -276,6 +287,152 @@ func TestWhatEndedItsWorkerIsNotAskedAtOnce(t *testing.T) {
 	}
 }
 
+// What breaks a worker that did other things before need not be the policy that it was asked
+// last: the policy is asked again, of a new one.
+func TestABrokenWorkerIsNotBlamedOnThePolicyThatWasAskedLast(t *testing.T) {
+	p := newPool(t)
+	m := member("p", `warn contains input.stack.name`)
+	for i := range 3 {
+		name := fmt.Sprint("s", i)
+		if found := findings(t, p, asked(name), []Member{m}); len(found) != 1 || found[0].Error || found[0].Message != name {
+			t.Fatalf("%s: %+v", name, found)
+		}
+		if err := p.judging.idle[0].program.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if found := p.Early(t.Context(), asked(name).Facts, []Member{m}); len(found) != 1 || found[0].Message != name {
+			t.Fatalf("%s: Early() = %+v", name, found)
+		}
+		if i == 1 {
+			continue // the next plan has a worker that was not killed
+		}
+		if err := p.judging.idle[0].program.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Compile(t.Context(), m.Source, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.compiling.idle[0].program.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Compile(t.Context(), m.Source, nil); err != nil {
+		t.Errorf("Compile() = %v after the worker was killed", err)
+	}
+	if n := p.ended.Len(); n != 0 {
+		t.Errorf("%d policies are said to have ended their workers, want none", n)
+	}
+	if len(p.judging.idle) != 1 || len(p.compiling.idle) != 1 {
+		t.Errorf("%d and %d workers are idle, want one of each", len(p.judging.idle), len(p.compiling.idle))
+	}
+}
+
+// A policy that breaks a new worker is to blame, and the others are asked nevertheless.
+func TestAPolicyThatBreaksANewWorkerIsToBlame(t *testing.T) {
+	p := newPool(t)
+	p.most.evaluate = time.Second / 2
+	slow := member("slow", `warn contains sprintf("%d", [count([1 | some i in numbers.range(1, 90000); some j in numbers.range(1, 90000)])])`)
+	quick := member("quick", `warn contains input.stack.name`)
+	found := findings(t, p, asked("a"), []Member{quick, slow, quick})
+	if len(found) != 3 || policy.Combine(found) != policy.Hold || found[0].Policy != "slow" || !found[0].Error {
+		t.Errorf("Findings() = %+v, want an error of the slow one", found)
+	}
+	if _, ended := p.ended.Get(slow.endedAs(asked("a").Facts)); !ended || p.ended.Len() != 1 {
+		t.Errorf("%d policies are said to have ended their workers, the slow one: %v", p.ended.Len(), ended)
+	}
+}
+
+// A plan for which no worker is free is not judged, and its policies are not to blame.
+func TestNoWorkerIsFree(t *testing.T) {
+	p := newPool(t)
+	p.most.place = time.Millisecond
+	for range cap(p.judging.places) {
+		p.judging.places <- struct{}{}
+	}
+	m := member("p", `warn contains "a"`)
+	if found, err := p.Findings(t.Context(), asked("a"), []Member{m}); err == nil || !strings.Contains(err.Error(), "no process that evaluates policies was free within 1ms") {
+		t.Errorf("Findings() = %+v, %v", found, err)
+	}
+	<-p.judging.places
+	if found := findings(t, p, asked("a"), []Member{m}); len(found) != 1 || found[0].Error {
+		t.Errorf("once one is free: %+v", found)
+	}
+}
+
+// The sets of a worker have a bound in bytes, and one that alone is larger is evaluated
+// nevertheless.
+func TestTheSetsOfAWorkerAreBounded(t *testing.T) {
+	made := func(name string, kib int) rego.Source {
+		return terrier(fmt.Sprintf("warn contains %q\n# %s", name, strings.Repeat("a", kib<<10)))
+	}
+	small, others := made("small", 1), []rego.Source{made("b", 100), made("c", 100), made("large", 300)}
+	s := newServer(setsShare * (2*setLeast + setWeight*(150<<10)))
+	compile := func(of rego.Source) {
+		if r := s.answer(t.Context(), request{Compile: &source{of.Digest(), of, nil}}); r.Error != "" {
+			t.Fatal(r.Error)
+		}
+	}
+	if r := s.answer(t.Context(), request{Input: &input{Document: []byte(aPlan)}}); r.Error != "" {
+		t.Fatal(r.Error)
+	}
+	compile(small)
+	for _, one := range others {
+		compile(one)
+		if r := s.answer(t.Context(), request{Evaluate: &evaluate{one.Digest(), "p", nil}}); len(r.Findings) != 1 || r.Findings[0].Error {
+			t.Errorf("what was compiled last: %+v", r)
+		}
+	}
+	var unknown []bool
+	for _, one := range append(others, small) {
+		unknown = append(unknown, s.answer(t.Context(), request{Evaluate: &evaluate{one.Digest(), "p", nil}}).Unknown)
+	}
+	if got, want := fmt.Sprint(unknown), "[true false false true]"; got != want { // the newest that fits, and the last
+		t.Errorf("unknown are %s of b, c, large and small, want %s", got, want)
+	}
+}
+
+// The weight of sets is at least what they need.
+func TestTheWeightOfSets(t *testing.T) {
+	many := ""
+	for i := range 3000 {
+		many += fmt.Sprintf("deny contains sprintf(\"%%s %d\", [c.address]) if {\n\tsome c in input.changes\n\tc.type == \"aws_%d\"\n\tnot c.after.tags.owner\n}\n", i, i)
+	}
+	facts := ""
+	for i := range 10000 {
+		facts += fmt.Sprintf("f%d := %d\n", i, i)
+	}
+	data := map[string]any{}
+	for i := range 20000 {
+		data[fmt.Sprint("key-", i)] = map[string]any{"allowed": true, "n": i}
+	}
+	for name, of := range map[string]rego.Source{
+		"many rules": terrier(many),
+		"facts":      terrier("deny contains \"a\" if f0\n" + facts),
+		"data":       {Modules: map[string]string{"policy.rego": "package terrier\ndeny contains \"a\" if data.x"}, Data: data},
+	} {
+		before := live()
+		set, err := rego.Compile(t.Context(), of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grew := live() - before
+		t.Logf("%s: %d bytes need %d: %.1f for each", name, set.Size(), grew, float64(grew)/float64(set.Size()))
+		if most := setLeast + setWeight*set.Size(); grew > most {
+			t.Errorf("%s: a set of %d bytes needs %d bytes, more than its weight %d", name, set.Size(), grew, most)
+		}
+		runtime.KeepAlive(set)
+	}
+}
+
+// live is how many bytes the objects need that are in use.
+func live() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
 func TestManyAtOnce(t *testing.T) {
 	p := newPool(t)
 	m := member("p", `warn contains input.stack.name`)
@@ -283,7 +440,7 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 50 {
 		all.Go(func() {
 			name := fmt.Sprint("s", i)
-			found := p.Findings(t.Context(), asked(name), []Member{m})
+			found := findings(t, p, asked(name), []Member{m})
 			if len(found) != 1 || found[0].Message != name {
 				t.Errorf("%s: %+v", name, found)
 			}
@@ -298,10 +455,10 @@ func TestAQuestionThatIsGivenUp(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	slow := member("slow", `warn contains "a"`)
-	if found := p.Findings(ctx, asked("a"), []Member{slow}); len(found) != 1 || !found[0].Error {
-		t.Errorf("Findings() = %+v", found)
+	if found, err := p.Findings(ctx, asked("a"), []Member{slow}); err == nil {
+		t.Errorf("Findings() = %+v without an error, although no policy was asked", found)
 	}
-	if found := p.Findings(t.Context(), asked("a"), []Member{slow}); len(found) != 1 || found[0].Error {
+	if found := findings(t, p, asked("a"), []Member{slow}); len(found) != 1 || found[0].Error {
 		t.Errorf("the next one: %+v", found)
 	}
 }
@@ -313,7 +470,7 @@ func TestSourcesOnTheWay(t *testing.T) {
 	if err := p.Compile(t.Context(), s, nil); err != nil {
 		t.Fatal(err)
 	}
-	found := p.Findings(t.Context(), asked("a"), []Member{{Policy: "p", Source: s, Digest: s.Digest()}})
+	found := findings(t, p, asked("a"), []Member{{Policy: "p", Source: s, Digest: s.Digest()}})
 	if len(found) != 1 || found[0].Message != "<&>" || found[0].Effect != policy.Deny {
 		t.Errorf("Findings() = %+v", found)
 	}
@@ -326,7 +483,7 @@ func BenchmarkFindings(b *testing.B) {
 		all = append(all, member(fmt.Sprint("p", i), fmt.Sprintf("warn contains \"a %d\" if some c in input.changes", i)))
 	}
 	for b.Loop() {
-		if found := p.Findings(b.Context(), asked("network"), all); len(found) != 20 {
+		if found := findings(b, p, asked("network"), all); len(found) != 20 {
 			b.Fatalf("%+v", found)
 		}
 	}
