@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 )
 
-// admissionHandlers are the webhooks of tenants and stacks; webhookSecret is the end of the path at which
+// admissionHandlers are the webhooks of tenants, stacks and policies; webhookSecret is the end of the path at which
 // we name registries and policies to an API server, and empty if we do not. The teller is of
 // policies.
 func admissionHandlers(c *rest.Config, webhookSecret string, teller func() admission.Teller) (map[string]http.Handler, error) {
@@ -40,6 +41,7 @@ func admissionHandlers(c *rest.Config, webhookSecret string, teller func() admis
 	// Logs name the pattern of a path, and not the secret at its end.
 	all[admission.ValidateTemplate+"/:webhookSecret"] = knowing{webhookSecret, admission.Knowing(direct)}
 	all[admission.WarnOfStack+"/:webhookSecret"] = knowing{webhookSecret, admission.Telling(kinds.All(), teller)}
+	all[admission.WarnOfPolicy+"/:webhookSecret"] = knowing{webhookSecret, admission.TellingOfPolicies(teller)}
 	return all, nil
 }
 
@@ -130,7 +132,7 @@ func (w webhooks) adapt(u *unstructured.Unstructured) error {
 		if err != nil {
 			return err
 		}
-		if (path == admission.ValidateTemplate || path == admission.WarnOfStack) && w.webhookSecret != "" {
+		if slices.Contains([]string{admission.ValidateTemplate, admission.WarnOfStack, admission.WarnOfPolicy}, path) && w.webhookSecret != "" {
 			path += "/" + w.webhookSecret
 		}
 		if hook["clientConfig"], err = w.clientConfig(path); err != nil {

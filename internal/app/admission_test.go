@@ -43,7 +43,7 @@ func TestWebhooksOfAdmission(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]bool{"mtenantregistry.kb.io": true, "vtenantregistry.kb.io": true, "mtenanttemplate.kb.io": true, "vtenanttemplate.kb.io": true, "vterraform.terrier.dev": true}
+	want := map[string]bool{"mtenantregistry.kb.io": true, "vtenantregistry.kb.io": true, "mtenanttemplate.kb.io": true, "vtenanttemplate.kb.io": true, "vterraform.terrier.dev": true, "vpolicy.terrier.dev": true}
 	if diff := cmp.Diff(want, names); diff != "" || len(served) > 0 {
 		t.Errorf("%v are served and not asked (-want +got):\n%s", paths(served), diff)
 	}

@@ -63,14 +63,32 @@ func (c *compiled) addTimes(t *policy.Times) {
 
 // compile makes a policy ready. Last is what it was, nil if it is new.
 func (p *Policies) compile(ctx context.Context, obj client.Object, name string, spec *v1alpha1.PolicySpec, last *compiled) *compiled {
-	c := &compiled{
+	c, wrong := read(obj, name, spec)
+	program := ""
+	if spec.Rego != nil && len(wrong) == 0 {
+		var err error
+		if program, err = p.program(ctx, c, obj, spec.Rego, last); err != nil {
+			wrong = append(wrong, ofRego(err))
+		}
+	}
+	c.broken = strings.Join(wrong, "; ")
+	parts := []any{name, c.source.DryRun, c.source.Approval, c.guards, program, c.broken}
+	if c.onError == policy.Deny {
+		parts = append(parts, c.onError)
+	}
+	c.digest = stack.Digest(parts)
+	return c
+}
+
+// read is what a policy says beside its program, and what is wrong with it, each with its field.
+func read(obj client.Object, name string, spec *v1alpha1.PolicySpec) (c *compiled, wrong []string) {
+	c = &compiled{
 		id: string(obj.GetUID()), key: client.ObjectKeyFromObject(obj), generation: obj.GetGeneration(),
 		source: guard.Source{Policy: name, DryRun: spec.Mode == v1alpha1.DryRun}, owner: obj.GetNamespace() != "", onError: policy.Hold,
 	}
 	if spec.OnError == v1alpha1.Deny {
 		c.onError = policy.Deny
 	}
-	var wrong []string
 	check := func(err error) {
 		if err != nil {
 			wrong = append(wrong, err.Error())
@@ -86,19 +104,19 @@ func (p *Policies) compile(ctx context.Context, obj client.Object, name string, 
 		c.times, err = timesOf(name, spec.Guards)
 		check(err)
 	}
-	program := ""
-	if spec.Rego != nil && len(wrong) == 0 {
-		if program, err = p.program(ctx, c, obj, spec.Rego, last); err != nil {
-			check(fmt.Errorf("spec.rego: %w", err))
+	return c, wrong
+}
+
+// ofRego is an error of a program with its field. Errors about a field of spec.rego begin with
+// its name.
+func ofRego(err error) string {
+	text := err.Error()
+	for _, field := range []string{"parameters", "sourceRef", "digest"} {
+		if rest, ok := strings.CutPrefix(text, field); ok && rest != "" && strings.ContainsRune(":.[", rune(rest[0])) {
+			return "spec.rego." + text
 		}
 	}
-	c.broken = strings.Join(wrong, "; ")
-	parts := []any{name, c.source.DryRun, c.source.Approval, c.guards, program, c.broken}
-	if c.onError == policy.Deny {
-		parts = append(parts, c.onError)
-	}
-	c.digest = stack.Digest(parts)
-	return c
+	return "spec.rego: " + text
 }
 
 // program finds the program of a policy, and returns its digest. While its source has an
@@ -125,7 +143,7 @@ func (p *Policies) program(ctx context.Context, c *compiled, obj client.Object, 
 	case good && (b == nil || b.passes()):
 		c.program, c.programDigest, c.revision, c.earlier = last.program, last.programDigest, last.revision, last.earlier
 		if b != nil {
-			c.earlier = "spec.rego: " + b.err.Error()
+			c.earlier = ofRego(b.err)
 		}
 	case b == nil:
 		c.pending = true

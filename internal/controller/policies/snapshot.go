@@ -45,18 +45,17 @@ func (p *Policies) snapshot(ctx context.Context) (*snapshot, error) {
 		return nil, err
 	}
 	s, used := &snapshot{namespaces: map[string]map[string]string{}}, map[string]bool{}
-	add := func(obj client.Object, name string, spec *v1alpha1.PolicySpec) {
+	add := func(obj client.Object) {
+		name, spec := specOf(obj)
 		c := p.compile(ctx, obj, name, spec, before[string(obj.GetUID())])
 		used[c.text.ID] = true
 		s.policies = append(s.policies, c)
 	}
 	for i := range all.Items {
-		o := &all.Items[i]
-		add(o, v1alpha1.ClusterPolicyKind+"/"+o.Name, &o.Spec)
+		add(&all.Items[i])
 	}
 	for i := range some.Items {
-		o := &some.Items[i]
-		add(o, v1alpha1.PolicyKind+"/"+o.Namespace+"/"+o.Name, &o.Spec)
+		add(&some.Items[i])
 	}
 	if err := eachWeave(ctx, p, func(obj *unstructured.Unstructured) {
 		if c := compileWeave(p, obj, before[string(obj.GetUID())]); c != nil {

@@ -9,7 +9,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/policy"
 )
 
@@ -58,6 +60,43 @@ func (p *Policies) Tell(ctx context.Context, d dialect.Dialect, obj client.Objec
 		out = append(out, fmt.Sprintf("%s %s: %s: %s", f.Policy, does[f.Effect], f.Rule, f.Message))
 	}
 	return out
+}
+
+// TellPolicy says what is wrong with a policy that is applied now: sentences for the user who
+// applies it, each with the field. The status says the same later, and decides. Nil Policies
+// tell nothing of programs. Nothing is told of a program that is not compiled within the time
+// of ctx.
+func (p *Policies) TellPolicy(ctx context.Context, obj client.Object) []string {
+	name, spec := specOf(obj)
+	if spec == nil {
+		return nil
+	}
+	c, wrong := read(obj, name, spec)
+	if r := spec.Rego; r != nil && p != nil && p.Programs != nil {
+		text, err := p.Programs.Find(ctx, obj, *r)
+		if err == nil {
+			err = p.builds.compile(ctx, text).err
+		}
+		if kind := fault.Of(err); kind == fault.Invalid || kind == fault.Missing {
+			wrong = append(wrong, ofRego(err))
+		}
+	}
+	for i, text := range wrong {
+		wrong[i] = text + ". Until this is corrected, " + c.then()
+	}
+	return wrong
+}
+
+// specOf is the name of a policy as findings have it, and its spec, nil if the object is none.
+func specOf(obj client.Object) (string, *v1alpha1.PolicySpec) {
+	switch o := obj.(type) {
+	case *v1alpha1.ClusterPolicy:
+		return v1alpha1.ClusterPolicyKind + "/" + o.Name, &o.Spec
+	case *v1alpha1.Policy:
+		return v1alpha1.PolicyKind + "/" + o.Namespace + "/" + o.Name, &o.Spec
+	default:
+		return "", nil
+	}
 }
 
 // does is what follows for every plan of a stack from a finding that depends on no plan.

@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -96,5 +98,55 @@ func TestWhatIsToldOfDeletions(t *testing.T) {
 				t.Errorf("told %q, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// What is wrong with a policy is told with its field, and with what follows from it.
+func TestWhatIsToldOfAPolicy(t *testing.T) {
+	of := func(r v1alpha1.Rego) v1alpha1.PolicySpec { return v1alpha1.PolicySpec{Rego: &r} }
+	inline := func(text string) v1alpha1.PolicySpec { return of(v1alpha1.Rego{Modules: map[string]string{"a": text}}) }
+	source := of(v1alpha1.Rego{SourceRef: &v1alpha1.SourceRef{Kind: "GitRepository", Name: "policies"}})
+	denying, dry := inline("wrong"), inline("wrong")
+	denying.OnError, dry.Mode = v1alpha1.Deny, v1alpha1.DryRun
+	const held = ". Until this is corrected, every plan of a stack that the policy selects is held"
+	for name, tt := range map[string]struct {
+		spec  v1alpha1.PolicySpec
+		down  error
+		want  []string // what each sentence begins with
+		alone []string // the same where no programs are known
+	}{
+		"nothing is wrong":      {spec: inline("ok")},
+		"it breaks off":         {spec: inline("panic"), want: []string{"spec.rego: compiling the policy broke off: the library broke" + held}},
+		"a text":                {spec: inline("wrong"), want: []string{"spec.rego: a.rego:1: it is wrong" + held}},
+		"one that denies":       {spec: denying, want: []string{"spec.rego: a.rego:1: it is wrong. Until this is corrected, every plan of a stack that the policy selects is denied"}},
+		"a dry run":             {spec: dry, want: []string{"spec.rego: a.rego:1: it is wrong. Until this is corrected, the dry run shows this"}},
+		"a source":              {spec: source, down: fault.New(fault.Missing, "", errors.New("sourceRef: it does not exist")), want: []string{"spec.rego.sourceRef: it does not exist" + held}},
+		"a source that is away": {spec: source, down: errors.New("sourceRef: no answer")},
+		"guards and a parameter": {
+			spec:  v1alpha1.PolicySpec{Guards: &v1alpha1.Guards{MaxDestroyedShare: "x", Windows: []v1alpha1.Window{{From: "9"}}}, Rego: source.Rego},
+			down:  fault.New(fault.Invalid, "", errors.New("parameters.tags[1]: is a number, and must be a text")),
+			want:  []string{`spec.guards.maxDestroyedShare: is "x"`, "spec.guards.windows[0].from: is", "spec.rego.parameters.tags[1]: is a number, and must be a text" + held},
+			alone: []string{`spec.guards.maxDestroyedShare: is "x"`, "spec.guards.windows[0].from: is"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := having(t, nil)
+			p.Programs = &scripted{artifact: "ok", down: tt.down}
+			p.builds.programs = p.Programs
+			begin := func(got, want []string) {
+				for i := range max(len(got), len(want)) {
+					if i >= len(got) || i >= len(want) || !strings.HasPrefix(got[i], want[i]) {
+						t.Errorf("told %q, want %q", got, want)
+					}
+				}
+			}
+			obj := clusterPolicy("p", tt.spec)
+			begin(p.TellPolicy(t.Context(), obj), tt.want)
+			var none *Policies
+			begin(none.TellPolicy(t.Context(), obj), tt.alone)
+		})
+	}
+	if got := having(t, nil).TellPolicy(t.Context(), stackOf("team", "net", nil, nil)); got != nil {
+		t.Errorf("of a stack %q is told", got)
 	}
 }

@@ -34,10 +34,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/policy/document"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/review"
+	"github.com/terrier-iac/terrier/internal/review/rego"
 	"github.com/terrier-iac/terrier/internal/review/rego/worker"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
+	library "github.com/terrier-iac/terrier/policies"
 )
 
 // The test binary is the worker that evaluates policies.
@@ -207,6 +209,32 @@ func TestProgramsThatCannotBeRead(t *testing.T) {
 	} {
 		if _, _, err := s.compile(t, tt.of, tt.rego); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: Compile() = %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// The error of a parameter that a policy of the library does not take begins with its field,
+// which package policies tells of at admission and in the status.
+func TestParametersOfTheLibrary(t *testing.T) {
+	s := newStage(t, nil)
+	dir, ok := library.Named("required-tags")
+	if !ok {
+		t.Fatal("the library has no policy required-tags")
+	}
+	parts, err := rego.Read(dir, rego.Options{Format: rego.Terrier})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for parameters, want := range map[string]string{
+		`{"tags": ["owner"]}`: "",
+		`{"tag": ["owner"]}`:  "parameters.tag: the policy has no such parameter; it has ",
+		`{"tags": "owner"}`:   "parameters.tags: is a text, and must be a list",
+		`{"tags": [1]}`:       "parameters.tags[0]: is a number, and must be a text",
+		`{"effect": "stop"}`:  `parameters.effect: is "stop", and must be one of deny, hold and warn`,
+	} {
+		_, _, err := s.compile(t, cluster(), v1alpha1.Rego{Modules: parts[0].Source.Modules, Parameters: &apiextensionsv1.JSON{Raw: []byte(parameters)}})
+		if want == "" && err != nil || want != "" && (fault.Of(err) != fault.Invalid || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("with %s: Compile() = %v, want %q", parameters, err, want)
 		}
 	}
 }

@@ -11,7 +11,8 @@
 //
 // Of stacks it refuses nothing. It warns of annotations that have no effect, or a value
 // that means nothing, and at a secret path (Telling) of policies that hold every plan of
-// the stack, or its destroy.
+// the stack, or its destroy. Of policies it refuses nothing either, and warns of what cannot
+// be read, or at a secret path (TellingOfPolicies) be compiled.
 //
 // Start reading at Handlers, then at validate.
 package admission
@@ -39,6 +40,7 @@ const (
 	MutateTemplate   = "/mutate-operator-kubernetes-tenants-org-v1-tenanttemplate"
 	ValidateTemplate = "/validate-operator-kubernetes-tenants-org-v1-tenanttemplate"
 	WarnOfStack      = "/warn-of-terraform"
+	WarnOfPolicy     = "/warn-of-policy"
 )
 
 // atOnce bounds concurrent requests: callers are not authenticated, so that none may
@@ -60,6 +62,7 @@ func Handlers(definitions fs.FS, stacks dialect.Registry) (map[string]http.Handl
 		ValidateRegistry: registries.validate,
 		ValidateTemplate: templates(nil).validate,
 		WarnOfStack:      warnOfStack(stacks, nil),
+		WarnOfPolicy:     warnOfPolicy(nil),
 	} {
 		all[path] = webhook{answer, turns}
 	}

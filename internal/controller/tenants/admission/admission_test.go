@@ -354,6 +354,56 @@ func (*teller) TellDeleted(_ context.Context, _ dialect.Dialect, obj client.Obje
 	return []string{"deleted: " + obj.GetName()}
 }
 
+func (t *teller) TellPolicy(ctx context.Context, obj client.Object) []string {
+	if _, bounded := ctx.Deadline(); !bounded {
+		return []string{"without a bound"}
+	}
+	t.told = append(t.told, fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName()))
+	return []string{"the program is wrong"}
+}
+
+// A policy is never refused. At the secret path a user is told what is wrong with its program
+// as well, and elsewhere what the object alone shows.
+func TestWarningsOfPolicies(t *testing.T) {
+	const wrong = "apiVersion: policy.terrier.dev/v1alpha1\nkind: ClusterPolicy\nmetadata: {name: production}\nspec: {guards: {maxDestroyedShare: a lot}}\n"
+	other := strings.Replace(wrong, "a lot", "20%", 1)
+	for name, tt := range map[string]struct {
+		r           admissionv1.AdmissionRequest
+		kind        string
+		known, here string
+	}{
+		"a policy":             {admissionv1.AdmissionRequest{Operation: "CREATE", Object: object(t, wrong)}, "ClusterPolicy", "the program is wrong", "spec.guards.maxDestroyedShare"},
+		"one of a namespace":   {admissionv1.AdmissionRequest{Operation: "CREATE", Namespace: "team", Object: object(t, strings.Replace(wrong, "Cluster", "", 1))}, "Policy", "the program is wrong", "spec.guards.maxDestroyedShare"},
+		"a change":             {admissionv1.AdmissionRequest{Operation: "UPDATE", Object: object(t, wrong), OldObject: object(t, other)}, "ClusterPolicy", "the program is wrong", "spec.guards.maxDestroyedShare"},
+		"nothing is wrong":     {admissionv1.AdmissionRequest{Operation: "CREATE", Object: object(t, other)}, "ClusterPolicy", "the program is wrong", ""},
+		"nothing changes":      {admissionv1.AdmissionRequest{Operation: "UPDATE", Object: object(t, wrong), OldObject: object(t, wrong)}, "ClusterPolicy", "", ""},
+		"a status":             {admissionv1.AdmissionRequest{Operation: "UPDATE", SubResource: "status", Object: object(t, wrong), OldObject: object(t, other)}, "ClusterPolicy", "", ""},
+		"an object of no kind": {admissionv1.AdmissionRequest{Operation: "CREATE", Object: object(t, wrong)}, "Other", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.r.Kind = metav1.GroupVersionKind{Group: "policy.terrier.dev", Version: "v1alpha1", Kind: tt.kind}
+			p := &teller{}
+			handlers, err := Handlers(crd.Files, kinds.All())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for want, h := range map[*string]http.Handler{
+				&tt.known:    TellingOfPolicies(func() Teller { return p }),
+				&tt.here:     handlers[WarnOfPolicy],
+				new(tt.here): TellingOfPolicies(func() Teller { return nil }),
+			} {
+				got := asks(t, h, tt.r)
+				if !got.Allowed || (*want == "") != (len(got.Warnings) == 0) || *want != "" && !strings.HasPrefix(got.Warnings[0], *want) {
+					t.Errorf("allowed %t with %q, want %q", got.Allowed, got.Warnings, *want)
+				}
+			}
+			if tt.known != "" && fmt.Sprint(p.told) != fmt.Sprintf("[*v1alpha1.%s %s/production]", tt.kind, tt.r.Namespace) {
+				t.Errorf("asked about %q", p.told)
+			}
+		})
+	}
+}
+
 // Policies are told at the secret path, of objects that are not being deleted already, and of
 // deletions.
 func TestPoliciesAreTold(t *testing.T) {

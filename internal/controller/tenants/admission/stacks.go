@@ -17,10 +17,11 @@ import (
 )
 
 // Teller says what policies have against a stack before it has a plan, and against its
-// deletion.
+// deletion, and what is wrong with a policy.
 type Teller interface {
 	Tell(ctx context.Context, d dialect.Dialect, obj client.Object, raw map[string]json.RawMessage, user string) []string
 	TellDeleted(ctx context.Context, d dialect.Dialect, obj client.Object) []string
+	TellPolicy(ctx context.Context, obj client.Object) []string
 }
 
 // tellWithin bounds the evaluation of policies: it is less than the timeout of the API server.
