@@ -155,7 +155,9 @@ func (f *File) repository(e entry) (Repository, error) {
 	}
 	var keys string
 	if v := e.Verify; v != nil {
-		r.Mode, keys = v.Mode, f.beside(v.Keys)
+		if r.Mode, keys = v.Mode, f.beside(v.Keys); r.Mode == "" {
+			return r, errors.New("verify.mode is missing: Tag for the signature of the tag, or TagAndHEAD for that of the commit, too")
+		}
 		if keys == "" {
 			return r, errors.New("verify.keys is missing: a directory with public keys, each as gpg --armor --export prints it")
 		}

@@ -56,7 +56,7 @@ type Repository struct {
 	Interval  time.Duration // between two checks; 10 minutes if zero
 	Timeout   time.Duration // of one request to the git server; one minute if zero
 	Suspended bool
-	Mode      string // of the verification of signatures: HEAD, Tag or TagAndHEAD; none if empty
+	Mode      string // of the verification of signatures: Tag or TagAndHEAD; none if empty
 	// Requested is a text of the user. Another one than at the last check has the
 	// repository checked at once, and tags that were skipped are tried again.
 	Requested string

@@ -39,6 +39,9 @@ func (r Repository) forms() (forms, error) {
 	if r.Invalid != nil {
 		return f, r.Invalid
 	}
+	if err := r.binds(); err != nil {
+		return f, err
+	}
 	f.Tags, f.Directory = cmp.Or(r.Tags, holdVersion), cmp.Or(r.Directory, ".")
 	if n := strings.Count(f.Tags, holdVersion); n != 1 {
 		return f, invalid("tags %.200q has %s %d times, and needs it once: write for instance {name}/{version}", f.Tags, holdVersion, n)
@@ -67,6 +70,20 @@ func (r Repository) forms() (forms, error) {
 		return f, err
 	}
 	return f, nil
+}
+
+// binds refuses a verification that does not bind the name of a tag to its commit. The
+// signature of a commit alone does not: a server could list any commit that was ever signed,
+// also one with a known mistake, under the name of a new version.
+func (r Repository) binds() error {
+	switch r.Mode {
+	case "", "Tag", "TagAndHEAD":
+		return nil
+	case "HEAD", "head":
+		return invalid("verify.mode %s asks for the signature of the commit alone, and a git server could list an old signed commit under a new version: write Tag, or TagAndHEAD for the signatures of both", r.Mode)
+	default:
+		return invalid("verify.mode %.40q is no mode of verification for tags: write Tag or TagAndHEAD", r.Mode)
+	}
 }
 
 // named is the module and the directory for the name and the system of a tag.

@@ -435,10 +435,25 @@ func TestSignedTags(t *testing.T) {
 	if o := b.versions(t, "network/vpc/aws")[0].Origin; o.Signer == "" {
 		t.Errorf("the version comes from %+v, want the key that signed it", o)
 	}
-	r.Mode = "HEAD"
+	r.Mode = "TagAndHEAD"
 	if s := b.checked(t, r); s.Skips != 3 || !strings.Contains(s.Skipped[0].Reason, "the commit") {
-		t.Errorf("where commits have to be signed, the state is %+v", s)
+		t.Errorf("where commits have to be signed as well, the state is %+v", s)
 	}
+
+	// A commit that was signed once, under the name of a new version, is none.
+	g.Do("-c", "gpg.program="+signer.Program, "commit", "--quiet", "--allow-empty", "--gpg-sign="+signer.User, "--message=old")
+	g.Do("push", "--quiet", "origin", "HEAD:refs/tags/v9.9.9")
+	for mode, want := range map[string]string{"HEAD": "verify.mode HEAD asks for the signature of the commit alone", "head": "write Tag", "Head": "is no mode"} {
+		r.Mode = mode
+		if s := b.checked(t, r); !strings.Contains(s.Error, want) {
+			t.Errorf("with the mode %s the error is %q, want %q", mode, s.Error, want)
+		}
+	}
+	for _, mode := range []string{"Tag", "TagAndHEAD"} {
+		r.Mode = mode
+		b.checked(t, r)
+	}
+	b.wantVersions(t, "network/vpc/aws", "1.0.0")
 	keys = nil
 	r.Requested = "again"
 	if s := b.checked(t, r); !strings.Contains(s.Error, "no public key") {
