@@ -99,7 +99,7 @@ func repositoryStatus(r client.ModuleRepository) (text string, colour string) {
 	case r.Error != "":
 		return "failing: " + ends(r.Error, 100), red
 	case len(r.Problems) > 0:
-		return query.Count(len(r.Problems), "problem") + ": " + ends(r.Problems[0].Text, 100), red
+		return query.Count(r.Contradictions(), "problem") + ": " + ends(r.Problems[0].Text, 100), red
 	case r.Suspended:
 		return "suspended", yellow
 	case r.Pending > 0:
@@ -164,6 +164,9 @@ func (p moduleCommands) moduleRepository(r client.ModuleRepository) {
 		if problem.Was != "" {
 			p.say("    was at %s, is at %s\n", clean(problem.Was), clean(problem.Is))
 		}
+	}
+	if more := r.Contradictions() - len(r.Problems); more > 0 {
+		p.say("  and %s\n", query.Count(more, "more problem"))
 	}
 	if r.Skips == 0 {
 		return

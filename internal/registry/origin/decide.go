@@ -61,10 +61,31 @@ func newest(versions map[address.Version]registry.ModuleVersion) (best address.V
 
 // decision is what to do about the tags of a repository.
 type decision struct {
-	take     []candidate // the newest version of each module first, then the second newest
-	there    published   // versions that come from tags of the repository, or were uploaded with the content of one
-	skipped  []Skip
-	problems []Problem
+	take    []candidate // the newest version of each module first, then the second newest
+	there   published   // versions that come from tags of the repository, or were uploaded with the content of one
+	skipped []Skip
+
+	moved, contradicts complaints
+}
+
+// complaints are problems of one sort: the first of them, and how many there are. Users who may
+// push tags, and the git server, decide how many that is.
+type complaints struct {
+	first []Problem
+	all   int
+}
+
+func (c *complaints) add(p Problem) {
+	if c.all++; len(c.first) < mostProblems {
+		c.first = append(c.first, p)
+	}
+}
+
+// problems are the first ones, and how many there are. Those of versions that are published
+// come first, so that tags of which no version was made hide none of them.
+func (d *decision) problems() ([]Problem, int) {
+	first := slices.Concat(d.moved.first, d.contradicts.first)
+	return first[:min(len(first), mostProblems)], d.moved.all + d.contradicts.all
 }
 
 // decide compares the tags of a repository with what is published, and with what came of
@@ -109,7 +130,7 @@ func (d *decision) made(tags []candidate, from registry.Origin) {
 			text = fmt.Sprintf("the tag %s is at the commit %s, and version %s of %s was made from the tag %s at %s. The version stays as it is: publish the change under a new version, and delete the tag %[1]s",
 				c.Name, short(c.Commit), c.version, c.module, from.Tag, short(from.Commit))
 		}
-		d.problems = append(d.problems, c.problem(reason, from.Commit, text))
+		d.moved.add(c.problem(reason, from.Commit, text))
 	}
 }
 
@@ -120,7 +141,7 @@ func (d *decision) contradict(tags []candidate) {
 		names = append(names, c.Name+" at "+short(c.Commit))
 	}
 	c := tags[0]
-	d.problems = append(d.problems, c.problem(ReasonTwoTags, tags[1].Commit, fmt.Sprintf(
+	d.contradicts.add(c.problem(ReasonTwoTags, tags[1].Commit, fmt.Sprintf(
 		"the tags %s mean version %s of %s, which is not published therefore: delete all of them but one", strings.Join(names, " and "), c.version, c.module)))
 }
 
@@ -131,7 +152,7 @@ func (d *decision) one(c candidate, there registry.ModuleVersion, is bool, known
 	c.failures = before.Failures
 	switch {
 	case tried && before.Problem:
-		d.problems = append(d.problems, c.problem(ReasonOther, "", before.Text))
+		d.moved.add(c.problem(ReasonOther, "", before.Text))
 	case tried && before.Text != "":
 		d.skipped = append(d.skipped, Skip{c.Name, before.Text})
 	case tried && is:

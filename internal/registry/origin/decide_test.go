@@ -74,11 +74,11 @@ func TestDecide(t *testing.T) {
 			if !slices.Equal(take, tt.take) || there != tt.there || strings.Join(skipped, "\n") != tt.skipped {
 				t.Errorf("decide() takes %q, has %d and skips %q, want %q, %d, %q", take, there, skipped, tt.take, tt.there, tt.skipped)
 			}
-			switch {
-			case len(tt.problems) == 0 && len(d.problems) > 0, len(tt.problems) > 0 && len(d.problems) != 1:
-				t.Errorf("problems are %+v, want %q", d.problems, tt.problems)
-			case len(tt.problems) > 0 && (d.problems[0].Reason != tt.problems[0] || !strings.Contains(d.problems[0].Text, tt.problems[1])):
-				t.Errorf("the problem is %+v, want %q", d.problems[0], tt.problems)
+			switch problems, all := d.problems(); {
+			case all != len(problems), len(tt.problems) == 0 && all > 0, len(tt.problems) > 0 && all != 1:
+				t.Errorf("%d problems are %+v, want %q", all, problems, tt.problems)
+			case all > 0 && (problems[0].Reason != tt.problems[0] || !strings.Contains(problems[0].Text, tt.problems[1])):
+				t.Errorf("the problem is %+v, want %q", problems[0], tt.problems)
 			}
 		})
 	}

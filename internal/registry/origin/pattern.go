@@ -137,12 +137,23 @@ func (f forms) candidates(tags []source.Tag) (all []candidate, skipped []Skip) {
 	for _, t := range tags {
 		c, err := f.candidate(t)
 		if err != nil {
-			skipped = append(skipped, Skip{t.Name, err.Error()})
+			skipped = append(skipped, Skip{cut(t.Name, skipBytes), cut(err.Error(), skipBytes)})
 			continue
 		}
 		all = append(all, c)
 	}
 	return all, skipped
+}
+
+// skipBytes is how much of the name of a tag that is no version users see, and of the reason.
+const skipBytes = 500
+
+// cut is the beginning of a text.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
 func (f forms) candidate(t source.Tag) (candidate, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -21,13 +22,17 @@ const (
 	turnTime     = 2 * time.Minute // after which a turn takes no further tag
 	askedEvery   = 10 * time.Second
 	restAsked    = 10 * time.Second // between two checks that webhooks ask for
+	restUnread   = 10 * time.Second // between two reads of a record that fail
+	mostTold     = 5                // new problems of one check that users are told of one by one
 	firstRetry   = 30 * time.Second
 	lastRetry    = time.Hour
 )
 
 // work is what this process knows of a repository that it checks.
 type work struct {
-	loaded bool // the record was read
+	loaded bool      // the record was read
+	said   string    // why it was not; logged once
+	tried  time.Time // the last time that it was not
 	record record
 	busy   bool
 	began  time.Time // of the last check
@@ -138,16 +143,8 @@ func (p *Poller) due(ctx context.Context, all []Repository, hints asked) []Repos
 		if w.busy || r.Suspended {
 			continue
 		}
-		if !w.loaded {
-			record, err := p.store.read(ctx, r.Key)
-			if err != nil {
-				p.o.Log.Warn("state of a repository not read", "repository", r.Key.String(), "err", err)
-				continue
-			}
-			w.record, w.loaded = record, true
-			if record.Settings == r.settings() && !record.Checked.IsZero() {
-				p.o.Counts.Known(r.Key, record.State)
-			}
+		if !w.loaded && !p.load(ctx, r, w, now) {
+			continue
 		}
 		if w.wants(r, hints[r.Key.String()], now) {
 			due = append(due, r)
@@ -157,6 +154,27 @@ func (p *Poller) due(ctx context.Context, all []Repository, hints asked) []Repos
 		return p.running.all[a.Key].began.Compare(p.running.all[b.Key].began)
 	})
 	return due
+}
+
+// load reads what is known of a repository, and reports whether it could.
+func (p *Poller) load(ctx context.Context, r Repository, w *work, now time.Time) bool {
+	if w.said != "" && now.Sub(w.tried) < restUnread {
+		return false
+	}
+	record, err := p.store.read(ctx, r.Key)
+	if err != nil {
+		if text := err.Error(); text != w.said && ctx.Err() == nil {
+			p.o.Log.Warn("state of a repository not read", "repository", r.Key.String(), "err", err)
+			w.said = text
+		}
+		w.tried = now
+		return false
+	}
+	w.record, w.loaded, w.said = record, true, ""
+	if record.Settings == r.settings() && !record.Checked.IsZero() {
+		p.o.Counts.Known(r.Key, record.State)
+	}
+	return true
 }
 
 // wants reports whether a repository is to be checked now. A webhook waits a moment after the
@@ -191,21 +209,30 @@ func (p *Poller) check(ctx context.Context, r Repository, before record, hint st
 	for _, problem := range now.Problems {
 		known[problem.Text] = true
 	}
+	all := now.Contradictions()
 	err := p.turn(ctx, r, &now)
 	if ctx.Err() != nil {
 		return before // the program ends, which says nothing of the repository
 	}
 	p.ended(r, &now, err)
 	p.o.Counts.Checked(r.Key, now.State)
-	for _, problem := range now.Problems {
-		if !known[problem.Text] {
-			p.tell(r, true, problem.Reason, problem.Text)
-		}
-	}
+	p.complain(r, now, known, all)
 	if err := p.store.write(ctx, r.Key, now); err != nil && ctx.Err() == nil {
 		p.o.Log.Warn("state of a repository not kept", "repository", r.Key.String(), "err", err)
 	}
 	return now
+}
+
+// complain tells users of problems that are new: of the first ones by name, so that tags make
+// no flood of events.
+func (p *Poller) complain(r Repository, now record, known map[string]bool, before int) {
+	news := slices.DeleteFunc(slices.Clone(now.Problems), func(problem Problem) bool { return known[problem.Text] })
+	for _, problem := range news[:min(len(news), mostTold)] {
+		p.tell(r, true, problem.Reason, problem.Text)
+	}
+	if all := now.Contradictions(); len(news) > mostTold || all > before && all > len(now.Problems) {
+		p.tell(r, true, now.Problems[len(now.Problems)-1].Reason, fmt.Sprintf("%s of the repository in all: list the first of them with terrier module repositories %s", plural.Count(all, "problem"), r.Key))
+	}
 }
 
 // ended writes down how a check ended, and when the next one is.

@@ -33,15 +33,20 @@ type State struct {
 	Error   string    `json:"error,omitempty"` // of the last check
 	Failing time.Time `json:"failing,omitzero"`
 
-	Versions int       `json:"versions"`          // that are published and come from its tags, also if a tag moved or is gone
-	Pending  int       `json:"pending,omitempty"` // new tags that were not taken yet
-	Newest   string    `json:"newest,omitempty"`  // of all versions, as NAMESPACE/NAME/SYSTEM VERSION: the highest that clients choose by default
-	Modules  []Module  `json:"modules,omitempty"` // the first of them
-	Named    int       `json:"named,omitempty"`   // how many modules there are
-	Problems []Problem `json:"problems,omitempty"`
-	Skipped  []Skip    `json:"skipped,omitempty"` // the first of them
-	Skips    int       `json:"skips,omitempty"`   // how many there are
+	Versions int       `json:"versions"`           // that are published and come from its tags, also if a tag moved or is gone
+	Pending  int       `json:"pending,omitempty"`  // new tags that were not taken yet
+	Newest   string    `json:"newest,omitempty"`   // of all versions, as NAMESPACE/NAME/SYSTEM VERSION: the highest that clients choose by default
+	Modules  []Module  `json:"modules,omitempty"`  // the first of them
+	Named    int       `json:"named,omitempty"`    // how many modules there are
+	Problems []Problem `json:"problems,omitempty"` // the first of them
+	Skipped  []Skip    `json:"skipped,omitempty"`  // the first of them
+	Skips    int       `json:"skips,omitempty"`    // how many there are
+
+	Contradicting int `json:"contradicting,omitempty"` // how many problems there are
 }
+
+// Contradictions is how many problems there are. A state of an earlier version names them all.
+func (s State) Contradictions() int { return max(s.Contradicting, len(s.Problems)) }
 
 // Module is a module of a repository.
 type Module struct {
@@ -80,8 +85,12 @@ type Outcome struct {
 	Failures int    `json:"failures,omitempty"` // if not zero, the tag is tried again
 }
 
-// mostSkipped is how many tags of which no version was made a state names.
-const mostSkipped = 100
+// mostSkipped is how many tags of which no version was made a state names, and mostProblems
+// how many that contradict what is published.
+const (
+	mostSkipped  = 100
+	mostProblems = 100
+)
 
 // record is what the storage keeps of a repository.
 type record struct {
@@ -104,11 +113,14 @@ const (
 
 func stateKey(k Key) string { return statesPrefix + "states/" + k.Namespace + "/" + k.Name + ".json" }
 
-// read returns the record of a repository, the zero one if there is none. A damaged one is
-// as good as none: it is made again by the next check.
+// read returns the record of a repository, the zero one if there is none. A damaged one, and
+// one that is too large, is as good as none: it is made again by the next check.
 func (s states) read(ctx context.Context, k Key) (record, error) {
 	var r record
 	b, err := whole(ctx, s.store, stateKey(k), recordBytes)
+	if fault.Reason(err, "") == blob.TooLarge {
+		return r, nil
+	}
 	if err != nil || b == nil {
 		return r, err
 	}
@@ -120,8 +132,15 @@ func (s states) read(ctx context.Context, k Key) (record, error) {
 
 func (s states) write(ctx context.Context, k Key, r record) error {
 	b, err := json.Marshal(r)
+	if err == nil && len(b) > recordBytes {
+		r.Known = nil // these tags are tried once more, after a restart
+		b, err = json.Marshal(r)
+	}
+	if err == nil && len(b) > recordBytes {
+		err = fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("it has %d bytes, and at most %d are kept", len(b), recordBytes))
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("keeping the state of the repository %s: %w", k, err)
 	}
 	if err := s.store.Put(ctx, stateKey(k), bytes.NewReader(b)); err != nil {
 		return fmt.Errorf("keeping the state of the repository %s: %w", k, err)
@@ -181,7 +200,8 @@ func (r *record) keep(tags []source.Tag) {
 	r.Known = kept
 }
 
-// States are the repositories that are registered, with what is known of them.
+// States are the repositories that are registered, with what is known of them. Of one whose
+// record cannot be read it says that, so that it hides no other.
 func (p *Poller) States(ctx context.Context) ([]State, error) {
 	all, err := p.o.Source.Repositories(ctx)
 	if err != nil {
@@ -190,12 +210,25 @@ func (p *Poller) States(ctx context.Context) ([]State, error) {
 	list := make([]State, 0, len(all))
 	for _, r := range all {
 		s, err := p.state(ctx, r)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
-			return nil, err
+			p.o.Log.Warn("state of a repository not read", "repository", r.Key.String(), "err", err)
+			s = unread(r)
 		}
 		list = append(list, s)
 	}
 	return list, nil
+}
+
+// unread is the state of a repository whose record cannot be read. Why is for the operator: the
+// error may have names of the storage.
+func unread(of Repository) State {
+	var r record
+	r.follow(of)
+	r.Error = "the storage of the registry cannot be read for this repository at the moment: tell the operator, whose log has the reason"
+	return r.State
 }
 
 // state is what is known of a repository. What an entry says now counts at once.

@@ -53,6 +53,10 @@ func (p *Poller) turn(ctx context.Context, r Repository, now *record) error {
 			break
 		}
 		published, err := p.take(ctx, r, git, c, now)
+		if errors.Is(err, errKnown) {
+			failures = append(failures, err)
+			break
+		}
 		if err != nil {
 			now.know(c, Outcome{Object: c.Object, Failures: c.failures + 1})
 			failures = append(failures, fmt.Errorf("the tag %s: %w", c.Name, err))
@@ -133,12 +137,13 @@ func (r *record) say(d decision, named []Skip, now time.Time) {
 	for _, p := range r.Problems {
 		since[p.Text] = p.Since
 	}
-	for i, p := range d.problems {
-		if d.problems[i].Since = since[p.Text]; d.problems[i].Since.IsZero() {
-			d.problems[i].Since = now.UTC().Truncate(time.Second)
+	problems, all := d.problems()
+	for i, p := range problems {
+		if problems[i].Since = since[p.Text]; problems[i].Since.IsZero() {
+			problems[i].Since = now.UTC().Truncate(time.Second)
 		}
 	}
-	r.Pending, r.Problems = len(d.take), d.problems
+	r.Pending, r.Problems, r.Contradicting = len(d.take), problems, all
 	r.count(d.there.modules())
 	skipped := slices.Concat(d.skipped, named)
 	r.Skips, r.Skipped = len(skipped), skipped[:min(len(skipped), mostSkipped)]
@@ -179,6 +184,9 @@ func (p *Poller) announce(r Repository, made []string, pending int) {
 // take makes a version of a tag. An error means that the tag may be tried again; what is
 // wrong with the tag itself is an outcome.
 func (p *Poller) take(ctx context.Context, r Repository, git *source.Git, c candidate, now *record) (published bool, err error) {
+	if _, tried := now.Known[c.Name]; !tried && len(now.Known) >= mostKnown {
+		return false, errKnown
+	}
 	made, err := within(ctx, r.timeout(), func(ctx context.Context) (registry.ModuleVersion, error) { return p.publish(ctx, r, git, c) })
 	switch {
 	case err == nil && made.Origin != nil:
@@ -199,10 +207,21 @@ func (p *Poller) take(ctx context.Context, r Repository, git *source.Git, c cand
 	return published, nil
 }
 
+// mostKnown is how many tags of which no version was made are remembered, and outcomeBytes how
+// much of the reason of each.
+const (
+	mostKnown    = 10_000
+	outcomeBytes = 500
+)
+
+// errKnown is why no further tag of a repository is tried.
+var errKnown = invalid("no version could be made of %d tags of the repository, and no further tag is tried: delete tags that are no modules, or name the form of those that are in tags", mostKnown)
+
 func (r *record) know(c candidate, o Outcome) {
 	if r.Known == nil {
 		r.Known = map[string]Outcome{}
 	}
+	o.Text = cut(o.Text, outcomeBytes)
 	r.Known[c.Name] = o
 }
 

@@ -83,7 +83,7 @@ func repositoryOf(r catalog.Repository) repositoryRow {
 	}
 	switch {
 	case len(r.Problems) > 0:
-		row.Pill, row.Says = ui.NewPill(ui.ToneBad, "alert", query.Count(len(r.Problems), "problem")), ui.Ends(200, r.Problems[0].Text)
+		row.Pill, row.Says = ui.NewPill(ui.ToneBad, "alert", query.Count(r.Contradictions(), "problem")), ui.Ends(200, r.Problems[0].Text)
 	case r.Error != "":
 		row.Pill, row.Says = ui.NewPill(ui.ToneBad, "cross", "Fails"), ui.Ends(200, r.Error)
 	case r.Suspended:
@@ -104,6 +104,7 @@ type repositoryView struct {
 	Problems []tagProblemView
 	Modules  []repositoryModule
 	More     int // modules that are not named
+	Unnamed  int // problems that are not named
 	Unshown  int // skipped tags that are not named
 	Check    string
 }
@@ -135,7 +136,7 @@ func Repository(v *pages.Visit) (pages.Page, error) {
 	}
 	d := repositoryView{
 		repositoryRow: repositoryOf(found), Now: v.Now, Space: ui.With("/registry", nil, "namespace", found.Namespace),
-		More: found.Named - len(found.Modules), Unshown: found.Skips - len(found.Skipped),
+		More: found.Named - len(found.Modules), Unnamed: found.Contradictions() - len(found.Problems), Unshown: found.Skips - len(found.Skipped),
 		Check: fmt.Sprintf("terrier module repositories %s/%s", found.Namespace, found.Name),
 	}
 	for _, p := range found.Problems {
