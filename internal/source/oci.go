@@ -262,9 +262,41 @@ func openOCI(ctx context.Context, out *outbound.Client, repo name.Repository, ke
 	}
 	return &ociRemote{repo: repo, close: client.CloseIdleConnections, options: []remote.Option{
 		remote.WithContext(ctx),
-		remote.WithTransport(client.Transport),
+		remote.WithTransport(manifestCap{client.Transport}),
 		remote.WithAuthFromKeychain(keys),
 	}}, nil
+}
+
+// mostManifest bounds a manifest, an index, and the list of what refers to a manifest, which are
+// held in memory. It is what the specification of registries asks of them.
+const mostManifest = 4 << 20
+
+// manifestCap refuses larger ones. Other answers have the bounds of what is fetched.
+type manifestCap struct{ http.RoundTripper }
+
+func (c manifestCap) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(r)
+	asked := r
+	for asked.Response != nil && asked.Response.Request != nil { // a registry may have led elsewhere
+		asked = asked.Response.Request
+	}
+	if path := asked.URL.Path; err == nil && (strings.Contains(path, "/manifests/") || strings.Contains(path, "/referrers/")) {
+		resp.Body = &cappedManifest{resp.Body, mostManifest}
+	}
+	return resp, err
+}
+
+type cappedManifest struct {
+	io.ReadCloser
+	left int
+}
+
+func (c *cappedManifest) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	if c.left -= n; c.left < 0 {
+		return 0, invalid(ReasonOCI, "the registry answers with a manifest of more than %d MiB", mostManifest>>20)
+	}
+	return n, err
 }
 
 // digest returns what a tag points to, without fetching it where the registry

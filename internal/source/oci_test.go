@@ -188,6 +188,38 @@ func TestOCIComparesDigests(t *testing.T) {
 	}
 }
 
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// A manifest is held in memory, so a registry cannot send a large one, also by way of another
+// address.
+func TestOCIManifestsAreBounded(t *testing.T) {
+	var led bool
+	host := serveOCI(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.HasPrefix(r.URL.Path, "/elsewhere"), strings.Contains(r.URL.Path, "/manifests/") && !led:
+				w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+				_, _ = io.Copy(w, io.LimitReader(zeros{}, mostManifest+1))
+			case strings.Contains(r.URL.Path, "/manifests/"):
+				http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+			default:
+				next.ServeHTTP(w, r)
+			}
+		})
+	})
+	o := &OCI{URL: "oci://" + host + "/team/net", Ref: OCIRef{Digest: digestOf("x")}, Out: loopback(t), Scratch: scratchDir(t)}
+	for _, led = range []bool{false, true} {
+		if _, _, err := fetch(t, o); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "a manifest of more than 4 MiB") {
+			t.Errorf("with a large manifest, elsewhere %t, the error is %v", led, err)
+		}
+	}
+}
+
 func TestOCICredentials(t *testing.T) {
 	host := serveOCI(t, only(func(r *http.Request) bool {
 		user, password, _ := r.BasicAuth()

@@ -2,10 +2,13 @@ package cosign
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"crypto"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -31,75 +34,123 @@ type candidate struct {
 const signPredicate = "https://sigstore.dev/cosign/sign/v1"
 
 // way verifies a signature on the manifest with this digest in one way.
-type way func(c candidate, of string) (source.Signature, error)
+type way func(c candidate, b *bundle.Bundle, of string) (source.Signature, error)
+
+// best verifies candidates one after another, each read once. Of several signatures the one of
+// the first key counts, and not the one that was made first. The zero Signature says that none
+// counts.
+func (v *Verifier) best(ctx context.Context, found iter.Seq2[candidate, error], of string, t *tally) (by source.Signature, err error) {
+	ways, err := v.ways()
+	if err != nil {
+		return source.Signature{}, err
+	}
+	for c, err := range found {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return source.Signature{}, err
+		}
+		t.seen++
+		b, err := c.read(len(v.keys) > 0, of)
+		if err != nil {
+			t.refuse(err)
+			continue
+		}
+		for i, with := range ways {
+			if err := ctx.Err(); err != nil {
+				return source.Signature{}, err
+			}
+			one, err := careful(func() (source.Signature, error) { return with(c, b, of) })
+			if err != nil {
+				t.refuse(err)
+				continue
+			}
+			by, ways = one, ways[:i] // only those before it are better
+			break
+		}
+		if len(ways) == 0 {
+			break
+		}
+	}
+	return by, nil
+}
 
 // ways are those in which a signature may count: with each key, or with its certificate.
-func (v *Verifier) ways() []way {
+func (v *Verifier) ways() ([]way, error) {
 	if len(v.keys) == 0 {
-		return []way{careful(false, v.checkCertificate)}
+		with, err := v.withCertificate()
+		return []way{with}, err
 	}
 	var out []way
 	for _, k := range v.keys {
-		out = append(out, careful(true, k.check))
+		with, err := k.way()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, with)
 	}
-	return out
+	return out, nil
 }
 
-// careful checks what is signed before a signature is verified: a signature of another
-// manifest, moved to this one, does not count.
-func careful(keyed bool, verify func(c candidate, b *bundle.Bundle, of string) (source.Signature, error)) way {
-	return func(c candidate, of string) (by source.Signature, err error) {
-		// Any user who may push writes what is parsed below, and a library of others parses it.
-		defer func() {
-			if broken := recover(); broken != nil {
-				by, err = source.Signature{}, fmt.Errorf("it is malformed: %v", broken)
-			}
-		}()
+// careful makes a panic an error: any user who may push writes what is parsed and verified, and
+// a library of others does that.
+func careful[T any](do func() (T, error)) (v T, err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			var none T
+			v, err = none, fmt.Errorf("it is malformed: %v", broken)
+		}
+	}()
+	return do()
+}
+
+// read checks what is signed before a signature is verified: a signature of another manifest,
+// moved to this one, does not count.
+func (c candidate) read(keyed bool, of string) (*bundle.Bundle, error) {
+	return careful(func() (*bundle.Bundle, error) {
 		if c.payload != nil {
 			if err := claims(c.payload, of); err != nil {
-				return source.Signature{}, err
+				return nil, err
 			}
 		}
-		b, err := c.bundle(keyed)
-		if err != nil {
-			return source.Signature{}, err
-		}
-		return verify(c, b, of)
-	}
+		return c.bundle(keyed)
+	})
 }
 
-// check verifies a signature with the key.
-func (k key) check(c candidate, b *bundle.Bundle, of string) (source.Signature, error) {
+// way verifies signatures with the key.
+func (k key) way() (way, error) {
 	verifier, err := verify.NewVerifier(k.material(), verify.WithNoObserverTimestamps())
 	if err != nil {
-		return source.Signature{}, err
+		return nil, err
 	}
-	if _, err = c.verified(verifier, b, of, verify.WithKey()); err != nil {
-		return source.Signature{}, fmt.Errorf("with the key %s: %w", k.of, err)
-	}
-	return source.Signature{Kind: source.SignedCosign, By: k.of}, nil
+	return func(c candidate, b *bundle.Bundle, of string) (source.Signature, error) {
+		if _, err := c.verified(verifier, b, of, verify.WithKey()); err != nil {
+			return source.Signature{}, fmt.Errorf("with the key %s: %w", k.of, err)
+		}
+		return source.Signature{Kind: source.SignedCosign, By: k.of}, nil
+	}, nil
 }
 
-// checkCertificate verifies a signature with the certificate that is in it.
-func (v *Verifier) checkCertificate(c candidate, b *bundle.Bundle, of string) (source.Signature, error) {
+// withCertificate verifies signatures with the certificates that are in them.
+func (v *Verifier) withCertificate() (way, error) {
 	verifier, err := verify.NewVerifier(v.root, v.options...)
 	if err != nil {
-		return source.Signature{}, err
+		return nil, err
 	}
 	var policy []verify.PolicyOption
 	for _, id := range v.identities {
 		one, err := verify.NewShortCertificateIdentity("", id.issuer.String(), "", id.subject.String())
 		if err != nil {
-			return source.Signature{}, err
+			return nil, err
 		}
 		policy = append(policy, verify.WithCertificateIdentity(one))
 	}
-	result, err := c.verified(verifier, b, of, policy...)
-	if err != nil {
-		return source.Signature{}, err
-	}
-	by := result.Signature.Certificate
-	return source.Signature{Kind: source.SignedKeyless, By: by.SubjectAlternativeName, Issuer: by.Issuer, Root: v.of}, nil
+	return func(c candidate, b *bundle.Bundle, of string) (source.Signature, error) {
+		result, err := c.verified(verifier, b, of, policy...)
+		if err != nil {
+			return source.Signature{}, err
+		}
+		by := result.Signature.Certificate
+		return source.Signature{Kind: source.SignedKeyless, By: by.SubjectAlternativeName, Issuer: by.Issuer, Root: v.of}, nil
+	}, nil
 }
 
 // verified verifies the signature over the payload, or the statement in the bundle, which has

@@ -19,6 +19,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -68,22 +69,27 @@ type Identity struct {
 
 type identity struct{ issuer, subject *regexp.Regexp }
 
+// keysMost is how many public keys a Secret may have. Each signature is tried with each key,
+// and any user who may push writes signatures.
+const keysMost = 32
+
 // WithKeys returns a Verifier for signatures of the public keys in a Secret, whose names end
-// in .pub. A Secret without any is an error: with no key, no signature could count.
+// in .pub: at most 32. A Secret without any is an error: with no key, no signature could count.
 func WithKeys(data map[string][]byte) (*Verifier, error) {
 	v := &Verifier{}
 	parts := []string{"keys"}
-	for _, at := range slices.Sorted(maps.Keys(data)) {
-		if !strings.HasSuffix(at, KeySuffix) {
-			continue
-		}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(data)), func(at string) bool { return !strings.HasSuffix(at, KeySuffix) })
+	if len(names) > keysMost {
+		return nil, invalid("the Secret has %d public keys, and at most %d are tried: remove those whose signatures no longer have to count", len(names), keysMost)
+	}
+	for _, at := range names {
 		k, err := readKey(data[at])
 		if err != nil {
 			return nil, invalid("the public key %.100q cannot be read: %w: it is the file cosign.pub, which cosign generate-key-pair makes", at, err)
 		}
 		v.keys, parts = append(v.keys, k), append(parts, k.of)
 	}
-	if len(v.keys) == 0 {
+	if len(names) == 0 {
 		return nil, invalid("there is no public key to verify signatures with: add the file cosign.pub to the Secret, under a name that ends in %s", KeySuffix)
 	}
 	v.rules = digest(parts...)
@@ -114,13 +120,18 @@ func readKey(text []byte) (key, error) {
 	return key{public, "sha256:" + hex.EncodeToString(sum[:])}, nil
 }
 
+// bitsMost bounds a key of RSA: the time of a verification grows with the square of its size.
+const bitsMost = 16384
+
 // strong refuses keys that cosign refuses: RSA of less than 2,048 bits, other curves than
-// those of NIST, and other kinds of keys.
+// those of NIST, and other kinds of keys. It refuses RSA of more than 16,384 bits as well.
 func strong(public any) error {
 	switch k := public.(type) {
 	case *rsa.PublicKey:
 		if bits := k.N.BitLen(); bits < 2048 {
 			return fmt.Errorf("it is an RSA key of %d bits, and the least is 2048", bits)
+		} else if bits > bitsMost {
+			return fmt.Errorf("it is an RSA key of %d bits, and the most is %d", bits, bitsMost)
 		}
 		return nil
 	case *ecdsa.PublicKey:
@@ -221,29 +232,51 @@ func (v *Verifier) Verify(ctx context.Context, repo name.Repository, of string, 
 	if err != nil {
 		return source.Signature{}, invalid("%q is no digest", of)
 	}
-	var refused []error
-	seen := 0
-	for _, find := range []func(context.Context, name.Digest, []remote.Option) ([]candidate, error){simpleSignings, referrers} {
-		found, err := find(ctx, at, options)
-		if err != nil {
-			return source.Signature{}, err
-		}
-		seen += len(found)
-		// Of several signatures the one of the first key counts, and not the one that was made first.
-		for _, with := range v.ways() {
-			for _, c := range found {
-				by, err := with(c, at.DigestStr())
-				if err == nil {
-					return by, nil
-				}
-				refused = append(refused, err)
-			}
+	options = append(slices.Clone(options), remote.WithContext(ctx))
+	var t tally
+	for _, find := range []func(name.Digest, []remote.Option, *tally) iter.Seq2[candidate, error]{simpleSignings, referrers} {
+		if by, err := v.best(ctx, find(at, options, &t), at.DigestStr(), &t); err != nil || by.Kind != "" {
+			return by, err
 		}
 	}
-	if seen == 0 {
+	if t.seen == 0 {
 		return source.Signature{}, fault.New(fault.Missing, source.ReasonVerification, fmt.Errorf("there is no signature of %s in the repository: run cosign sign %s", of, at.Name()))
 	}
-	return source.Signature{}, invalid("none of %d signatures of %s counts: %w", seen, of, errors.Join(refused...))
+	return source.Signature{}, invalid("none of %d signatures of %s counts%s: %w", t.seen, of, t.unseen(), t.why())
+}
+
+// tally is what became of the candidates that do not count.
+type tally struct {
+	seen    int
+	left    int     // that were not looked at
+	refused []error // the first of them
+	more    int
+}
+
+// reasonsMost is how many reasons an error has why signatures do not count.
+const reasonsMost = 5
+
+func (t *tally) refuse(err error) {
+	if len(t.refused) == reasonsMost {
+		t.more++
+		return
+	}
+	t.refused = append(t.refused, err)
+}
+
+func (t *tally) why() error {
+	if t.more == 0 {
+		return errors.Join(t.refused...)
+	}
+	return errors.Join(append(t.refused, fmt.Errorf("and %d more reasons", t.more))...)
+}
+
+// unseen says that a signature that counts may be hidden behind others.
+func (t *tally) unseen() string {
+	if t.left == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d more were not looked at, because at most %d in one place are, of %d MiB in all: delete from the repository what is no signature that counts", t.left, candidatesMost, bytesMost>>20)
 }
 
 func repoOptions(repo name.Repository) []name.Option {

@@ -1,7 +1,6 @@
 package cosign
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -10,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"strings"
 
@@ -35,43 +35,77 @@ const (
 	timestampNote  = "dev.sigstore.cosign/rfc3161timestamp"
 	payloadBytes   = 1 << 20
 	bundleBytes    = 4 << 20
-	candidatesMost = 50 // of one artifact in one place
+	candidatesMost = 50       // of one artifact in one place
+	bytesMost      = 32 << 20 // of all of them together, without small ones
+	smallBytes     = 64 << 10 // signatures are smaller, mostly, so that large ones hide none of them
 )
 
 // simpleSignings finds the signatures of an artifact in the form of simple signing.
-func simpleSignings(_ context.Context, at name.Digest, options []remote.Option) ([]candidate, error) {
-	tag := at.Context().Tag(strings.Replace(at.DigestStr(), ":", "-", 1) + ".sig")
-	image, err := remote.Image(tag, options...)
-	if absent(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("fetching signatures: %w", err)
-	}
-	manifest, err := image.Manifest()
-	if err != nil {
-		return nil, fmt.Errorf("reading signatures: %w", err)
-	}
-	payloads := map[v1.Hash][]byte{} // of several keys are one payload
-	var out []candidate
-	for _, l := range manifest.Layers[:min(len(manifest.Layers), candidatesMost)] {
-		if l.MediaType != payloadType {
-			continue
+func simpleSignings(at name.Digest, options []remote.Option, t *tally) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
+		tag := at.Context().Tag(strings.Replace(at.DigestStr(), ":", "-", 1) + ".sig")
+		image, err := remote.Image(tag, options...)
+		if absent(err) {
+			return
 		}
-		payload := payloads[l.Digest]
-		if payload == nil {
-			payload, err = layerOf(image, l, payloadBytes)
-			if _, is := errors.AsType[unusable](err); is {
-				payload = []byte{} // which claims nothing
-			} else if err != nil {
-				return nil, fmt.Errorf("fetching what is signed: %w", err)
+		if err != nil {
+			yield(candidate{}, fmt.Errorf("fetching signatures: %w", err))
+			return
+		}
+		manifest, err := image.Manifest()
+		if err != nil {
+			yield(candidate{}, fmt.Errorf("reading signatures: %w", err))
+			return
+		}
+		var payload []byte
+		var last v1.Hash // what several keys have signed is one payload, mostly
+		left := budget{candidatesMost, bytesMost}
+		for _, l := range manifest.Layers {
+			if l.MediaType != payloadType {
+				continue
 			}
-			payloads[l.Digest] = payload
+			if !left.one() {
+				t.left++
+				continue
+			}
+			if payload == nil || l.Digest != last {
+				payload, err = layerOf(image, l, payloadBytes, &left)
+				if errors.Is(err, errBudget) {
+					t.left++
+					continue
+				}
+				if _, is := errors.AsType[unusable](err); is {
+					payload = []byte{} // which claims nothing
+				} else if err != nil {
+					yield(candidate{}, fmt.Errorf("fetching what is signed: %w", err))
+					return
+				}
+				last = l.Digest
+			}
+			signed := payload
+			if !yield(candidate{signed, func(keyed bool) (*bundle.Bundle, error) { return simpleBundle(signed, l.Annotations, keyed) }}, nil) {
+				return
+			}
 		}
-		out = append(out, candidate{payload, func(keyed bool) (*bundle.Bundle, error) { return simpleBundle(payload, l.Annotations, keyed) }})
 	}
-	return out, nil
 }
+
+// budget is what may still be fetched of the candidates in one place: any user who may push
+// puts some there.
+type budget struct {
+	candidates int
+	bytes      int64
+}
+
+// one takes one candidate, if there may be one more.
+func (b *budget) one() bool {
+	b.candidates--
+	return b.candidates >= 0
+}
+
+// errBudget is the error of a candidate that is too large beside those before it. A smaller one
+// may follow.
+var errBudget = errors.New("the signatures are too large together")
 
 // absent reports whether a registry says that it does not have something.
 func absent(err error) bool {
@@ -80,9 +114,15 @@ func absent(err error) bool {
 }
 
 // layerOf reads a small layer. Its digest is compared.
-func layerOf(image v1.Image, of v1.Descriptor, most int64) (content []byte, err error) {
-	if of.Size > most {
+func layerOf(image v1.Image, of v1.Descriptor, most int64, left *budget) (content []byte, err error) {
+	if of.Size < 0 || of.Size > most {
 		return nil, unusable{fmt.Errorf("it has %d bytes, and at most %d are read", of.Size, most)}
+	}
+	if of.Size > smallBytes {
+		if of.Size > left.bytes {
+			return nil, errBudget
+		}
+		left.bytes -= of.Size
 	}
 	layer, err := image.LayerByDigest(of.Digest)
 	if err != nil {
@@ -93,7 +133,7 @@ func layerOf(image v1.Image, of v1.Descriptor, most int64) (content []byte, err 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	return io.ReadAll(io.LimitReader(r, most))
+	return io.ReadAll(io.LimitReader(r, most+1)) // the digest is compared at the end, which is not cut off
 }
 
 // claims checks what is signed: that it is the signature of an artifact, and of this one. Where
