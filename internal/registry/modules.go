@@ -198,7 +198,7 @@ func formatOf(file string) int {
 // The same bytes again are no error. Other bytes under a version that exists are a
 // Conflict.
 func (r *modules) PublishModule(ctx context.Context, m address.Module, v address.Version, u Upload) (ModuleVersion, error) {
-	upload, err := r.spool(ctx, m.Namespace, "the archive of the module", u)
+	upload, err := r.spool(ctx, m.Namespace, "the archive of the module", u, r.o.MaxArchive)
 	if err != nil {
 		return ModuleVersion{}, err
 	}

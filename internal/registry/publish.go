@@ -10,11 +10,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/terrier-iac/terrier/internal/address"
 	"github.com/terrier-iac/terrier/internal/archive"
@@ -30,6 +34,9 @@ const (
 	mostSignature = 64 << 10
 	mostManifest  = 64 << 10
 	waitingFor    = 7 * 24 * time.Hour // after which files that no user published are deleted
+
+	mostWaitingVersions = 100   // of a namespace, of which files wait
+	mostWaitingFiles    = 2_000 // of a namespace
 )
 
 // waitingKey is the key of a file that waits. Packages are named by their checksums, so
@@ -62,65 +69,96 @@ func (r *providers) StageProvider(ctx context.Context, p address.Provider, v add
 	if there, ok := index.Versions[v]; ok && !there.incomplete() {
 		return fault.New(fault.Conflict, VersionExists, fmt.Errorf("version %s of %s is published, and published content never changes: publish a new version", v, p))
 	}
-	most, ok := map[part]int64{sumsPart: signature.MaxSums, signaturePart: mostSignature, manifestPart: mostManifest}[end]
-	if ok {
-		if err := r.store.Put(ctx, waitingKey(p, v, file), blob.Bounded(ctx, u.Content, most)); err != nil {
-			return fmt.Errorf("keeping %s: %w", file, err)
-		}
-		return nil
+	most, small := map[part]int64{sumsPart: signature.MaxSums, signaturePart: mostSignature, manifestPart: mostManifest}[end]
+	if !small {
+		most = r.o.MaxArchive
 	}
 	versions := 1
 	if _, ok := index.Versions[v]; ok {
 		versions = 0
 	}
-	if err := errors.Join(r.mayWait(ctx, p, v, file), r.usage.fits(ctx, p.Namespace, versions, max(0, u.Size))); err != nil {
+	if err := errors.Join(r.mayWait(ctx, p, v, file, small), r.usage.fits(ctx, p.Namespace, versions, max(0, u.Size))); err != nil {
 		return err
 	}
-	s, err := r.spool(ctx, p.Namespace, file, u)
+	s, err := r.spool(ctx, p.Namespace, file, u, most)
 	if err != nil {
 		return err
 	}
 	if u.Size != s.Size { // the client did not say it
 		err = r.usage.fits(ctx, p.Namespace, versions, s.Size)
 	}
+	key := waitingPackage(p, v, s.SHA256)
+	if small {
+		key = waitingKey(p, v, file)
+	}
 	if err == nil {
-		err = r.store.Put(ctx, waitingPackage(p, v, s.SHA256), s.content())
+		err = r.store.Put(ctx, key, s.content())
 	}
 	return errors.Join(err, s.Close())
 }
 
-// mayWait refuses another package of a version of which too many bytes wait.
-func (r *providers) mayWait(ctx context.Context, p address.Provider, v address.Version, file string) error {
-	waits, err := r.waits(ctx, waitingKey(p, v, ""))
+// mayWait refuses another file of a version of which too many bytes wait, and of a namespace of
+// which too many versions or files do.
+func (r *providers) mayWait(ctx context.Context, p address.Provider, v address.Version, file string, small bool) error {
+	const deleted = "files that were not published within a week are deleted"
+	of := waitingPrefix + p.Namespace + "/"
+	keys, err := r.store.List(ctx, of)
 	if err != nil {
 		return err
 	}
-	if waits >= r.o.MaxWaiting {
-		return fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s was not kept: files of %d MiB of version %s of %s are not published yet, and the limit is %d MiB: publish the version, or wait: files that were not published within a week are deleted", file, waits>>20, v, p, r.o.MaxWaiting>>20))
+	versions, here, mine := map[string]bool{}, []string(nil), waitingKey(p, v, "")
+	for _, key := range keys {
+		versions[path.Dir(key)] = true
+		if strings.HasPrefix(key, mine) {
+			here = append(here, key)
+		}
+	}
+	switch {
+	case small && slices.Contains(here, mine+file): // it is replaced
+	case !small && len(keys) >= mostWaitingFiles: // a small file is what publishes a version
+		return fault.New(fault.Invalid, WaitingMany, fmt.Errorf("%s was not kept: %d files of the namespace %s are not published yet, and the limit is %d: publish versions, or wait: %s", file, len(keys), p.Namespace, mostWaitingFiles, deleted))
+	case len(here) == 0 && len(versions) >= mostWaitingVersions:
+		return fault.New(fault.Invalid, WaitingMany, fmt.Errorf("%s was not kept: files of %d versions of providers of the namespace %s are not published yet, and the limit is %d: publish versions, or wait: %s", file, len(versions), p.Namespace, mostWaitingVersions, deleted))
+	}
+	waits, err := r.sizes(ctx, here)
+	if err != nil {
+		return err
+	}
+	if !small && waits >= r.o.MaxWaiting {
+		return fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s was not kept: files of %d MiB of version %s of %s are not published yet, and the limit is %d MiB: publish the version, or wait: %s", file, waits>>20, v, p, r.o.MaxWaiting>>20, deleted))
 	}
 	return nil
 }
 
 // waits is how many bytes wait below a prefix.
-func (r *providers) waits(ctx context.Context, prefix string) (bytes int64, err error) {
+func (r *providers) waits(ctx context.Context, prefix string) (int64, error) {
 	keys, err := r.store.List(ctx, prefix)
 	if err != nil {
 		return 0, err
 	}
+	return r.sizes(ctx, keys)
+}
+
+// sizes adds up values of the store.
+func (r *providers) sizes(ctx context.Context, keys []string) (int64, error) {
+	var bytes atomic.Int64
+	group, within := errgroup.WithContext(ctx)
+	group.SetLimit(indexesAtOnce)
 	for _, key := range keys {
-		value, err := r.store.Open(ctx, key)
-		if fault.Of(err) == fault.Missing {
-			continue
-		}
-		if err == nil {
-			err = value.Close()
-		}
-		if err != nil {
-			return 0, err
-		}
-		bytes += value.Size
+		group.Go(func() error {
+			value, err := r.store.Open(within, key)
+			if fault.Of(err) == fault.Missing {
+				return nil
+			}
+			if err == nil {
+				bytes.Add(value.Size)
+				err = value.Close()
+			}
+			return err
+		})
 	}
-	return bytes, nil
+	err := group.Wait()
+	return bytes.Load(), err
 }
 
 // incomplete reports whether an index was made from a list that had the version: another
@@ -422,7 +460,7 @@ func (r *providers) verifyPackage(ctx context.Context, p address.Provider, file,
 	invalid := func(format string, args ...any) error {
 		return fault.New(fault.Invalid, UploadInvalid, fmt.Errorf(format, args...))
 	}
-	s, err := r.spool(ctx, p.Namespace, file, Upload{Content: content})
+	s, err := r.spool(ctx, p.Namespace, file, Upload{Content: content}, r.o.MaxArchive)
 	if err != nil {
 		return Package{}, err
 	}

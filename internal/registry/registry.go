@@ -175,6 +175,7 @@ const (
 	SignatureInvalid  = "SignatureInvalid"  // no key of the namespace made the signature
 	KeyInvalid        = "KeyInvalid"        // it is no public key
 	NamespaceMissing  = "NamespaceMissing"  // there is no such namespace to publish in
+	WaitingMany       = "WaitingMany"       // as many files or versions of a namespace as may wait to be published do
 	UploadsBusy       = "UploadsBusy"       // as many uploads as may go on at once do
 	KeyInUse          = "KeyInUse"          // published versions need the key
 )

@@ -46,11 +46,11 @@ func (c *common) begin(namespace string) (end func(), err error) {
 	}, nil
 }
 
-// spool copies content to a file without a name. Content whose size is known gets its room at
+// spool copies content of at most so many bytes to a file without a name. Content whose size is known gets its room at
 // once, or is refused; a slow client does not hold it until its bytes arrive.
-func (c *common) spool(ctx context.Context, namespace, what string, u Upload) (*spooled, error) {
-	if u.Size > c.o.MaxArchive {
-		return nil, fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s is larger than the limit of %d bytes", what, c.o.MaxArchive))
+func (c *common) spool(ctx context.Context, namespace, what string, u Upload, most int64) (*spooled, error) {
+	if u.Size > most {
+		return nil, fault.New(fault.Invalid, blob.TooLarge, fmt.Errorf("%s is larger than the limit of %d bytes", what, most))
 	}
 	whole, err := c.o.Room.Claim(u.Size)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *common) spool(ctx context.Context, namespace, what string, u Upload) (*
 	if err != nil {
 		return nil, err
 	}
-	file, err := c.o.Room.Spool(ctx, c.o.Scratch, u.Content, c.o.MaxArchive)
+	file, err := c.o.Room.Spool(ctx, c.o.Scratch, u.Content, most)
 	if err != nil {
 		end()
 		return nil, fmt.Errorf("reading %s: %w", what, err)

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -80,6 +81,55 @@ func TestUploadsAtOnce(t *testing.T) {
 	}
 	ended.Wait()
 	p.publish(t, m, "1.0.0", archiveOf(t, "team"))
+}
+
+// Small files leave a part of the disk to others as well.
+func TestSmallFilesLeaveRoom(t *testing.T) {
+	free := int64(1<<30/20 + 3<<20)
+	p, cloud := bounded(t, registry.Options{Room: room.New(func() (int64, int64, error) { return free, 1 << 30, nil })}), address.Provider{Namespace: "acme", Type: "cloud"}
+	stage := func(end string) error {
+		return p.StageProvider(t.Context(), cloud, "1.0.0", "terraform-provider-cloud_1.0.0_"+end, registry.Upload{Content: strings.NewReader("text")})
+	}
+	ends := []string{"SHA256SUMS", "SHA256SUMS.sig", "manifest.json"}
+	for _, end := range ends {
+		if err := stage(end); err != nil {
+			t.Error(err)
+		}
+	}
+	free -= 2 << 20
+	for _, end := range ends {
+		wantFault(t, stage(end), fault.Later, room.ReasonFull, "make room")
+	}
+}
+
+// A namespace has a bounded number of versions and of files that wait. What publishes one of
+// these versions may still come, and so may files of another namespace.
+func TestWaitingVersionsAreBounded(t *testing.T) {
+	p, cloud := newPlace(t), address.Provider{Namespace: "acme", Type: "cloud"}
+	stage := func(of address.Provider, v address.Version, end, text string) error {
+		return p.StageProvider(t.Context(), of, v, "terraform-provider-cloud_"+string(v)+"_"+end, registry.Upload{Content: strings.NewReader(text)})
+	}
+	version := func(n int) address.Version { return address.Version(fmt.Sprintf("1.%d.0", n)) }
+	for n := range 100 {
+		if err := stage(cloud, version(n), "SHA256SUMS", "sums"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantFault(t, stage(cloud, version(100), "SHA256SUMS", "sums"), fault.Invalid, registry.WaitingMany, "files of 100 versions of providers of the namespace acme are not published yet, and the limit is 100: publish versions, or wait")
+	for n := range 1900 {
+		if err := p.store.Put(t.Context(), fmt.Sprintf("waiting/providers/acme/cloud/1.0.0/%d.zip", n), strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantFault(t, stage(cloud, "1.0.0", "linux_amd64.zip", "zip"), fault.Invalid, registry.WaitingMany, "2000 files of the namespace acme are not published yet, and the limit is 2000")
+	for _, end := range []string{"SHA256SUMS", "SHA256SUMS.sig"} {
+		if err := stage(cloud, "1.0.0", end, "again"); err != nil {
+			t.Errorf("%s of a version that waits: %v", end, err)
+		}
+	}
+	if err := stage(address.Provider{Namespace: "other", Type: "cloud"}, "1.0.0", "SHA256SUMS", "sums"); err != nil {
+		t.Errorf("a file of another namespace: %v", err)
+	}
 }
 
 // Files that wait for their version to be published have a bound.

@@ -45,11 +45,7 @@ func TestQuotaOfVersions(t *testing.T) {
 	provider, version := providerOf(next)
 	for name, data := range files(next) {
 		err := p.StageProvider(t.Context(), provider, version, name, upload(data))
-		if len(name) > 4 && name[len(name)-4:] == ".zip" {
-			wantFault(t, err, fault.Denied, registry.QuotaExceeded, "its quota is 2")
-		} else if err != nil {
-			t.Error(err)
-		}
+		wantFault(t, err, fault.Denied, registry.QuotaExceeded, "its quota is 2")
 	}
 	p.publish(t, module(t, "other/vpc/aws"), "1.0.0", archiveOf(t, "one"))
 	if u := p.usage(t, "acme"); u.Versions != 2 || u.Bytes == 0 || u.Quota != q {
@@ -87,4 +83,25 @@ func TestQuotaOfBytes(t *testing.T) {
 	wantFault(t, err, fault.Denied, registry.QuotaExceeded, "")
 	q.Bytes = 0
 	p.publish(t, m, "2.0.0", archiveOf(t, "two"))
+}
+
+// Lists of checksums, signatures and manifests that wait count as packages do.
+func TestQuotaOfListsThatWait(t *testing.T) {
+	q := registry.Quota{Bytes: 1 << 20}
+	p := limited(t, &q)
+	provider := address.Provider{Namespace: "acme", Type: "cloud"}
+	stage := func(version address.Version, says int64) error {
+		u := upload(make([]byte, 700<<10))
+		u.Size = says
+		return p.StageProvider(t.Context(), provider, version, "terraform-provider-cloud_"+string(version)+"_SHA256SUMS", u)
+	}
+	if err := stage("1.0.0", 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, says := range []int64{0, 700 << 10} {
+		wantFault(t, stage("1.1.0", says), fault.Denied, registry.QuotaExceeded, "1 MiB more exceed its quota of 1 MiB")
+	}
+	if u := p.usage(t, "acme"); u.Waiting != 700<<10 {
+		t.Errorf("Usage() = %+v, want one list that waits", u)
+	}
 }
