@@ -30,6 +30,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/usedby"
+	"github.com/terrier-iac/terrier/internal/registry/room"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -316,7 +317,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	registry, err := source.NewRegistry(p.dir("registry"), source.RegistryOptions{Now: p.Now})
+	registry, err := openRegistry(p)
 	if err != nil {
 		return nil, err
 	}
@@ -366,6 +367,31 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	return web.New(o)
 }
 
+// openRegistry opens the registry for what users push. It is on the disk of the records and of
+// the audit log, and leaves room to them.
+func openRegistry(p *parts) (*source.Registry, error) {
+	namespaces, err := access.NewNamespaces(p.plane.Config())
+	if err != nil {
+		return nil, err
+	}
+	disk := room.Of(p.dir("registry"))
+	o := source.RegistryOptions{Now: p.Now, Room: func() (source.RegistryClaim, error) { return disk.Claim(0) }}
+	of := quotaOf(p).Of(namespaces.Namespace, p.Now, p.log)
+	o.Quota = func(ctx context.Context, namespace string) (source.RegistryQuota, error) {
+		if !p.Config.Registry { // without the registry of modules the server may not read namespaces
+			return source.RegistryQuota{Bytes: int64(p.Config.QuotaSize) << 20, Raise: "--registry-quota-size"}, nil
+		}
+		q, err := of(ctx, namespace)
+		return source.RegistryQuota{Bytes: q.Bytes, Raise: q.Raise}, err
+	}
+	return source.NewRegistry(p.dir("registry"), o)
+}
+
+// quotaOf is what a namespace may have in a registry unless its annotations say otherwise.
+func quotaOf(p *parts) packages.Quota {
+	return packages.Quota{MiB: p.Config.QuotaSize, Versions: p.Config.QuotaVersions}
+}
+
 // openPackages opens the registry of modules and providers, unless it is off. Controllers
 // that share stacks have data directories of their own, so that there it needs a storage
 // that all of them have.
@@ -395,7 +421,7 @@ func openPackages(ctx context.Context, p *parts, o *web.Options, inside *source.
 	p.packages, err = packages.Open(ctx, packages.Options{
 		Out: out, KnownHosts: p.Config.KnownHosts,
 		Storage: p.Config.RegistryStorage, Settings: p.Config.RegistryConfig, Dir: p.dir("packages"), Scratch: p.dir("scratch"), Key: key,
-		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Audit: o.Audit, Namespace: namespaces.Namespace, Quota: packages.Quota{MiB: p.Config.QuotaSize, Versions: p.Config.QuotaVersions}, Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
+		Allow: p.Config.AllowHosts, Auth: o.Recent, Inside: inside, Audit: o.Audit, Namespace: namespaces.Namespace, Quota: quotaOf(p), Registerer: p.meters.Registry, Environ: p.Environ, Log: p.log, Now: p.Now,
 	})
 	if err == nil {
 		o.Catalog, o.Authority = p.packages.Catalog, p.http.ca

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,15 +14,23 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 // RegistryOptions bound a registry. A zero field means its default.
 type RegistryOptions struct {
 	BlobBytes     int64            // of one blob; 1 GiB
 	ManifestBytes int64            // of one manifest; 4 MiB
-	Uploads       int              // under way at once; 64
+	Uploads       int              // of one namespace under way at once; 64
 	UploadAge     time.Duration    // after which an abandoned upload is dropped; 1 hour
 	Now           func() time.Time // time.Now if nil
+
+	// Room gives each request that writes its room on the disk. It fails with a fault of the
+	// kind Later if there is none. Nil bounds nothing.
+	Room func() (RegistryClaim, error)
+	// Quota bounds what a namespace has; nil if nothing does.
+	Quota func(ctx context.Context, namespace string) (RegistryQuota, error)
 }
 
 // Registry is an OCI distribution registry in a directory:
@@ -30,7 +39,9 @@ type RegistryOptions struct {
 //	repos/<name>/_manifests/<hex>   likewise
 //	repos/<name>/_types/<hex>       media type of the manifest
 //	repos/<name>/_tags/<tag>        digest of a manifest
-//	uploads/<id>                    what an upload has sent so far
+//	uploads/<namespace>/<id>        what an upload has sent so far
+//
+// The namespace of a repository is the first part of its name.
 //
 // No part of a repository's name begins with an underscore, so the names of
 // repositories and of their content cannot collide. Every file is complete: it was
@@ -40,8 +51,13 @@ type Registry struct {
 	dir string
 	RegistryOptions
 
+	ledger *ledger
+
 	mu   sync.Mutex
 	busy map[string]bool // uploads that a request is writing to
+
+	places sync.Mutex // held while uploads are counted, and one begins
+	swept  time.Time  // when those of all namespaces were looked at
 }
 
 // NewRegistry serves an OCI registry that keeps everything in dir, below /v2/.
@@ -68,7 +84,8 @@ func NewRegistry(dir string, o RegistryOptions) (*Registry, error) {
 			return nil, fmt.Errorf("opening the registry: %w", err)
 		}
 	}
-	return &Registry{dir: dir, RegistryOptions: o, busy: map[string]bool{}}, nil
+	l := &ledger{dir: dir, room: o.Room, quota: o.Quota, now: o.Now, of: map[string]*balance{}}
+	return &Registry{dir: dir, RegistryOptions: o, ledger: l, busy: map[string]bool{}}, nil
 }
 
 // The grammars of the distribution specification.
@@ -167,7 +184,11 @@ func (r refusal) Error() string { return r.message }
 
 func answer(w http.ResponseWriter, err error) {
 	var r refusal
-	if !errors.As(err, &r) {
+	switch {
+	case errors.As(err, &r):
+	case fault.Of(err) == fault.Later:
+		r = refusal{http.StatusServiceUnavailable, "UNAVAILABLE", Message(err)}
+	default:
 		// The disk's own words name paths on this machine.
 		r = refusal{http.StatusInternalServerError, "UNKNOWN", "the registry cannot do that at the moment"}
 	}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 func blobUnknown() error {
@@ -42,7 +44,7 @@ func (g *Registry) blob(w http.ResponseWriter, r *http.Request, to route) error 
 		w.Header().Set("Content-Type", "application/octet-stream")
 		return serveFile(w, r, path, to.rest, blobUnknown())
 	case http.MethodDelete:
-		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		if err := g.ledger.remove(ownerOf(to.repo), path); errors.Is(err, fs.ErrNotExist) {
 			return blobUnknown()
 		} else if err != nil {
 			return err
@@ -93,14 +95,14 @@ func (g *Registry) upload(w http.ResponseWriter, r *http.Request, to route) erro
 	case http.MethodGet:
 		return g.progress(w, to, http.StatusNoContent)
 	case http.MethodPatch:
-		if err := g.append(r, to.rest); err != nil {
+		if err := g.append(r, to); err != nil {
 			return err
 		}
 		return g.progress(w, to, http.StatusAccepted)
 	case http.MethodPut:
 		return g.finish(w, r, to)
 	case http.MethodDelete:
-		if err := os.Remove(g.uploadPath(to.rest)); err != nil {
+		if err := g.ledger.remove(ownerOf(to.repo), g.uploadPath(to)); err != nil {
 			return uploadUnknown()
 		}
 		w.WriteHeader(http.StatusNoContent)
@@ -113,7 +115,10 @@ func uploadUnknown() error {
 	return refusal{http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "there is no such upload"}
 }
 
-func (g *Registry) uploadPath(id string) string { return filepath.Join(g.dir, "uploads", id) }
+// uploadPath is the file of an upload. One of another namespace has none there.
+func (g *Registry) uploadPath(to route) string {
+	return filepath.Join(g.dir, "uploads", ownerOf(to.repo), to.rest)
+}
 
 // hold keeps other requests from writing to the same upload.
 func (g *Registry) hold(id string) (release func(), err error) {
@@ -139,27 +144,23 @@ func (g *Registry) begin(w http.ResponseWriter, r *http.Request, to route) error
 		if err != nil {
 			return err
 		}
-		if err := g.mount(from, to.repo, sum); err == nil {
+		if err := g.mount(r.Context(), from, to.repo, sum); err == nil {
 			return created(w, to.repo, "blobs", query.Get("mount"))
 		}
 	}
-	if err := g.makeRoom(); err != nil {
-		return err
-	}
-	id := strings.ToLower(rand.Text())
-	if !uploadGrammar.MatchString(id) {
+	to.rest = strings.ToLower(rand.Text())
+	if !uploadGrammar.MatchString(to.rest) {
 		return fmt.Errorf("making an upload: unexpected form of random text")
 	}
-	f, err := os.OpenFile(g.uploadPath(id), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if err := g.place(r.Context(), to); err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	to.rest = id
 	if query.Get("digest") != "" {
-		return g.finish(w, r, to)
+		err := g.finish(w, r, to)
+		if err != nil { // the client does not learn where to go on
+			err = errors.Join(err, absentIsNone(g.ledger.remove(ownerOf(to.repo), g.uploadPath(to))))
+		}
+		return err
 	}
 	return g.progress(w, to, http.StatusAccepted)
 }
@@ -174,44 +175,123 @@ func sameOwner(a, b string) bool {
 	return a == b
 }
 
-func (g *Registry) mount(from, into, sum string) error {
-	if err := os.MkdirAll(g.at(into, "_blobs"), 0o700); err != nil {
+func (g *Registry) mount(ctx context.Context, from, into, sum string) error {
+	target := g.at(into, "_blobs", sum)
+	if _, err := os.Lstat(g.at(from, "_blobs", sum)); err != nil {
 		return err
 	}
-	err := os.Link(g.at(from, "_blobs", sum), g.at(into, "_blobs", sum))
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncDir(g.at(into, "_blobs"))
-}
-
-// makeRoom drops abandoned uploads, and refuses one too many.
-func (g *Registry) makeRoom() error {
-	entries, err := os.ReadDir(filepath.Join(g.dir, "uploads"))
+	a, err := g.ledger.open(ctx, into)
 	if err != nil {
 		return err
 	}
-	left := 0
-	for _, e := range entries {
-		info, err := e.Info()
-		if err == nil && g.Now().Sub(info.ModTime()) > g.UploadAge {
-			err = os.Remove(g.uploadPath(e.Name()))
-		} else if err == nil {
-			left++
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	defer a.close()
+	more, err := directories(target)
+	if err == nil {
+		err = a.take(more + leastCost)
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(target), 0o700)
+	}
+	if err == nil {
+		err = os.Link(g.at(from, "_blobs", sum), target)
+	}
+	if err != nil {
+		a.undo()
+		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	if left >= g.Uploads {
-		return refusal{http.StatusTooManyRequests, "TOOMANYREQUESTS", "too many uploads are under way"}
+	return syncDir(filepath.Dir(target))
+}
+
+// place makes the file of an upload, unless its namespace has too many under way.
+func (g *Registry) place(ctx context.Context, to route) error {
+	owner := ownerOf(to.repo)
+	a, err := g.ledger.open(ctx, to.repo)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer a.close()
+	g.places.Lock()
+	defer g.places.Unlock()
+	left, err := g.sweep(owner)
+	if err != nil {
+		return err
+	}
+	if left >= g.Uploads {
+		return refusal{http.StatusTooManyRequests, "TOOMANYREQUESTS", fmt.Sprintf("%d uploads of the namespace %s are under way: finish or cancel some of them, or wait: those that get no content for %s are dropped", left, owner, g.UploadAge)}
+	}
+	more, err := directories(g.uploadPath(to))
+	if err == nil {
+		err = a.take(more + leastCost)
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(g.uploadPath(to)), 0o700)
+	}
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(g.uploadPath(to), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		a.undo()
+	}
+	return err
+}
+
+// sweepEvery is how often uploads of all namespaces are looked at.
+const sweepEvery = time.Minute
+
+// sweep drops abandoned uploads, and counts those of a namespace that are under way.
+func (g *Registry) sweep(owner string) (left int, err error) {
+	if now := g.Now(); now.Sub(g.swept) >= sweepEvery || now.Before(g.swept) {
+		all, err := os.ReadDir(filepath.Join(g.dir, "uploads"))
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range all {
+			if e.Name() == owner {
+				continue
+			}
+			if _, err := g.dropAbandoned(e.Name()); err != nil {
+				return 0, err
+			}
+		}
+		g.swept = now
+	}
+	return g.dropAbandoned(owner)
+}
+
+// dropAbandoned drops abandoned uploads of a namespace, and counts the others. A file is one of
+// an earlier version.
+func (g *Registry) dropAbandoned(owner string) (left int, err error) {
+	dir := filepath.Join(g.dir, "uploads", owner)
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return absentIsNone(err)
+		}
+		info, err := e.Info()
+		if err == nil && g.Now().Sub(info.ModTime()) > g.UploadAge {
+			err = g.ledger.remove(owner, path)
+		} else if err == nil && uploadGrammar.MatchString(e.Name()) {
+			left++
+		}
+		return absentIsNone(err)
+	})
+	return left, err
+}
+
+func absentIsNone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // append adds the body of r to an upload, exactly where the upload ends.
-func (g *Registry) append(r *http.Request, id string) (err error) {
-	f, err := os.OpenFile(g.uploadPath(id), os.O_WRONLY, 0)
+func (g *Registry) append(r *http.Request, to route) (err error) {
+	f, err := os.OpenFile(g.uploadPath(to), os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return uploadUnknown()
 	}
@@ -229,20 +309,27 @@ func (g *Registry) append(r *http.Request, id string) (err error) {
 			return refusal{http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID", "the chunk does not begin where the upload ends"}
 		}
 	}
-	n, err := io.Copy(f, io.LimitReader(r.Body, g.BlobBytes-size+1))
+	a, err := g.ledger.open(r.Context(), to.repo)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	n, err := io.Copy(a.writer(f, size), io.LimitReader(r.Body, g.BlobBytes-size+1))
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	if tooLarge || err == nil && size+n > g.BlobBytes {
 		err = refusal{http.StatusRequestEntityTooLarge, "SIZE_INVALID", fmt.Sprintf("a blob has at most %d bytes", g.BlobBytes)}
 	}
 	if err != nil {
 		// A chunk that did not arrive whole is as if it had not been sent.
-		return errors.Join(err, f.Truncate(size))
+		err = errors.Join(err, f.Truncate(size))
+		a.undo()
+		return err
 	}
 	return nil
 }
 
 func (g *Registry) progress(w http.ResponseWriter, to route, status int) error {
-	info, err := os.Stat(g.uploadPath(to.rest))
+	info, err := os.Stat(g.uploadPath(to))
 	if err != nil {
 		return uploadUnknown()
 	}
@@ -260,23 +347,29 @@ func (g *Registry) finish(w http.ResponseWriter, r *http.Request, to route) erro
 	if err != nil {
 		return err
 	}
-	if err := g.append(r, to.rest); err != nil {
+	if err := g.append(r, to); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(g.uploadPath(to.rest), os.O_RDWR, 0)
+	owner := ownerOf(to.repo)
+	f, err := os.OpenFile(g.uploadPath(to), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	size, err := io.Copy(h, f)
+	if err != nil {
 		return err
 	}
 	if hex.EncodeToString(h.Sum(nil)) != sum {
-		return errors.Join(digestInvalid(), os.Remove(f.Name()))
+		return errors.Join(digestInvalid(), g.ledger.remove(owner, f.Name()))
 	}
-	if err := publish(f, g.at(to.repo, "_blobs", sum)); err != nil {
+	there, err := g.ledger.publish(r.Context(), to.repo, f, g.at(to.repo, "_blobs", sum))
+	if err != nil {
 		return err
+	}
+	if there {
+		g.ledger.give(owner, cost(size))
 	}
 	return created(w, to.repo, "blobs", digest)
 }

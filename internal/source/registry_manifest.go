@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -95,33 +96,61 @@ func (g *Registry) putManifest(w http.ResponseWriter, r *http.Request, to route,
 	}
 	// A manifest is known once its type and content are there, in this order;
 	// the tag moves last.
-	if err := g.put(g.at(to.repo, "_types", sum), []byte(mediaType)); err != nil {
+	if err := g.put(r.Context(), to.repo, []byte(mediaType), "_types", sum); err != nil {
 		return err
 	}
-	if err := g.put(g.at(to.repo, "_manifests", sum), content); err != nil {
+	if err := g.put(r.Context(), to.repo, content, "_manifests", sum); err != nil {
 		return err
 	}
 	if tagged {
-		if err := g.put(g.at(to.repo, "_tags", to.rest), []byte("sha256:"+sum)); err != nil {
+		if err := g.put(r.Context(), to.repo, []byte("sha256:"+sum), "_tags", to.rest); err != nil {
 			return err
 		}
 	}
 	return created(w, to.repo, "manifests", "sha256:"+sum)
 }
 
-// put writes a small file whole and durably.
-func (g *Registry) put(path string, content []byte) error {
+// put writes a small file of a repository whole and durably.
+func (g *Registry) put(ctx context.Context, repo string, content []byte, at ...string) (err error) {
+	target, dir := g.at(repo, at...), filepath.Join(g.dir, "uploads", ownerOf(repo))
+	a, err := g.ledger.open(ctx, repo)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	defer func() {
+		if err != nil {
+			a.undo()
+		}
+	}()
+	more, err := directories(target)
+	if err != nil {
+		return err
+	}
+	before, there, err := sizeAt(target)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(a.take(more+leastCost), os.MkdirAll(dir, 0o700)); err != nil {
+		return err
+	}
 	// The name is not one of an upload, so that no request can reach it.
-	f, err := os.CreateTemp(filepath.Join(g.dir, "uploads"), "put-")
+	f, err := os.CreateTemp(dir, "put-")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if _, err := f.Write(content); err != nil {
+	if _, err := a.writer(f, 0).Write(content); err != nil {
 		return err
 	}
-	return publish(f, path)
+	if err := publish(f, target); err != nil {
+		return err
+	}
+	if there {
+		g.ledger.give(a.owner, cost(before))
+	}
+	return nil
 }
 
 // complete checks that everything a manifest names is in the repository.
@@ -174,7 +203,7 @@ func (g *Registry) deleteManifest(w http.ResponseWriter, to route, tagged bool) 
 		return err
 	}
 	if tagged {
-		if err := os.Remove(g.at(to.repo, "_tags", to.rest)); err != nil {
+		if err := g.ledger.remove(ownerOf(to.repo), g.at(to.repo, "_tags", to.rest)); err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusAccepted)
@@ -186,17 +215,17 @@ func (g *Registry) deleteManifest(w http.ResponseWriter, to route, tagged bool) 
 	}
 	for _, tag := range tags {
 		if at, err := g.resolve(route{to.repo, tag}); err == nil && at == sum {
-			if err := os.Remove(g.at(to.repo, "_tags", tag)); err != nil {
+			if err := g.ledger.remove(ownerOf(to.repo), g.at(to.repo, "_tags", tag)); err != nil {
 				return err
 			}
 		}
 	}
-	if err := os.Remove(g.at(to.repo, "_manifests", sum)); errors.Is(err, fs.ErrNotExist) {
+	if err := g.ledger.remove(ownerOf(to.repo), g.at(to.repo, "_manifests", sum)); errors.Is(err, fs.ErrNotExist) {
 		return manifestUnknown()
 	} else if err != nil {
 		return err
 	}
-	if err := os.Remove(g.at(to.repo, "_types", sum)); err != nil {
+	if err := g.ledger.remove(ownerOf(to.repo), g.at(to.repo, "_types", sum)); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusAccepted)

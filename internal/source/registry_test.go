@@ -259,11 +259,15 @@ func TestRegistryDropsUploadsThatWereGivenUp(t *testing.T) {
 		c.want(c.do("POST", "/v2/repo/blobs/uploads/", "", ""), 202)
 	}
 	c.want(c.do("POST", "/v2/repo/blobs/uploads/", "", ""), 429)
+	c.want(c.do("POST", "/v2/gone/blobs/uploads/", "", ""), 202)
 	now = now.Add(2 * time.Hour)
 	c.want(c.do("POST", "/v2/repo/blobs/uploads/", "", ""), 202)
-	left, err := os.ReadDir(filepath.Join(dir, "uploads"))
+	left, err := os.ReadDir(filepath.Join(dir, "uploads", "repo"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("%d uploads are left, %v, want 1", len(left), err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "uploads", "gone")); err != nil || len(left) > 0 {
+		t.Errorf("%d uploads of another namespace are left, %v, want none", len(left), err)
 	}
 }
 

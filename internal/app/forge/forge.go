@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/terrier-iac/terrier/internal/registry/room"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/web"
 )
@@ -68,7 +69,8 @@ func Open(o Options) (_ *Forge, err error) {
 	if f.keys, err = f.makeKeys(o.Authority); err != nil {
 		return nil, err
 	}
-	images, err := source.NewRegistry(f.path("registry"), source.RegistryOptions{Now: o.Now})
+	disk := room.Of(f.path("registry"))
+	images, err := source.NewRegistry(f.path("registry"), source.RegistryOptions{Now: o.Now, Room: func() (source.RegistryClaim, error) { return disk.Claim(0) }})
 	if err != nil {
 		return nil, err
 	}

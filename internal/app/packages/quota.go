@@ -37,6 +37,11 @@ type quotas struct {
 	known cache.Map[string, registry.Quota]
 }
 
+// Of is what bounds each namespace.
+func (q Quota) Of(find func(context.Context, string) (access.Namespace, error), now func() time.Time, log *slog.Logger) func(context.Context, string) (registry.Quota, error) {
+	return newQuotas(q, find, now, log).of
+}
+
 func newQuotas(usual Quota, find func(context.Context, string) (access.Namespace, error), now func() time.Time, log *slog.Logger) *quotas {
 	return &quotas{usual: usual, find: find, log: log, known: cache.Map[string, registry.Quota]{Size: 10_000, TTL: quotaFor, Now: now}}
 }
