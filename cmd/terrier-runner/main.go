@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner/dockerfile"
 	"github.com/terrier-iac/terrier/internal/runner/filler"
 	"github.com/terrier-iac/terrier/internal/runner/script"
+	"github.com/terrier-iac/terrier/internal/runner/sealer"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
@@ -27,6 +28,7 @@ var version = "dev"
 func main() {
 	sandbox.Main()
 	script.Main()
+	sealer.Main()
 	if len(os.Args) == 2 && os.Args[1] == agent.Argument {
 		os.Exit(agent.Program(os.Stderr))
 	}

@@ -46,7 +46,8 @@ const (
 	ResourcePlan     Resource = "stacks/plan"
 	ResourceOutputs  Resource = "stacks/outputs"
 	ResourceState    Resource = "stacks/state"
-	ResourceRegistry Resource = "registry" // repositories of the registry; the first part of a name is its namespace
+	ResourceStateKey Resource = "stacks/state-key" // keys that decrypt states outside of Terrier
+	ResourceRegistry Resource = "registry"         // repositories of the registry; the first part of a name is its namespace
 
 	ResourceAudit         Resource = "stacks/audit"         // entries of the audit log about the stacks of a namespace
 	ResourceNotifications Resource = "stacks/notifications" // notifications about objects of a namespace, and their outcome
@@ -68,7 +69,7 @@ func (r Resource) Part() string {
 // Resources lists all of them.
 func Resources() []Resource {
 	return []Resource{
-		ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceRegistry, ResourceAudit, ResourceNotifications, ResourceHook,
+		ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceStateKey, ResourceRegistry, ResourceAudit, ResourceNotifications, ResourceHook,
 		ResourceTenants, ResourceTemplates, ResourceRegistries, ResourceSources,
 	}
 }
@@ -164,7 +165,7 @@ func (a *KubeAuth) Authorize(ctx context.Context, u User, x Request) error {
 // of a stack belongs to the group of the kind of the stack.
 func (a *KubeAuth) resource(x Request) (of schema.GroupVersionResource, sub string, err error) {
 	switch x.Resource {
-	case ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceAudit, ResourceNotifications, ResourceHook, ResourceRegistry:
+	case ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceStateKey, ResourceAudit, ResourceNotifications, ResourceHook, ResourceRegistry:
 		d := a.stacks.Named(x.Kind)
 		if d == nil {
 			return of, "", fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("%.80q is not a kind of stack", x.Kind))

@@ -266,7 +266,7 @@ func (p *parts) open(ctx context.Context) (err error) {
 	if p.meters, err = metrics.New(p.Version, p.plane.leading); err != nil {
 		return err
 	}
-	if err := p.meters.RecordsChecked(p.opened.Checked); err != nil {
+	if err := errors.Join(p.meters.RecordsChecked(p.opened.Checked), p.meters.RecordsToReseal(p.opened.ToReseal)); err != nil {
 		return err
 	}
 	p.blobs = fencedBlobs{p.meters.Records(p.opened), p.plane.leads, p.opened.Held} // a refused write is not counted

@@ -40,6 +40,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/secretsync"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
 	"github.com/terrier-iac/terrier/internal/controller/tenants/admission"
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -255,9 +256,10 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		}
 	}
 	stacks := &controller.Stacks{
-		Client: mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds, LeftOut: p.leftOut,
+		StateKeys: p.opened.StateKeys,
+		Client:    mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds, LeftOut: p.leftOut,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
-		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen()}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
+		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen(), Cipher: encryption.Cipher{Keys: p.opened.StateKeys}}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Stamps: p.stamping, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
 	}
@@ -292,6 +294,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 			return p.auditLog.follow(ctx)
 		})),
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { return p.opened.Watch(ctx, p.log) })),
+		mgr.Add(leaderOnly(func(ctx context.Context) error { return p.opened.Reseal(ctx, p.log) })),
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
 		mgr.Add(kube.Everywhere(p.bindings.Follow)),
 		mgr.Add(kube.Everywhere(p.vaults.Run)),

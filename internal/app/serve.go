@@ -26,6 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/externalsecret"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -337,6 +338,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	p.records = query.NewBlobs(blobBytes{p.blobs}, p.runs, followEvery)
+	p.records.Cipher = &encryption.Cipher{Keys: p.opened.StateKeys}
 	stacks := query.New(kubeClient, p.kinds, p.records, p.Now)
 	p.uses = usedby.New(p.records, p.log)
 	p.board = query.NewBoard(query.BoardOptions{Kinds: p.kinds, TenantLabel: p.Config.TenantLabel, Now: p.Now, Uses: p.uses})

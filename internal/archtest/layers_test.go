@@ -29,7 +29,7 @@ const (
 var layerOf = map[string]layer{
 	"cache": core, "record": ground, "input": edge, "review": edge,
 	"address": core, "backend": core, "externalsecret": core, "fault": core, "graph": core, "identity": core, "location": core, "meter": core, "plan": core, "plural": core, "policy": core, "scan": core, "schedule": core, "sealed": core, "secret": core, "shard": core, "stack": core, "tenant": core, "workdir": core,
-	"archive": ground, "failpoint": ground, "machine": ground, "outbound": ground, "sandbox": ground,
+	"archive": ground, "encryption": ground, "failpoint": ground, "machine": ground, "outbound": ground, "sandbox": ground,
 	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "image": edge, "issuer": edge, "kube": edge, "notify": edge, "peers": edge, "pods": edge, "policyapi": edge, "provision": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "tenantapi": edge, "vault": edge,
 	"controller": controller, "access": access, "query": query, "command": command, "client": client,
 	"cli": outside, "web": outside,

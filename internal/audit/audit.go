@@ -99,6 +99,7 @@ const (
 	PlanHeld          What = "plan-held"          // a policy holds a plan until a user approves it
 	SecretRead        What = "secret-read"        // a secret of OpenBao or Vault was read for a stack or an ExternalSecret
 	StateRead         What = "state-read"         // a user read a state
+	StateKeyRead      What = "state-key-read"     // a user read the keys of a state
 	OutputsRevealed   What = "outputs-revealed"   // a user read the values of sensitive outputs
 	IdentityIssued    What = "identity-issued"    // a run got a token for another system
 	StateLocked       What = "state-locked"       // a user locked a state

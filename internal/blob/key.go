@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/chacha20poly1305"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
@@ -21,6 +22,7 @@ import (
 type Key struct {
 	aead cipher.AEAD
 	id   keyID
+	root encryption.Root
 }
 
 // keyID tells keys apart without telling anything about them.
@@ -35,8 +37,15 @@ func NewKey(secret []byte) (Key, error) {
 		return Key{}, fmt.Errorf("making a key: %w", err)
 	}
 	hash := sha256.Sum256(append([]byte("terrier blob key id\x00"), secret...))
-	return Key{aead: aead, id: keyID(hash[:8])}, nil
+	root, err := encryption.NewRoot(secret)
+	if err != nil {
+		return Key{}, fmt.Errorf("making a key: %w", err)
+	}
+	return Key{aead: aead, id: keyID(hash[:8]), root: root}, nil
 }
+
+// OfState returns the key of the states of a place.
+func (k Key) OfState(place string) (encryption.Key, error) { return k.root.Key(k.ID(), place) }
 
 // ID returns a public name of the key.
 func (k Key) ID() string { return k.id.String() }

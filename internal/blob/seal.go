@@ -71,15 +71,22 @@ func Seal(store Store, key Key, older ...Key) Store {
 func SealWith(store Store, keys Keys) Store { return sealed{store, keys} }
 
 func (s sealed) Put(ctx context.Context, key string, r io.Reader) error {
-	current := s.keys.Current()
+	value, err := s.sealing(s.keys.Current(), key, r)
+	if err != nil {
+		return err
+	}
+	return s.store.Put(ctx, key, value)
+}
+
+// sealing is the sealed value of what r holds.
+func (s sealed) sealing(with Key, key string, r io.Reader) (io.Reader, error) {
 	header := make([]byte, headerSize)
 	copy(header, magic)
-	copy(header[len(magic):], current.id[:])
+	copy(header[len(magic):], with.id[:])
 	if _, err := rand.Read(header[headerSize-prefixSize:]); err != nil {
-		return fmt.Errorf("sealing blob %s: %w", key, err)
+		return nil, fmt.Errorf("sealing blob %s: %w", key, err)
 	}
-	c := newChunks(current, header, key)
-	return s.store.Put(ctx, key, io.MultiReader(bytes.NewReader(header), &sealer{chunks: c, r: bufio.NewReaderSize(r, chunkSize)}))
+	return io.MultiReader(bytes.NewReader(header), &sealer{chunks: newChunks(with, header, key), r: bufio.NewReaderSize(r, chunkSize)}), nil
 }
 
 // Get opens a value. What it returns gives out only bytes that were checked,

@@ -35,7 +35,7 @@ docs/state.md describes where everything is stored.`,
   terrier state versions network
   terrier state rollback network 17`,
 		GroupID: groupOperate,
-	}, p.stateList(), p.stateShow(), p.stateVersions(), p.statePull(), p.statePush(), p.stateRollback(), p.stateAccept(), p.stateLock(), p.stateUnlock())
+	}, p.stateList(), p.stateShow(), p.stateVersions(), p.statePull(), p.statePush(), p.stateRollback(), p.stateAccept(), p.stateLock(), p.stateUnlock(), p.stateKey())
 }
 
 func (p stateCommands) stateList() *cobra.Command {

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/encryption"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -317,4 +320,108 @@ func inline(v any) string {
 		return fmt.Sprint(v)
 	}
 	return string(b)
+}
+
+func (p stateCommands) stateKey() *cobra.Command {
+	var reason, dir, records, place string
+	c := &cobra.Command{
+		Use:   "key [STACK]",
+		Short: "Write the keys of an encrypted state to files",
+		Long: `Writes the keys of the state of a stack with the annotation terrier.dev/encryption to
+files that only their owner can read, one for each key of records, and prints the
+variable TF_ENCRYPTION by which OpenTofu reads the state with them. Users with them
+read every version of the state. You need the permission to get terraforms/state-key.
+The audit log has the reason.
+
+Without a server, give --records-key and --place in place of a stack: the first is a key
+of records, 32 bytes in a file; the second is "Secret NAMESPACE/NAME" for a state in a
+Secret, and "stack KIND.GROUP NAMESPACE/NAME" for one in a backend of its own.`,
+		Example: `  export "$(terrier state key network --reason 'the cluster is gone' -d keys)"
+  terrier state key --records-key records --place 'Secret apps/tfstate-default-network'`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			keys, err := p.stateKeys(cmd.Context(), args, reason, records, place)
+			if err != nil {
+				return err
+			}
+			return p.printKeys(keys, p.path(dir))
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why you need the keys, for the audit log")
+	c.Flags().StringVarP(&dir, "directory", "d", ".", "the `directory` for the files")
+	c.Flags().StringVar(&records, "records-key", "", "the `file` with a key of records, where there is no server")
+	c.Flags().StringVar(&place, "place", "", "the `place` of the state, where there is no server")
+	return c
+}
+
+// stateKeys asks the server for the keys of a state, or derives one from a key of records.
+func (p stateCommands) stateKeys(ctx context.Context, args []string, reason, records, place string) ([]encryption.Key, error) {
+	offline := records != "" || place != ""
+	switch {
+	case offline && (len(args) > 0 || records == "" || place == ""):
+		return nil, usage("--records-key and --place go together, and without a stack")
+	case !offline && len(args) == 0:
+		return nil, usage("name a stack, or give --records-key and --place")
+	case offline:
+		secret, err := p.readFile(records, encryption.KeyBytes+1)
+		if err != nil {
+			return nil, err
+		}
+		if len(secret) != encryption.KeyBytes {
+			return nil, fault.New(fault.Invalid, "KeyInvalid", fmt.Errorf("%s does not have %d bytes: decode the entry of the Secret with base64 -d", records, encryption.KeyBytes))
+		}
+		root, err := encryption.NewRoot(secret)
+		if err != nil {
+			return nil, err
+		}
+		k, err := root.Key("", place)
+		return []encryption.Key{k}, err
+	}
+	s, key, err := p.one(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.StateKeys(ctx, key, reason)
+	if err != nil {
+		return nil, err
+	}
+	var keys []encryption.Key
+	for _, k := range found.Keys {
+		keys = append(keys, encryption.Key{ID: k.ID, Bytes: k.Key})
+	}
+	return keys, nil
+}
+
+// printKeys writes the files, and prints what names them.
+func (p stateCommands) printKeys(keys []encryption.Key, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	var paths []string
+	for _, k := range keys {
+		answer, err := encryption.KeyFile(k)
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(dir, strings.TrimSuffix("state-key-"+k.ID, "-")+".json")
+		if err := p.writePrivately(path, answer); err != nil {
+			return err
+		}
+		paths = append(paths, path)
+	}
+	if len(paths) == 0 {
+		return fault.New(fault.Missing, query.ReasonNoState, fmt.Errorf("there is no key of this state"))
+	}
+	config, err := encryption.ConfigWithFiles(paths...)
+	if err != nil {
+		return err
+	}
+	p.note("Wrote %s. Delete the files once you are done.\n", strings.Join(paths, ", "))
+	p.say("%s=%s\n", encryption.Variable, config)
+	return nil
 }

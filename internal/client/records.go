@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -93,6 +94,30 @@ func (r *Records) Verdict(ctx context.Context, id query.StackID, digest string) 
 		return query.Verdict{}, err
 	}
 	return *v, nil
+}
+
+// EncryptState implements Records. The server knows where the state of the stack is.
+func (r *Records) EncryptState(ctx context.Context, id query.StackID, _ kube.StateRef, state []byte) ([]byte, error) {
+	return r.exactly(ctx, r.path(id, nil, "state", "encrypt"), state)
+}
+
+// DecryptState implements Records.
+func (r *Records) DecryptState(ctx context.Context, id query.StackID, _ kube.StateRef, document []byte) ([]byte, error) {
+	return r.exactly(ctx, r.path(id, nil, "state", "decrypt"), document)
+}
+
+// StateKeys implements Records. The server knows the place.
+func (r *Records) StateKeys(ctx context.Context, id query.StackID, _, reason string) (out query.StateKeys, err error) {
+	body, err := json.Marshal(query.KeyReason{Reason: reason})
+	if err == nil {
+		err = r.send(ctx, requestTime, http.MethodPost, r.path(id, nil, "state", "keys"), body, &out)
+	}
+	return out, err
+}
+
+// exactly sends a state, and returns the answer byte by byte: states have digests.
+func (r *Records) exactly(ctx context.Context, to endpoint, state []byte) ([]byte, error) {
+	return query.ReadState(r.do(ctx, requestTime, http.MethodPost, to, state))
 }
 
 func (r *Records) KeepOutgrown(ctx context.Context, id query.StackID, _ kube.StateRef, state []byte) error {

@@ -103,6 +103,10 @@ func (s *states) PullState(ctx context.Context, key query.Key, version string) (
 	return query.ReadState(s.open(ctx, transferTime, s.at(params, object(key, "stacks", "state", "file")...)))
 }
 
+func (s *states) StateKeys(ctx context.Context, key query.Key, reason string) (query.StateKeys, error) {
+	return doOf[query.StateKeys](ctx, s.stackConn, key, query.KeyReason{Reason: reason}, "state", "keys")
+}
+
 func (s *states) RescuedState(ctx context.Context, key query.Key, run string) ([]byte, error) {
 	if err := errors.Join(key.Check(), query.CheckStateName(query.RescuedName(run))); err != nil {
 		return nil, err

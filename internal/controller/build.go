@@ -9,10 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Masterminds/semver/v3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -36,6 +39,9 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		if err := ref.Check(p.o.Spec.Words); err != nil {
 			return blockedBy(err, stack.SpecInvalid)
 		}
+	}
+	if err := encryptable(p, e, ref != nil); err != nil {
+		return blockedBy(err, stack.SpecInvalid)
 	}
 	plugged, err := jb.plugIn(p)
 	if err != nil {
@@ -94,6 +100,53 @@ func (jb *jobs) buildJob(ctx context.Context, p *pass) *stack.Blocked {
 		p.job.Options.BackendFile = runner.BackendFile
 	}
 	return nil
+}
+
+// encryptable reports a stack whose state cannot be encrypted as it asks.
+func encryptable(p *pass, e engine.Engine, managed bool) error {
+	if !p.st.Configuration.Encrypted {
+		return nil
+	}
+	var why string
+	switch {
+	case e.Name != "tofu":
+		why = fmt.Sprintf("%s encrypts no state, and could not read one without Terrier. Use OpenTofu (the annotation %s), or remove %s", e, dialect.Engine, encryption.Annotation)
+	case p.in.root.Encryption || p.in.Module.Encryption:
+		why = fmt.Sprintf("the module has an encryption block of its own. Remove either of the two: %s encrypts the state with a key of the platform", encryption.Annotation)
+	case !managed && p.st.Configuration.Backend.Kind == stack.Remote:
+		why = "a cloud has to read the states that it keeps. Remove the annotation, or let Terrier keep the state"
+	case !managed && !engineAsks(e.Version):
+		why = fmt.Sprintf("%s does not ask another program to encrypt a state. Use OpenTofu %s or newer, or let Terrier keep the state", e, firstToAsk)
+	default:
+		return nil
+	}
+	return fault.New(fault.Invalid, "", fmt.Errorf("the annotation %s: %s", encryption.Annotation, why))
+}
+
+// firstToAsk is the first release of OpenTofu with external encryption methods.
+const firstToAsk = "1.10.0"
+
+func engineAsks(version string) bool {
+	v, err := semver.NewVersion(version)
+	return err != nil || !v.LessThan(semver.MustParse(firstToAsk)) // one of the operator's own may be called anything
+}
+
+// sealing has the keys of states in backends of their own.
+type sealing struct{ keys encryption.Keys }
+
+// of returns how a run has the engine store a state in a backend of the stack's own; nil if
+// Terrier has no part in that.
+func (s sealing) of(ctx context.Context, p *pass) (*runner.Encryption, error) {
+	last, asked := p.o.Status.LastState, p.st.Configuration.Encrypted
+	sealed := last.Encrypted && !last.Managed && last.Place == p.note.place()
+	if p.note.State != nil || !asked && !sealed {
+		return nil, nil
+	}
+	keys, err := s.keys(ctx, encryption.OfStack(dialect.KindOf(p.dialect), p.obj.GetNamespace(), p.obj.GetName()), "")
+	if err != nil {
+		return nil, fmt.Errorf("finding the keys of the state: %w", err)
+	}
+	return &runner.Encryption{Keys: keys, Plain: !sealed, End: !asked}, nil
 }
 
 // plugIn is the plug-in that keeps the state of a stack; nil if there is none.

@@ -24,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
@@ -116,6 +117,7 @@ type Stacks struct {
 	Registry   func(RegistryReader) (*runner.Registry, error) // how a run reaches the registry of the platform; nil without one
 	Identities Identities                                     // nil if the platform issues none
 	Vaults     *vaults.Vaults                                 // nil without an OpenBao or Vault
+	StateKeys  encryption.Keys                                // of states in backends of their own
 	States     states.Store
 	Blobs      records.Blobs
 	Ours       func(context.Context) error // nil if the API server is the one of the cluster whose records Blobs has

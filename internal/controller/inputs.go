@@ -61,6 +61,7 @@ type jobs struct {
 	referrals  *referrals
 	reviewers  review.Reviewers
 	vaults     *vaults.Vaults // nil without a Vault
+	sealing    sealing
 	named      func(client.Object) audit.Object
 }
 

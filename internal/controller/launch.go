@@ -106,7 +106,8 @@ func (la *launcher) destroying(p *pass, kind stack.RunKind, cause stack.Cause) {
 }
 
 // start starts a run. Only this copy of the job has what is made for this run alone: the token
-// by which it reads from the registry, and secrets of a Vault. No record has them.
+// by which it reads from the registry, the keys of its state, and secrets of a Vault. No record
+// has them.
 func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 	job.Registry = nil
 	if la.registry != nil {
@@ -117,7 +118,11 @@ func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 			return fmt.Errorf("making the token of the run for the registry: %w", err)
 		}
 	}
-	if err := la.jobs.identifier.identify(ctx, p, &job); err != nil {
+	err := la.jobs.identifier.identify(ctx, p, &job)
+	if err != nil {
+		return err
+	}
+	if job.Encryption, err = la.jobs.sealing.of(ctx, p); err != nil {
 		return err
 	}
 	masked := len(job.Mask)

@@ -126,7 +126,17 @@ func (ob *observer) observeCorrection(ctx context.Context, p *pass) error {
 // the run that n is of. A module that declares its backend may have changed it, so that
 // its state is not known to be the same.
 func (p *pass) keepsState(n note) bool {
-	return p.st.Configuration.Backend.Kind != stack.Declared && p.note.Backend == n.Backend && stack.Digest(p.note.State) == stack.Digest(n.State)
+	return p.st.Configuration.Backend.Kind != stack.Declared && p.note.Backend == n.Backend && samePlace(p.note.State, n.State)
+}
+
+// samePlace reports whether two references are to one state, encrypted or not.
+func samePlace(a, b *kube.StateRef) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	x, y := *a, *b
+	x.Encrypted, y.Encrypted = false, false
+	return stack.Digest(x) == stack.Digest(y)
 }
 
 // observeInputs finds what a plan would be made from now, or says why it cannot.

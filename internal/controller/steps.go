@@ -42,7 +42,7 @@ func (c *Stacks) assemble() *steps {
 	referrals := &referrals{config: c.Config, grants: c.Grants}
 	jobs := &jobs{
 		accounts: c.Accounts, artifacts: c.Artifacts, cache: c.Client, live: c.Live, config: c.Config, engine: c.Engine, key: c.Key,
-		identifier: identifier{c.Identities}, imaging: c.imaging, modules: c.Modules, referrals: referrals, reviewers: c.Reviewers, vaults: c.Vaults, named: auditor.audited,
+		identifier: identifier{c.Identities}, imaging: c.imaging, modules: c.Modules, referrals: referrals, reviewers: c.Reviewers, vaults: c.Vaults, sealing: sealing{c.StateKeys}, named: auditor.audited,
 	}
 	snapshots := &snapshots{blobs: c.Blobs, engine: c.Engine, jobs: jobs, records: kept}
 	dependencies := &dependencies{cache: c.Client, dialects: c.Dialects, referrals: referrals}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -45,6 +46,10 @@ func Identity(o client.Object) (*identity.Request, error) {
 	return nil, fault.New(fault.Invalid, string(stack.SpecInvalid), fmt.Errorf("the annotation %s: %w", identity.Annotation, err))
 }
 
+// Encrypted reports whether a stack asks for its state to be encrypted. A value that means
+// nothing is CheckAnnotations' to refuse, and decrypts nothing.
+func Encrypted(o client.Object) bool { return o.GetAnnotations()[encryption.Annotation] != "" }
+
 // What the annotation terrier.dev/deletion may say.
 const (
 	DeletionDestroy = "destroy" // the resources are destroyed
@@ -65,6 +70,7 @@ func Common() []Annotation {
 	known := []Annotation{
 		{Name: AdoptState, May: TrueOrFalse, Reads: IsBool},
 		{Name: Deletion, May: "destroy, approve or retain", Reads: OneOf(DeletionDestroy, DeletionApprove, DeletionRetain)},
+		{Name: encryption.Annotation, May: encryption.Platform, Reads: OneOf(encryption.Platform)},
 		{Name: Network, May: "none or host", Reads: OneOf("none", "host")},
 		{Name: Repair, May: "JSON that terrier repair writes", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &stack.Repair{}) == nil }},
 	}

@@ -166,6 +166,16 @@ func ForceUnlock(id string) ([]string, error) {
 // StatePull prints the newest state.
 func StatePull() []string { return []string{"state", "pull"} }
 
+// StatePush stores the state on standard input, unless another one follows the stored one by
+// now. It takes the lock.
+func StatePush(timeout time.Duration) []string {
+	args := []string{"state", "push"}
+	if timeout > 0 {
+		args = append(args, "-lock-timeout="+timeout.String())
+	}
+	return append(args, "-")
+}
+
 func shared(args []string, parallelism int, noLock bool, timeout time.Duration) ([]string, error) {
 	if parallelism < 0 || parallelism > 1024 {
 		return nil, invalid("parallelism", strconv.Itoa(parallelism))

@@ -91,9 +91,10 @@ func (s *Seen) forgetLease(key types.NamespacedName) {
 
 // seenState is a Secret without the state in it.
 type seenState struct {
-	secret   *corev1.Secret // nil if there was none
-	known    stack.StateID  // zero if it held no state
-	outgrown bool
+	secret    *corev1.Secret // nil if there was none
+	known     stack.StateID  // zero if it held no state
+	outgrown  bool
+	encrypted bool
 }
 
 // before returns the Secret of a state if the next version may replace the cached
@@ -108,15 +109,15 @@ func (s *Seen) before(key types.NamespacedName, next []byte) (secret *corev1.Sec
 	}
 	facts, err := stack.ReadState(next)
 	ok = err == nil && (seen.known == stack.StateID{} || facts.Follows(seen.known))
-	return seen.secret.DeepCopy(), Stored{Outgrown: seen.outgrown}, ok
+	return seen.secret.DeepCopy(), Stored{Outgrown: seen.outgrown, Encrypted: seen.encrypted}, ok
 }
 
 // holds caches which version of a state a Secret holds.
-func (s *Seen) holds(key types.NamespacedName, secret *corev1.Secret, state []byte, outgrown bool) {
+func (s *Seen) holds(key types.NamespacedName, secret *corev1.Secret, found Stored) {
 	if s == nil {
 		return
 	}
-	seen := seenState{outgrown: outgrown}
+	seen, state := seenState{outgrown: found.Outgrown, encrypted: found.Encrypted}, found.State
 	if len(state) > 0 {
 		facts, err := stack.ReadState(state)
 		if err != nil || len(state) > seenBytes {

@@ -46,6 +46,7 @@ type StateRef struct {
 	Workspace string
 	Suffix    string
 	Labels    map[string]string
+	Encrypted bool `json:",omitempty"` // see States.Cipher
 }
 
 func (r StateRef) secret() types.NamespacedName {
@@ -122,6 +123,18 @@ type States struct {
 	Overflow Overflow      // for states that outgrow a Secret; nil refuses them
 	Now      func() time.Time
 	Seen     *Seen // nil reads each time before a write
+
+	// Cipher encrypts the states whose reference says so, and decrypts those that are. A
+	// state stays encrypted until Reform decrypts it. Nil does neither.
+	Cipher Cipher
+}
+
+// Cipher encrypts states with a key of their place, and decrypts them.
+type Cipher interface {
+	Encrypt(ctx context.Context, place string, state []byte) ([]byte, error)
+	// Decrypt also reports whether the newest key encrypted the state. An error with the reason
+	// encryption.ReasonKey says that no key opens it.
+	Decrypt(ctx context.Context, place string, document []byte) (state []byte, newest bool, err error)
 }
 
 // Stored is a state as it was found.
@@ -133,6 +146,15 @@ type Stored struct {
 	Person   string // the user who wrote exactly this state through Terrier; empty for a run
 	Outgrown bool   // it is in the overflow, and the Secret points to it
 	Packed   int    // bytes in the Secret
+
+	Encrypted bool // with a key of the platform; State is what was in it
+	newest    bool // with the newest one
+}
+
+// Outdated reports whether the state is stored in another form than ref asks for, so that
+// Reform has something to do.
+func (s Stored) Outdated(ref StateRef) bool {
+	return s.Digest != "" && !s.Outgrown && (s.Encrypted != ref.Encrypted || s.Encrypted && !s.newest)
 }
 
 // Load reads the state. A state that exists and cannot be read is an error with
@@ -147,7 +169,7 @@ func (s States) get(ctx context.Context, ref StateRef) (*corev1.Secret, Stored, 
 	if err != nil {
 		s.Seen.forgetState(ref.secret())
 	} else {
-		s.Seen.holds(ref.secret(), secret, found.State, found.Outgrown)
+		s.Seen.holds(ref.secret(), secret, found)
 	}
 	return secret, found, err
 }
@@ -168,7 +190,7 @@ func (s States) read(ctx context.Context, ref StateRef) (*corev1.Secret, Stored,
 	if found.Packed == 0 {
 		return &secret, found, nil
 	}
-	if found.State, found.Outgrown, err = s.unpack(ctx, ref, secret.Data[stateKey]); err != nil {
+	if err := s.unpack(ctx, ref, secret.Data[stateKey], &found); err != nil {
 		found.Digest = "unreadable:" + digestOf(secret.Data[stateKey])
 		return &secret, found, fmt.Errorf("reading the state in the Secret %s: %w", ref, err)
 	}
@@ -250,11 +272,29 @@ func (s States) Replace(ctx context.Context, ref StateRef, r Replacement) error 
 	return s.store(ctx, ref, secret, old, r.State, notes)
 }
 
+// Reform stores the state that is there once more, if that is not encrypted as ref asks: for
+// the first time, with an older key, or no longer. The state stays the same, byte by byte. It
+// is a Conflict if another client writes meanwhile.
+func (s States) Reform(ctx context.Context, ref StateRef) error {
+	secret, old, err := s.get(ctx, ref)
+	if err != nil || !old.Outdated(ref) {
+		return err
+	}
+	notes := map[string]string{}
+	if by, ok := secret.Annotations[writtenBy]; ok {
+		notes[writtenBy] = by
+	}
+	state := old.State
+	old.Encrypted = false // ref decides
+	return s.store(ctx, ref, secret, old, state, notes)
+}
+
 // store writes the Secret: an update of secret, or a new one if that is nil.
 func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, old Stored, state []byte, notes map[string]string) error {
 	if err := ref.Check(stack.Words{}); err != nil {
 		return err
 	}
+	ref.Encrypted = ref.Encrypted || old.Encrypted // only Reform decrypts
 	packed, outgrown, err := s.pack(ctx, ref, state)
 	if err != nil {
 		return err
@@ -282,7 +322,7 @@ func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, 
 		s.Seen.forgetState(ref.secret())
 		return mark(err, "Secret", ref.secret())
 	}
-	s.Seen.holds(ref.secret(), secret, state, outgrown)
+	s.Seen.holds(ref.secret(), secret, Stored{State: state, Outgrown: outgrown, Encrypted: ref.Encrypted})
 	if old.Outgrown || outgrown {
 		return s.dropOverflow(ctx, ref, digestOf(state))
 	}

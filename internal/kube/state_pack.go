@@ -11,6 +11,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -60,9 +61,18 @@ func OutgrownKey(ref StateRef, digest string) string { return record.Outgrown(pl
 func placeOf(ref StateRef) string { return record.Hex(digestOf([]byte(ref.String())))[:32] }
 
 // pack returns the content of the Secret. It stores a state that does not fit in
-// the overflow first.
+// the overflow first, which is encrypted in any case.
 func (s States) pack(ctx context.Context, ref StateRef, state []byte) (packed []byte, outgrown bool, err error) {
-	packed, err = gzipped(state)
+	content := state
+	if ref.Encrypted {
+		if s.Cipher == nil {
+			return nil, false, fault.New(fault.Broken, encryption.ReasonKey, fmt.Errorf("encrypting the state of the Secret %s: there is no key", ref))
+		}
+		if content, err = s.Cipher.Encrypt(ctx, encryption.OfSecret(ref.String()), state); err != nil {
+			return nil, false, fmt.Errorf("encrypting the state of the Secret %s: %w", ref, err)
+		}
+	}
+	packed, err = gzipped(content)
 	if err != nil || len(packed) <= secretBytes {
 		return packed, false, err
 	}
@@ -89,35 +99,51 @@ func (s States) pack(ctx context.Context, ref StateRef, state []byte) (packed []
 	return packed, true, err
 }
 
-// unpack reads the content of the Secret, and the state that it points to.
-func (s States) unpack(ctx context.Context, ref StateRef, packed []byte) (state []byte, outgrown bool, err error) {
-	b, err := gunzip(packed, stateBytes)
+// unpack reads the content of the Secret, and the state that it points to, into found.
+func (s States) unpack(ctx context.Context, ref StateRef, packed []byte, found *Stored) error {
+	b, err := gunzip(packed, 2*stateBytes) // encrypted, it is larger by a third
 	if err != nil {
-		return nil, false, unreadable(fmt.Errorf("unpacking it: %w", err))
+		return unreadable(fmt.Errorf("unpacking it: %w", err))
 	}
-	p, ok := pointed(b)
-	if !ok {
-		return b, false, nil
+	if p, ok := pointed(b); ok {
+		found.Outgrown = true
+		found.State, err = s.follow(ctx, ref, p)
+		return err
 	}
+	found.State = b
+	if s.Cipher == nil || !encryption.Encrypted(b) {
+		return nil
+	}
+	found.Encrypted = true
+	found.State, found.newest, err = s.Cipher.Decrypt(ctx, encryption.OfSecret(ref.String()), b)
+	if fault.Reason(err, "") == encryption.ReasonKey {
+		return unreadable(err)
+	}
+	return err
+}
+
+// follow reads the state that a pointer leads to.
+func (s States) follow(ctx context.Context, ref StateRef, p place) ([]byte, error) {
 	key := OutgrownKey(ref, p.Digest) // not the key that it names: a pointer must lead to no other state
 	if s.Overflow == nil {
-		return nil, true, unreadable(fmt.Errorf("it points to %s, and %w", key, errNoOverflow))
+		return nil, unreadable(fmt.Errorf("it points to %s, and %w", key, errNoOverflow))
 	}
 	r, err := s.Overflow.Get(ctx, key)
 	if fault.Of(err) == fault.Missing {
-		return nil, true, unreadable(fmt.Errorf("it points to %s, which does not exist: %w", key, err))
+		return nil, unreadable(fmt.Errorf("it points to %s, which does not exist: %w", key, err))
 	}
 	if err != nil {
-		return nil, true, fmt.Errorf("fetching %s: %w", key, err)
+		return nil, fmt.Errorf("fetching %s: %w", key, err)
 	}
 	defer r.Close()
-	if state, err = io.ReadAll(io.LimitReader(r, stateBytes)); err != nil {
-		return nil, true, fmt.Errorf("fetching %s: %w", key, err)
+	state, err := io.ReadAll(io.LimitReader(r, stateBytes))
+	if err != nil {
+		return nil, fmt.Errorf("fetching %s: %w", key, err)
 	}
 	if got := digestOf(state); got != p.Digest {
-		return nil, true, unreadable(fmt.Errorf("%s holds another state (%s)", key, got))
+		return nil, unreadable(fmt.Errorf("%s holds another state (%s)", key, got))
 	}
-	return state, true, nil
+	return state, nil
 }
 
 // pointed reads a pointer, if b is one. It does not parse what is obviously a

@@ -17,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/provision"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
+	"github.com/terrier-iac/terrier/internal/runner/sealer"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit/database"
@@ -27,6 +28,7 @@ import (
 // supervisor starts that without arguments.
 func TestMain(m *testing.M) {
 	sandbox.Main()
+	sealer.Main()
 	var err error
 	switch {
 	case len(os.Args) == 1:

@@ -115,6 +115,7 @@ const (
 	AuditSignInRefused   = audit.SignInRefused
 	AuditDenied          = audit.CommandDenied
 	AuditStateRead       = audit.StateRead
+	AuditStateKeyRead    = audit.StateKeyRead
 	AuditOutputsRevealed = audit.OutputsRevealed
 	AuditForgotten       = audit.RetainedForgotten
 	AuditLoginConfirmed  = audit.LoginConfirmed

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -34,6 +35,8 @@ type Blobs struct {
 	store Blobstore
 	live  Live
 	every time.Duration
+
+	Cipher *encryption.Cipher // nil encrypts and decrypts no state
 }
 
 // NewBlobs returns the records in store, together with the runs that go on. A

@@ -45,6 +45,7 @@ type Records interface {
 	Plan(ctx context.Context, id StackID, digest string) (io.ReadCloser, error)
 
 	StateRecords
+	StateCipher
 	SecretRecords
 	UsesRecords
 	VerdictRecords

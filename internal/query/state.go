@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -44,9 +46,10 @@ type StateInfo struct {
 	Resources int           `json:"resources,omitempty"` // managed resource instances
 	Sealed    bool          `json:"sealed,omitempty"`    // it is encrypted, and they cannot be counted
 	Bytes     int           `json:"bytes,omitempty"`
-	Packed    int           `json:"packed,omitempty"`   // in the Secret
-	Outgrown  bool          `json:"outgrown,omitempty"` // the Secret only points to it
-	Problem   string        `json:"problem,omitempty"`  // why it cannot be read
+	Packed    int           `json:"packed,omitempty"`    // in the Secret
+	Outgrown  bool          `json:"outgrown,omitempty"`  // the Secret only points to it
+	Encrypted bool          `json:"encrypted,omitempty"` // with a key of the platform
+	Problem   string        `json:"problem,omitempty"`   // why it cannot be read
 	Lock      *StateLock    `json:"lock,omitempty"`
 	Known     stack.StateID `json:"known,omitzero"` // the version that the stack saw last
 }
@@ -67,6 +70,7 @@ type StateReader interface {
 	StateOf(ctx context.Context, key Key, version string, reveal bool) (plan.StateView, error)
 	PullState(ctx context.Context, key Key, version string) ([]byte, error)
 	RescuedState(ctx context.Context, key Key, run string) ([]byte, error)
+	StateKeys(ctx context.Context, key Key, reason string) (StateKeys, error)
 }
 
 // States answers questions about the states that Terrier stores.
@@ -87,8 +91,9 @@ func (s *States) stored(o *Object) *StoredState {
 		return nil
 	}
 	h := &StoredState{Object: o, ID: o.ID()}
-	h.Ref = kube.StateRef{Namespace: o.GetNamespace(), Workspace: cmp.Or(o.Configuration.Workspace, "default"), Suffix: b.Suffix, Labels: b.Labels}
-	h.States = kube.States{Client: s.Kube, Now: s.Now, Overflow: beside{s.Records, h.ID, h.Ref}}
+	h.Ref = kube.StateRef{Namespace: o.GetNamespace(), Workspace: cmp.Or(o.Configuration.Workspace, "default"), Suffix: b.Suffix, Labels: b.Labels, Encrypted: o.Configuration.Encrypted}
+	server := beside{s.Records, h.ID, h.Ref}
+	h.States = kube.States{Client: s.Kube, Now: s.Now, Overflow: server, Cipher: server}
 	return h
 }
 
@@ -138,7 +143,7 @@ func (s *States) stateInfo(ctx context.Context, o *Object) (StateInfo, error) {
 	}
 	info.Kept, info.Known = h.Ref.String(), o.Status.KnownState
 	found, err := h.States.Load(ctx, h.Ref)
-	info.Digest, info.Packed, info.Outgrown = found.Digest, found.Packed, found.Outgrown
+	info.Digest, info.Packed, info.Outgrown, info.Encrypted = found.Digest, found.Packed, found.Outgrown, found.Encrypted
 	var facts stack.StateFacts
 	if err == nil && found.Digest != "" {
 		facts, err = stack.ReadState(found.State)
@@ -286,6 +291,40 @@ func (s *States) KeepOutgrown(ctx context.Context, key Key, state []byte) error 
 		return err
 	}
 	return s.Records.KeepOutgrown(ctx, h.ID, h.Ref, state)
+}
+
+// ServerEncrypt encrypts a state of a stack, for a user who stores it.
+func (s *States) ServerEncrypt(ctx context.Context, key Key, state []byte) ([]byte, error) {
+	h, err := s.StoredState(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return s.Records.EncryptState(ctx, h.ID, h.Ref, state)
+}
+
+// ServerDecrypt decrypts a state of a stack, for a user who read it where it is stored.
+func (s *States) ServerDecrypt(ctx context.Context, key Key, document []byte) ([]byte, error) {
+	h, err := s.StoredState(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return s.Records.DecryptState(ctx, h.ID, h.Ref, document)
+}
+
+// StateKeys returns the keys that decrypt the state of a stack outside of Terrier.
+func (s *States) StateKeys(ctx context.Context, key Key, reason string) (StateKeys, error) {
+	if strings.TrimSpace(reason) == "" {
+		return StateKeys{}, fault.New(fault.Invalid, ReasonNoReason, errors.New("the keys of a state need a reason, which goes to the audit log"))
+	}
+	o, err := s.Read(ctx, key)
+	if err != nil {
+		return StateKeys{}, err
+	}
+	place := encryption.OfStack(dialect.KindOf(s.Kinds.Named(key.Kind)), o.GetNamespace(), o.GetName())
+	if h := s.stored(o); h != nil {
+		place = encryption.OfSecret(h.Ref.String())
+	}
+	return s.Records.StateKeys(ctx, o.ID(), place, reason)
 }
 
 // Version finds a version of a state by its serial or by its digest.

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -27,6 +28,32 @@ type StateRecords interface {
 	Outgrown(ctx context.Context, id StackID, ref kube.StateRef, digest string) (io.ReadCloser, error)
 	// KeepOutgrown keeps a state beside its Secret.
 	KeepOutgrown(ctx context.Context, id StackID, ref kube.StateRef, state []byte) error
+}
+
+// StateCipher encrypts and decrypts states that Terrier stores, for users who may write and
+// read them. Only the server has the keys.
+type StateCipher interface {
+	EncryptState(ctx context.Context, id StackID, ref kube.StateRef, state []byte) (document []byte, err error)
+	DecryptState(ctx context.Context, id StackID, ref kube.StateRef, document []byte) (state []byte, err error)
+	// StateKeys returns the keys of a place. The reason is for the audit log.
+	StateKeys(ctx context.Context, id StackID, place, reason string) (StateKeys, error)
+}
+
+// StateKeys are the keys of the state of a stack, the newest first.
+type StateKeys struct {
+	Place string     `json:"place"` // from which they are derived
+	Keys  []StateKey `json:"keys"`
+}
+
+// KeyReason asks for them.
+type KeyReason struct {
+	Reason string `json:"reason"` // for the audit log
+}
+
+// StateKey is one of them.
+type StateKey struct {
+	ID  string `json:"id"` // of the key of records that it is derived from
+	Key []byte `json:"key"`
 }
 
 // KeptStates are the states that the records hold of one stack.
@@ -107,6 +134,44 @@ func (b *Blobs) KeepOutgrown(ctx context.Context, id StackID, ref kube.StateRef,
 	return k.Put(ctx, kube.OutgrownKey(ref, facts.Digest), bytes.NewReader(state))
 }
 
+// errNoCipher is the error of records without keys.
+func errNoCipher() error {
+	return fault.New(fault.Invalid, encryption.ReasonKey, errors.New("these records have no keys of states"))
+}
+
+// EncryptState implements StateCipher.
+func (b *Blobs) EncryptState(ctx context.Context, id StackID, ref kube.StateRef, state []byte) ([]byte, error) {
+	if b.Cipher == nil {
+		return nil, errNoCipher()
+	}
+	if _, err := stack.ReadState(state); err != nil {
+		return nil, fault.New(fault.Invalid, ReasonNoState, fmt.Errorf("what is to be encrypted for %s is no state: %w", id.Key, err))
+	}
+	return b.Cipher.Encrypt(ctx, encryption.OfSecret(ref.String()), state)
+}
+
+// DecryptState implements StateCipher.
+func (b *Blobs) DecryptState(ctx context.Context, _ StackID, ref kube.StateRef, document []byte) ([]byte, error) {
+	if b.Cipher == nil {
+		return nil, errNoCipher()
+	}
+	state, _, err := b.Cipher.Decrypt(ctx, encryption.OfSecret(ref.String()), document)
+	return state, err
+}
+
+// StateKeys implements StateCipher.
+func (b *Blobs) StateKeys(ctx context.Context, _ StackID, place, _ string) (StateKeys, error) {
+	if b.Cipher == nil {
+		return StateKeys{}, errNoCipher()
+	}
+	out := StateKeys{Place: place}
+	keys, err := b.Cipher.Keys(ctx, place, "")
+	for _, k := range keys {
+		out.Keys = append(out.Keys, StateKey{k.ID, k.Bytes})
+	}
+	return out, err
+}
+
 func CheckStateName(name string) error {
 	if !stateNamed.MatchString(name) {
 		return fault.New(fault.Invalid, "NameInvalid", fmt.Errorf("%.80q is not the name of a state", name))
@@ -114,12 +179,16 @@ func CheckStateName(name string) error {
 	return nil
 }
 
-// beside is where a person's States find what outgrew its Secret: on the server.
-// It names nothing by itself, and removes nothing: the controller does.
+// beside is where a person's States find what outgrew its Secret, and what encrypts and
+// decrypts the Secret: on the server. It names nothing by itself, and removes nothing: the
+// controller does.
 type beside struct {
-	records StateRecords
-	id      StackID
-	ref     kube.StateRef
+	records interface {
+		StateRecords
+		StateCipher
+	}
+	id  StackID
+	ref kube.StateRef
 }
 
 func (b beside) Put(ctx context.Context, _ string, r io.Reader) error {
@@ -137,3 +206,14 @@ func (b beside) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 func (beside) Delete(context.Context, string) error { return nil }
 
 func (beside) List(context.Context, string) ([]string, error) { return nil, nil }
+
+// Encrypt implements kube.Cipher. The server knows the place of the stack.
+func (b beside) Encrypt(ctx context.Context, _ string, state []byte) ([]byte, error) {
+	return b.records.EncryptState(ctx, b.id, b.ref, state)
+}
+
+// Decrypt implements kube.Cipher. Only the controller asks for the newest key.
+func (b beside) Decrypt(ctx context.Context, _ string, document []byte) ([]byte, bool, error) {
+	state, err := b.records.DecryptState(ctx, b.id, b.ref, document)
+	return state, true, err
+}

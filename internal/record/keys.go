@@ -288,6 +288,21 @@ func Witness(id string) string { return witness.key(id) }
 // Witnesses is what the keys of all such records begin with.
 func Witnesses() string { return witness.key() }
 
+// Resealing is how far records are encrypted again with a newer key.
+type Resealing struct {
+	Key      string    `json:"key"`   // the ID of the newer one
+	After    string    `json:"after"` // records up to this key are done
+	Records  int       `json:"records"`
+	Done     int       `json:"done"`             // of these, the ones that were looked at
+	Resealed int       `json:"resealed"`         // and the ones that another key encrypted
+	Failed   int       `json:"failed,omitempty"` // no key opens them
+	Began    time.Time `json:"began"`            // when the first record was looked at
+	Ended    time.Time `json:"ended,omitzero"`   // when the last one was
+}
+
+// Reseal is the record of it.
+func Reseal() Of[Resealing] { return At[Resealing](resealing.key()) }
+
 // Marker says to which cluster the records belong.
 func Marker() Of[Installation] { return At[Installation](marker.key()) }
 

@@ -53,6 +53,7 @@ var (
 	marker        = Kind{"installation.json", "the UID of the cluster and the Lease of the controller whose records these are", "app", "never"}
 	auditSegment  = Kind{"audit/<segment>", "a part of the audit log, of a controller with --records", "app", "never"}
 	witness       = Kind{"keys/<id>", "the name of a key from a Secret that encrypts records, encrypted with this key: a start notices if the key is lost", "app", "never"}
+	resealing     = Kind{"resealing.json", "how far records are encrypted again with a newer key", "app", "never"}
 	signOut       = Kind{"sessions/ended/<id>", "the end of a session before its time", "app", "the session would have expired"}
 	identityKey   = Kind{"identity/keys/<id>", "a key that signs the tokens of runs, with its times", "app", "the next key has signed for two days"}
 	registryToken = Kind{"registry/tokens/<id>", "a token for the registry: whose it is, what it may do, its end, and a digest of its secret", "access", "a week has passed since it expired"}
@@ -62,7 +63,7 @@ var (
 func Kinds() []Kind {
 	return []Kind{
 		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, approvers, checked, uses, handedOut,
-		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, identityKey, auditSegment, marker, witness,
+		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, identityKey, auditSegment, marker, witness, resealing,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
@@ -160,6 +161,8 @@ type Job struct {
 
 	Identity *Identity `json:",omitempty"` // by which the run signs in elsewhere; nil if its stack asks for none
 
+	Encryption *Encryption `json:",omitempty"` // of a state in a backend of the stack's own; nil if Terrier has no part in it
+
 	Script *Script `json:",omitempty"` // script, and destroy of a stack that has one: what is run in place of the engine's apply
 
 	Words stack.Words `json:",omitzero"` // what the kind of the stack calls its fields, for messages
@@ -207,6 +210,14 @@ type Identity struct {
 	Authority []byte            `json:",omitempty"` // certificates in PEM that it is signed with; the system's if there are none
 	TokenFile string            `json:",omitempty"` // the credential of each request, read for each one
 	Header    map[string]string `json:",omitempty"` // of each request
+}
+
+// Encryption says how the engine stores a state in a backend of the stack's own, with which
+// keys. The sandbox of the run sees none of them: see package sealer.
+type Encryption struct {
+	Keys  []encryption.Key // of this stack, the newest first
+	Plain bool             // the state may be found plain: it is not known to be encrypted yet
+	End   bool             // it becomes a plain one again
 }
 
 // Script is what a stack is applied and destroyed by, exactly as a user wrote it. It runs

@@ -49,9 +49,10 @@ func orDefault(d, def time.Duration) time.Duration {
 type command struct {
 	step   string
 	args   []string
-	events bool    // its output is an event stream; else text, unless out is set
-	out    *capped // takes the output, which holds secrets
-	good   []int   // exit codes that are no failure, beside 0
+	events bool     // its output is an event stream; else text, unless out is set
+	out    *capped  // takes the output, which holds secrets
+	in     *os.File // standard input; nil is none
+	good   []int    // exit codes that are no failure, beside 0
 
 	toFile   bool // its output must outlive the supervisor
 	installs bool // it takes modules and providers from where they are
@@ -78,9 +79,13 @@ func (r *engineProcesses) once(ctx context.Context, c command) (result, error) {
 		return result{}, err
 	}
 	defer file.end()
-	p, err := r.start(alive, c.installs, sandbox.Command{
+	program := sandbox.Command{
 		Path: r.sandbox.config.PathInside(r.sandbox.engineInside()), Args: c.args, Env: r.sandbox.environ(), Stdout: file.stdout(out), Stderr: text,
-	})
+	}
+	if c.in != nil {
+		program.Stdin = c.in
+	}
+	p, err := r.start(alive, c.installs, program)
 	if err != nil {
 		return result{}, fmt.Errorf("running %s: %w", c.step, err)
 	}

@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner/managed"
 	"github.com/terrier-iac/terrier/internal/runner/script"
+	"github.com/terrier-iac/terrier/internal/runner/sealer"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir"
@@ -21,22 +27,125 @@ import (
 //	before a run writes   it has to be the state that the job expects, or one made of it
 //	after a run wrote     the report says what is there now, which the next job expects
 //
-// A drift check without changes, and a plan without any, read nothing.
+// A drift check without changes, and a plan without any, read nothing, unless the state is not
+// encrypted as the stack asks: then the engine stores it once more.
 
 // foreignState is the part of a run that reads a state in a backend of the stack's own.
 type foreignState struct {
 	*run
-	missing *stack.MissingState // found before a command of a script; guarded by script.mu
-	found   bool                // the expected state is there; likewise
+	sealer     *sealer.Sealer      // nil unless the engine asks for the state to be encrypted or decrypted
+	encryption string              // the engine's configuration for that
+	missing    *stack.MissingState // found before a command of a script; guarded by script.mu
+	found      bool                // the expected state is there; likewise
+}
+
+// sealInside is where a sandbox shows this program, which the engine starts to ask the sealer.
+const sealInside = "/seal/terrier-runner"
+
+// open begins to encrypt and decrypt the state for the engine.
+func (r *foreignState) open() error {
+	e := r.job.Encryption
+	if e == nil || r.job.Managed || r.job.Kind == stack.HealthRun {
+		return nil
+	}
+	dir := r.work.path(dirWork, dirScratch)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	r.sandbox.config.ReadOnly = append(r.sandbox.config.ReadOnly, sandbox.Bind{Host: self, Inside: sealInside})
+	methods := sealer.Methods(r.sandbox.config.PathInside(sealInside), r.sandbox.config.PathInside(sealer.Path("/work/"+dirScratch)))
+	if r.encryption, err = methods.Config(encryption.State{Encrypt: !e.End, Plain: e.Plain, Older: len(e.Keys) > 1}); err != nil {
+		return err
+	}
+	if r.sealer, err = sealer.Listen(dir, e.Keys); err != nil {
+		return err
+	}
+	return sandbox.ChownWork(r.work.path(dirWork))
+}
+
+// outdated reports whether the engine found a state in another form than the job asks for, as
+// far as the sealer can tell: it is not asked about a plain one.
+func (r *foreignState) outdated() bool {
+	seen := r.sealer.Seen()
+	if r.job.Encryption.End {
+		return seen.Newest > 0 || seen.Older > 0
+	}
+	return seen.Older > 0 || seen.Newest == 0
+}
+
+// reform has the engine store a state that it found in another form than the job asks for. A
+// run whose identity may not write leaves that to the next one that may.
+func (r *foreignState) reform(ctx context.Context) {
+	if r.sealer == nil || r.job.Beside != "" || r.job.Kind != stack.PlanRun && r.job.Kind != stack.CheckRun || !r.outdated() {
+		return
+	}
+	state, facts, err := r.pull(ctx)
+	if err == nil && facts.Lineage == "" {
+		return // there is none
+	}
+	if err == nil {
+		err = r.push(ctx, state)
+	}
+	if err == nil {
+		_, facts, err = r.pull(ctx)
+	}
+	if err != nil {
+		r.recorder.logf("The state is not stored as %s asks: %v. The next run that may write it does so.", encryption.Annotation, err)
+		return
+	}
+	r.note(facts)
+	r.recorder.logf("The engine has stored the state as %s asks.", encryption.Annotation)
+}
+
+// push has the engine store a state that it pulled. The file is in memory alone.
+func (r *foreignState) push(ctx context.Context, state []byte) error {
+	fd, err := unix.MemfdCreate("state", unix.MFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("holding the state: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "state")
+	defer file.Close()
+	_, err = file.Write(state)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("holding the state: %w", err)
+	}
+	_, err = r.engine.execute(ctx, command{step: stepState, args: engine.StatePush(r.job.Options.LockTimeout), in: file})
+	return err
+}
+
+// legible decrypts a state that the engine could store nowhere, so that a user can.
+func (r *foreignState) legible(state []byte) []byte {
+	if r.sealer == nil {
+		return state
+	}
+	sealed, err := encryption.Payload(state)
+	if err != nil {
+		return state // it is not encrypted
+	}
+	plain, err := r.sealer.Open(sealed)
+	if err != nil {
+		r.recorder.logf("The state that could not be stored is kept encrypted: %v.", err)
+		return state
+	}
+	return plain
 }
 
 // pull reads the state, and returns it with what it says of itself.
 func (r *foreignState) pull(ctx context.Context) ([]byte, stack.StateFacts, error) {
 	out := &capped{most: managed.MaxBytes}
+	before := r.sealer.Seen()
 	if _, err := r.engine.execute(ctx, command{step: stepState, args: engine.StatePull(), out: out}); err != nil {
 		return nil, stack.StateFacts{}, err
 	}
 	facts, err := pulled(out)
+	facts.Encrypted = r.sealer.Seen() != before // the engine asked to decrypt it
 	return out.Bytes(), facts, err
 }
 
@@ -94,6 +203,9 @@ func (r *foreignState) note(facts stack.StateFacts) {
 // A destroy without changes has found nothing, which must be so.
 func (r *foreignState) planChecked(ctx context.Context) error {
 	err := r.plans.plan(ctx)
+	if e, ok := errors.AsType[ending](err); ok && e.outcome == stack.Succeeded {
+		r.reform(ctx)
+	}
 	if e, ok := errors.AsType[ending](err); err != nil && !(ok && e.outcome == stack.Succeeded && (r.destroys() || r.moved())) {
 		return err
 	}

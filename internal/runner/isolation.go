@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -33,7 +34,7 @@ const (
 // ReservedPaths are where a run has its own things in its sandbox. A volume of a user at, above
 // or below one of them would be confused with it.
 func ReservedPaths() []string {
-	return []string{"/work", MirrorInside, engineInside, shownInside, backendInside, programsInside}
+	return []string{"/work", MirrorInside, engineInside, shownInside, backendInside, programsInside, path.Dir(sealInside)}
 }
 
 // isolation is the part of a run that decides what its programs see: the sandbox
@@ -148,6 +149,9 @@ func (r *isolation) environ() []string {
 		env[name] = value
 	}
 	r.registry.trust(env)
+	if r.foreign.encryption != "" {
+		env[encryption.Variable] = r.foreign.encryption
+	}
 	if r.state.locally {
 		env["TF_WORKSPACE"] = r.job.Workspace
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/script"
+	"github.com/terrier-iac/terrier/internal/runner/sealer"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
@@ -17,6 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Main()
 	script.Main()
+	sealer.Main()
 	if len(os.Args) > 1 && (os.Args[1] == "supervise" || os.Args[1] == "health") {
 		if err := runner.Program(os.Args[1:], "test"); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -142,7 +142,7 @@ func (r *managedState) collect() error {
 	if err != nil || data == nil {
 		return err
 	}
-	return r.rescue(data)
+	return r.rescue(r.foreign.legible(data))
 }
 
 // erroredState returns the state that an engine wrote beside the module because

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
@@ -187,6 +188,9 @@ func (r *scriptCalls) environFor(given []string) []string {
 	own := []string{"TF_CLI_CONFIG_FILE=" + r.sandbox.cliConfig()}
 	if r.state.locally {
 		own = append(own, "TF_WORKSPACE="+r.job.Workspace)
+	}
+	if e := r.run.foreign.encryption; e != "" {
+		own = append(own, encryption.Variable+"="+e)
 	}
 	own = append(own, r.providers.session.environ...)
 	env := slices.DeleteFunc(slices.Clone(given), func(v string) bool {

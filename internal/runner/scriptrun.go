@@ -11,12 +11,14 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -304,7 +306,8 @@ func linkSelf(to string) error {
 // environ is the environment of the script. It does not say where the state is: only the
 // engines that the supervisor starts are told.
 func (r *scriptSteps) environ() []string {
-	env := r.sandbox.environ()
+	// What it calls in other directories has states of its own.
+	env := slices.DeleteFunc(r.sandbox.environ(), func(v string) bool { return strings.HasPrefix(v, encryption.Variable+"=") })
 	for i, v := range env {
 		name, value, _ := strings.Cut(v, "=")
 		switch {

@@ -174,6 +174,9 @@ func (r *run) steps(ctx context.Context) error {
 	if err := r.identity.open(ctx); err != nil {
 		return err
 	}
+	if err := r.foreign.open(); err != nil {
+		return err
+	}
 	for _, step := range r.sequence() {
 		if ctx.Err() != nil {
 			return ending{outcome: stack.Interrupted, message: "stopped before the next step"}
@@ -292,6 +295,7 @@ func (r *run) reserveSpace() error {
 func (r *run) finish() error {
 	errs := []error{r.providers.stop()}
 	r.identity.close()
+	r.foreign.sealer.Close()
 	if r.job.Kind.Writes() {
 		errs = append(errs, r.reportFile.enter(Saving))
 	}

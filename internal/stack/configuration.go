@@ -36,6 +36,7 @@ type Configuration struct {
 
 	Backend   Backend
 	Workspace string // empty means default
+	Encrypted bool   // the state is encrypted with a key of the platform wherever it is stored
 
 	Identity *identity.Request // by which the runs sign in elsewhere; nil for none
 
@@ -290,5 +291,6 @@ func (p Configuration) Shape() string {
 		Targets         []string
 		Destroy         bool
 		Identity        *identity.Request `json:",omitempty"` // not part of the shape of stacks that ask for none
-	}{p.Path, p.Workspace, p.Backend, p.VarFiles, p.Targets, p.Destroy, p.Identity})
+		Encrypted       bool              `json:",omitempty"` // likewise
+	}{p.Path, p.Workspace, p.Backend, p.VarFiles, p.Targets, p.Destroy, p.Identity, p.Encrypted})
 }

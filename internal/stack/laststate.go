@@ -24,11 +24,12 @@ type LastState struct {
 	Resources int    `json:"resources,omitempty"`
 	Content   string `json:"content,omitempty"`   // see StateFacts
 	Uncounted bool   `json:"uncounted,omitempty"` // it has resources, as far as is known, and they were not counted
+	Encrypted bool   `json:"encrypted,omitempty"` // see StateFacts
 }
 
 // LastStateIn is what the facts of a state say, which was found in a place.
 func LastStateIn(place, in string, managed bool, f StateFacts) LastState {
-	return LastState{Place: place, In: in, Managed: managed, Lineage: f.Lineage, Serial: f.Serial, Resources: f.Resources, Content: f.Content, Uncounted: f.Sealed}
+	return LastState{Place: place, In: in, Managed: managed, Lineage: f.Lineage, Serial: f.Serial, Resources: f.Resources, Content: f.Content, Uncounted: f.Sealed, Encrypted: f.Encrypted}
 }
 
 // Holds reports whether resources would be created a second time without the state.

@@ -26,6 +26,8 @@ type StateFacts struct {
 	Resources int  `json:"resources,omitempty"` // managed resource instances
 	Sealed    bool `json:"sealed,omitempty"`    // the state is encrypted and shows nothing of them
 
+	Encrypted bool `json:"encrypted,omitempty"` // with a key of the platform, in a backend of the stack's own
+
 	Content string `json:"content,omitempty"` // digest of which resources these are; a state that an engine copies elsewhere keeps it, and may get another lineage
 }
 

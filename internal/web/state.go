@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -25,6 +27,8 @@ type States interface {
 	ServerState(ctx context.Context, key query.Key, name string) (io.ReadCloser, error)
 	ServerOutgrown(ctx context.Context, key query.Key, digest string) (io.ReadCloser, error)
 	KeepOutgrown(ctx context.Context, key query.Key, state []byte) error
+	ServerEncrypt(ctx context.Context, key query.Key, state []byte) ([]byte, error)
+	ServerDecrypt(ctx context.Context, key query.Key, document []byte) ([]byte, error)
 }
 
 // stateAPI is the rows about the states of one stack.
@@ -46,6 +50,11 @@ func (a stateAPI) routes() []route {
 	outgrown.gives = anyType
 	keep := op("keepOutgrownState", "Stores a state that is too large for a Secret.")
 	keep.takes = anyType
+	encrypt := op("encryptState", "Encrypts a state of a stack with a key of the platform, so that the caller can store it.")
+	decrypt := op("decryptState", "Decrypts a state that was encrypted with a key of the platform for this stack.")
+	for _, o := range []*operation{&encrypt, &decrypt} {
+		o.takes, o.gives = anyType, anyType
+	}
 	table := []route{
 		reads(a.gate, oneStack+"/states", guarded, read, op("listStateVersions", "Lists the stored versions of a state."),
 			func(c call) (query.KeptStates, error) { return a.stacks.StateVersions(c.ctx(), c.key()) }),
@@ -58,10 +67,15 @@ func (a stateAPI) routes() []route {
 			}),
 		reads(a.gate, oneStack+"/secret-prints", guarded, read, op("getSecretPrints", "Returns keyed hashes that recognise the values from Secrets which runs of the stack were given, to mask them in its state."),
 			func(c call) (plan.Prints, error) { return a.stacks.SecretPrints(c.ctx(), c.key()) }),
+		acts(a.gate, oneStack+"/state/keys", right("get", access.ResourceStateKey), op("getStateKeys", "Returns the keys that decrypt the state of a stack outside of Terrier. The audit log has the reason."), a.keys),
 		a.raw(oneStack+"/states/:version", read, file, a.version),
 		a.raw(oneStack+"/outgrown", read, outgrown, a.outgrown),
 		{method: http.MethodPut, path: oneStack + "/outgrown", door: guarded, access: right("update", access.ResourceState),
 			body: stateBytes, operation: keep, handle: a.keepOutgrown},
+		{method: http.MethodPost, path: oneStack + "/state/encrypt", door: guarded, access: right("update", access.ResourceState),
+			body: stateBytes, operation: encrypt, handle: a.encrypt},
+		{method: http.MethodPost, path: oneStack + "/state/decrypt", door: guarded, access: read,
+			body: 2 * stateBytes, operation: decrypt, handle: a.decrypt},
 	}
 	for i := range table {
 		table[i].within = transfer
@@ -110,6 +124,19 @@ func (s stateSender) read(c *gin.Context, version string) error {
 	})
 }
 
+// keys returns the keys of a state, after the access was recorded.
+func (a stateAPI) keys(c call, _ command.Person, b query.KeyReason) (query.StateKeys, error) {
+	keys, err := a.stacks.StateKeys(c.ctx(), c.key(), b.Reason)
+	if err == nil {
+		err = a.sender.audit.record(c.Context, query.AuditEntry{What: query.AuditStateKeyRead, Object: query.AuditObjectOf(c.key()), Why: b.Reason, Details: map[string]string{"place": keys.Place}})
+	}
+	if err != nil {
+		return query.StateKeys{}, err
+	}
+	c.Header("Cache-Control", "no-store")
+	return keys, nil
+}
+
 // send sends a state, after the access was recorded.
 func (s stateSender) send(c *gin.Context, version string, r io.ReadCloser, err error) {
 	if err == nil {
@@ -130,11 +157,7 @@ func (s stateSender) send(c *gin.Context, version string, r io.ReadCloser, err e
 }
 
 func (a stateAPI) keepOutgrown(c *gin.Context) {
-	err := a.admitted(c, operation{takes: anyType})
-	var state []byte
-	if err == nil {
-		state, err = io.ReadAll(c.Request.Body)
-	}
+	state, err := a.body(c)
 	if err == nil {
 		err = a.stacks.KeepOutgrown(c.Request.Context(), keyOf(c), state)
 	}
@@ -143,4 +166,44 @@ func (a stateAPI) keepOutgrown(c *gin.Context) {
 		return
 	}
 	c.Status(http.StatusNoContent)
+}
+
+// encrypt encrypts the state in the body.
+func (a stateAPI) encrypt(c *gin.Context) {
+	var document []byte
+	state, err := a.body(c)
+	if err == nil {
+		document, err = a.stacks.ServerEncrypt(c.Request.Context(), keyOf(c), state)
+	}
+	a.reply(c, document, err)
+}
+
+// decrypt decrypts the state in the body, after the access was recorded.
+func (a stateAPI) decrypt(c *gin.Context) {
+	var state []byte
+	document, err := a.body(c)
+	if err == nil {
+		state, err = a.stacks.ServerDecrypt(c.Request.Context(), keyOf(c), document)
+	}
+	if err == nil {
+		a.sender.send(c, "encrypted", io.NopCloser(bytes.NewReader(state)), nil)
+		return
+	}
+	a.replies.refuse(c, err)
+}
+
+func (a stateAPI) body(c *gin.Context) ([]byte, error) {
+	if err := a.admitted(c, operation{takes: anyType}); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(c.Request.Body)
+}
+
+func (a stateAPI) reply(c *gin.Context, document []byte, err error) {
+	if err != nil {
+		a.replies.refuse(c, err)
+		return
+	}
+	c.Header("Cache-Control", "no-store")
+	c.Data(http.StatusOK, "application/json; charset=utf-8", document)
 }

@@ -219,6 +219,30 @@ func (e estate) KeepOutgrown(ctx context.Context, key query.Key, state []byte) e
 	return e.records.KeepOutgrown(ctx, id, recordstest.Where, state)
 }
 
+func (e estate) ServerEncrypt(ctx context.Context, key query.Key, state []byte) ([]byte, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return nil, err
+	}
+	return e.records.EncryptState(ctx, id, recordstest.Where, state)
+}
+
+func (e estate) StateKeys(ctx context.Context, key query.Key, reason string) (query.StateKeys, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return query.StateKeys{}, err
+	}
+	return e.records.StateKeys(ctx, id, "Secret "+recordstest.Where.String(), reason)
+}
+
+func (e estate) ServerDecrypt(ctx context.Context, key query.Key, document []byte) ([]byte, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return nil, err
+	}
+	return e.records.DecryptState(ctx, id, recordstest.Where, document)
+}
+
 // nothing keeps no records.
 type nothing struct{}
 

@@ -90,6 +90,13 @@ func (m *Platform) Following(streams int) { m.streams.Set(float64(streams)) }
 // Records returns the store of records, and counts its writes.
 func (m *Platform) Records(store blob.Store) blob.Store { return meteredBlobs{store, m.writes} }
 
+// RecordsToReseal registers the gauge of the records that a rotation of their key has not reached yet.
+func (m *Platform) RecordsToReseal(left func() int) error {
+	return m.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "terrier_records_to_reseal", Help: "Records that are still to be encrypted again after a rotation of their key.",
+	}, func() float64 { return float64(left()) }))
+}
+
 // RecordsChecked registers the gauge of the check of records, whose outcome checked returns.
 func (m *Platform) RecordsChecked(checked func() error) error {
 	return m.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

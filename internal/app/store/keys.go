@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/blob/kms"
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 )
@@ -77,10 +78,18 @@ func (o Options) keys(ctx context.Context, cluster client.Client, raw blob.Store
 	return r, o.await(ctx, func() error { return r.begin(ctx, o.describe(keyInSecret), used, first) })
 }
 
-// fileKey is the key in the data directory.
+// olderKeys is the directory of keys that were in the file of the key once. They only open.
+const olderKeys = "records-older"
+
+// fileKey is the key in the data directory, and those before it. Where an older one is and no
+// other, a new one is made.
 func (o Options) fileKey(used bool) (*ring, error) {
 	path := o.Dir("secrets", "records")
-	if _, err := os.Stat(path); os.IsNotExist(err) && used {
+	older, err := os.ReadDir(o.Dir("secrets", olderKeys))
+	if err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("reading the older keys of records: %w", err)
+	}
+	if _, err := os.Stat(path); os.IsNotExist(err) && used && len(older) == 0 {
 		return nil, missingKey(o.describe(keyInFile))
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -92,6 +101,14 @@ func (o Options) fileKey(used bool) (*ring, error) {
 	}
 	r := newRing(nil, nil, o.Now)
 	r.known[path], r.keys[key.ID()], r.newest = entry{key: key}, key, path
+	for _, file := range older {
+		name := o.Dir("secrets", olderKeys, file.Name())
+		key, err := blob.LoadKey(name)
+		if err != nil {
+			return nil, err
+		}
+		r.known[name], r.keys[key.ID()] = entry{key: key}, key
+	}
 	return r, nil
 }
 
@@ -292,6 +309,43 @@ func (r *ring) Current() blob.Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.known[r.newest].key
+}
+
+// all are the known keys, the newest first.
+func (r *ring) all() []blob.Key {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	keys := []blob.Key{r.known[r.newest].key}
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(r.known))) {
+		if name != r.newest {
+			keys = append(keys, r.known[name].key)
+		}
+	}
+	return keys
+}
+
+// StateKeys are the keys that states of a place are encrypted with, as encryption.Keys. Each is
+// derived from a key of records, and so it is there whenever that one is, and nowhere else.
+func (r *Records) StateKeys(ctx context.Context, place, id string) ([]encryption.Key, error) {
+	from := r.keys.all()
+	if id != "" {
+		k, ok, err := r.keys.Find(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if from = nil; ok {
+			from = []blob.Key{k}
+		}
+	}
+	var keys []encryption.Key
+	for _, k := range from {
+		derived, err := k.OfState(place)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, derived)
+	}
+	return keys, nil
 }
 
 // askAgain is how long keys are not read again after an unknown one was met.

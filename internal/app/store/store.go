@@ -52,6 +52,7 @@ type Options struct {
 type Records struct {
 	blob.Store
 	closer  io.Closer
+	raw     blob.Versions // behind the seal
 	cluster client.Client
 	keys    *ring
 	marked  bool // they belong to one cluster
@@ -63,6 +64,8 @@ type Records struct {
 	taken error     // that they belong to another one
 
 	checked error // of the last check
+
+	resealing record.Resealing // as it was found or made last
 
 	witnessed string // the newest key that left a witness
 }
@@ -88,7 +91,7 @@ func Open(ctx context.Context, o Options) (_ *Records, err error) {
 			err = errors.Join(err, raw.Close())
 		}
 	}()
-	r := &Records{closer: raw, now: o.Now}
+	r := &Records{closer: raw, raw: raw, now: o.Now}
 	if r.cluster, err = client.New(o.REST, client.Options{}); err != nil {
 		return nil, err
 	}
@@ -119,7 +122,7 @@ func Open(ctx context.Context, o Options) (_ *Records, err error) {
 func (r *Records) Close() error { return r.closer.Close() }
 
 type closingStore interface {
-	blob.Store
+	blob.Versions
 	io.Closer
 }
 
@@ -130,7 +133,7 @@ func (o Options) raw(ctx context.Context) (closingStore, error) {
 		if dir == "" {
 			dir = o.Dir("records")
 		}
-		return blob.OpenFiles(dir, valueBytes)
+		return blob.OpenVersionedFiles(dir, valueBytes)
 	}
 	place, err := bucket.Parse(o.Records, o.Environ)
 	if err != nil {

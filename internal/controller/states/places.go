@@ -37,7 +37,7 @@ func Backend(c stack.Configuration, namespace string) (module.Backend, *kube.Sta
 	case stack.Plugin:
 		return module.Plugin{}, nil, ""
 	default:
-		ref := &kube.StateRef{Namespace: namespace, Workspace: Workspace(c), Suffix: b.Suffix, Labels: b.Labels}
+		ref := &kube.StateRef{Namespace: namespace, Workspace: Workspace(c), Suffix: b.Suffix, Labels: b.Labels, Encrypted: c.Encrypted}
 		if ref.Workspace != defaultWorkspace {
 			// The engine's http backend knows no workspaces, so terraform.workspace
 			// would read wrong; the supervisor carries a local state back and forth.

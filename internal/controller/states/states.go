@@ -20,6 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -31,6 +32,7 @@ import (
 type Store interface {
 	Load(ctx context.Context, ref kube.StateRef) (kube.Stored, error)
 	Save(ctx context.Context, ref kube.StateRef, owner kube.Owner, state []byte) error
+	Reform(ctx context.Context, ref kube.StateRef) error
 	Locks
 }
 
@@ -75,8 +77,9 @@ type Keeper struct {
 
 // Start returns the state that the run with this name starts from, after making
 // sure that it is the stack's own and what it should be. It is kept as a version
-// first: what a run is about to destroy must be found again. Ref is nil if the
-// engine keeps the state elsewhere.
+// first: what a run is about to destroy must be found again. A state that is not
+// encrypted as the stack asks is then stored again as it asks. Ref is nil if the engine
+// keeps the state elsewhere.
 func (kp *Keeper) Start(ctx context.Context, of Subject, ref *kube.StateRef, run string, kind stack.RunKind, cause stack.Cause) (state []byte, err error) {
 	if ref == nil {
 		return nil, kp.unshared(ctx, of, kind)
@@ -92,6 +95,22 @@ func (kp *Keeper) Start(ctx context.Context, of Subject, ref *kube.StateRef, run
 		return state, nil
 	}
 	return state, kp.Versions.keep(ctx, of.ID, state, stack.StateVersion{By: of.Observed.Status.LastWrite, At: of.Observed.Now, Before: run, Secret: ref.String()}, nil)
+}
+
+// reform stores the state as the stack asks for it: encrypted, or not. The record of an
+// earlier apply may ask for something else.
+func (kp *Keeper) reform(ctx context.Context, of Subject, ref kube.StateRef, stored kube.Stored) error {
+	if ref.Encrypted = of.Asked.Configuration.Encrypted; !stored.Outdated(ref) {
+		return nil
+	}
+	err := kp.Store.Reform(ctx, ref)
+	if of.Observed.Deleting && fault.Of(err) == fault.Denied {
+		return nil // nothing can be written in a namespace that goes away
+	}
+	if err != nil {
+		return fault.New(fault.Of(err), fault.Reason(err, string(stack.StateFailed)), fmt.Errorf("storing the state encrypted as %s asks: %w", encryption.Annotation, err))
+	}
+	return nil
 }
 
 // destructive reports whether a run may destroy something, or forget it.
@@ -113,7 +132,10 @@ func (kp *Keeper) load(ctx context.Context, of Subject, ref kube.StateRef) ([]by
 	if err != nil || len(s.ours) > 0 {
 		return s.ours, err
 	}
-	return s.State, kp.take(ctx, of, ref, s)
+	if err := kp.take(ctx, of, ref, s); err != nil {
+		return nil, err
+	}
+	return s.State, kp.reform(ctx, of, ref, s.Stored)
 }
 
 // take keeps what was found as a version if something else wrote it, and takes

@@ -34,6 +34,7 @@ func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
 	c.Engine, c.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	var first error
 	c.Identity, first = dialect.Identity(obj)
+	c.Encrypted = dialect.Encrypted(obj)
 	for _, step := range []func(*stack.Configuration, *v1alpha1.Terraform) error{scripts, sourceOf, variables, postDeployOf, stateOf, imageOf} {
 		if err := step(&c, obj); first == nil {
 			first = err

@@ -106,7 +106,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	known := d.Annotations()
 	asks, unclear := dialect.Identity(obj)
 	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), unclear, dialect.CheckAnnotations(obj, known))
-	configuration.Identity = asks
+	configuration.Identity, configuration.Encrypted = asks, dialect.Encrypted(obj)
 	configuration.Engine, configuration.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	legible := configuration
 	if err != nil {

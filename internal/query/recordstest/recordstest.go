@@ -6,6 +6,7 @@ package recordstest
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/policy"
@@ -57,7 +59,12 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		w.put(record.Plan(Stack.UID, Digest, runner.FilePlanDoc), Document)
 		w.begin(report("plan-3", 3, runner.Planning))
 		w.write("three\n")
-		return w, subject(t, query.NewBlobs(w, w, time.Millisecond))
+		kept := query.NewBlobs(w, w, time.Millisecond)
+		kept.Cipher = &encryption.Cipher{Keys: func(_ context.Context, place, _ string) ([]encryption.Key, error) {
+			key := sha256.Sum256([]byte(place))
+			return []encryption.Key{{ID: "one", Bytes: key[:]}}, nil
+		}}
+		return w, subject(t, kept)
 	}
 	for name, check := range map[string]func(*testing.T, *world, query.Records){
 		"runs are newest first, each once":               runsNewestFirst,
@@ -74,6 +81,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		"what is not there is missing":                   missing,
 		"states of the past are read by their names":     statesByName,
 		"a state beside its Secret is kept and read":     stateBesideItsSecret,
+		"a state is encrypted and decrypted":             encryptedState,
 		"names that lead elsewhere are invalid":          namesThatLeadElsewhere,
 		"of a deleted stack the last run is read":        lastRunOfAGoneStack,
 		"a stack that was never run has an empty list":   nothingAtAll,

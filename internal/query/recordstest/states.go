@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -81,6 +82,31 @@ func stateBesideItsSecret(t *testing.T, _ *world, r query.Records) {
 	}
 	if _, err := r.Outgrown(t.Context(), Stack, Where, "sha256:"+strings.Repeat("../", 20)); fault.Of(err) != fault.Invalid {
 		t.Errorf("Outgrown() of no digest: %v, want it to be invalid", err)
+	}
+}
+
+func encryptedState(t *testing.T, _ *world, r query.Records) {
+	state := "{\"version\":4,\"serial\":9,\"lineage\":\"l\",\"outputs\":{\"o\":{\"value\":\"hunter2\"}}}\n"
+	document, err := r.EncryptState(t.Context(), Stack, Where, []byte(state))
+	if err != nil || strings.Contains(string(document), "hunter2") || !encryption.Encrypted(document) {
+		t.Fatalf("EncryptState() = %s, %v", document, err)
+	}
+	if got, err := r.DecryptState(t.Context(), Stack, Where, document); err != nil || string(got) != state {
+		t.Errorf("DecryptState() = %q, %v; want the state, byte by byte", got, err)
+	}
+	place := encryption.OfSecret(Where.String())
+	keys, err := r.StateKeys(t.Context(), Stack, place, "a test")
+	if err != nil || keys.Place != place || len(keys.Keys) != 1 {
+		t.Fatalf("StateKeys() = %+v, %v", keys, err)
+	}
+	if got, _, err := encryption.Decrypt(document, encryption.Key{ID: keys.Keys[0].ID, Bytes: keys.Keys[0].Key}); err != nil || string(got) != state {
+		t.Errorf("with these keys the state is %q, %v", got, err)
+	}
+	if _, err := r.EncryptState(t.Context(), Stack, Where, []byte("{}")); fault.Of(err) != fault.Invalid {
+		t.Errorf("encrypting what is no state: %v, want it to be invalid", err)
+	}
+	if got, err := r.DecryptState(t.Context(), Stack, Where, []byte(state)); fault.Reason(err, "") != encryption.ReasonKey {
+		t.Errorf("decrypting a plain state: %s, %v, want %s", got, err, encryption.ReasonKey)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner/agent"
 	"github.com/terrier-iac/terrier/internal/runner/remote/remotetest"
 	"github.com/terrier-iac/terrier/internal/runner/script"
+	"github.com/terrier-iac/terrier/internal/runner/sealer"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
@@ -18,6 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Main()
 	script.Main()
+	sealer.Main()
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case agent.Argument:

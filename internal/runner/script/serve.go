@@ -65,7 +65,7 @@ type Listener struct {
 // Listen listens in a directory, in place of the Listener before. The caller gives the
 // socket to the user of the sandbox.
 func Listen(dir string) (*Listener, error) {
-	short, done, err := shortened(dir + "/" + socketName)
+	short, done, err := Shortened(dir + "/" + socketName)
 	if err != nil {
 		return nil, fmt.Errorf("listening for the script: %w", err)
 	}

@@ -101,7 +101,7 @@ func connect() (*net.UnixConn, error) {
 	if path == "" {
 		path = defaultSocket
 	}
-	short, done, err := shortened(path)
+	short, done, err := Shortened(path)
 	if err != nil {
 		return nil, fmt.Errorf("this program works in the script of a stack alone, and there is no run to ask: %w", err)
 	}
@@ -113,8 +113,8 @@ func connect() (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// shortened is a name of a socket that is as short as an address must be.
-func shortened(path string) (string, func(), error) {
+// Shortened is a name of a socket that is as short as an address must be.
+func Shortened(path string) (string, func(), error) {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", nil, err
