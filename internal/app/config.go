@@ -108,6 +108,7 @@ type Config struct {
 	VaultPath      string        `flag:"vault-auth-path" env:"TERRIER_VAULT_AUTH_PATH" help:"where the method is mounted, for ServiceAccounts without the annotation vault.hashicorp.com/auth-path; by default its name"`
 	VaultRole      string        `flag:"vault-role" env:"TERRIER_VAULT_ROLE" help:"role of ServiceAccounts without the annotation vault.hashicorp.com/role; they read nothing if empty"`
 	VaultAudience  string        `flag:"vault-audience" env:"TERRIER_VAULT_AUDIENCE" help:"audience of the tokens that they sign in with; by default the address of that server with jwt, and that of the Kubernetes API with kubernetes: such a token opens the Kubernetes API, too, so give the roles an audience and name it here"`
+	HTTPFrom       string        `flag:"http-certificate-from" env:"TERRIER_HTTP_CERTIFICATE_FROM" help:"role of a PKI at the server of --vault that signs the certificate of the HTTP API and the webhooks: vault://MOUNT/ROLE?role=ROLE, with the role to sign in with, and auth=PATH, token-file=FILE or ttl=TIME if they are wanted; by default the own authority signs it"`
 	VaultReread    time.Duration `flag:"vault-refresh-interval" env:"TERRIER_VAULT_REFRESH_INTERVAL" default:"10m" help:"how often secrets that stacks use are read again"`
 
 	LogLevel string `flag:"log-level" env:"TERRIER_LOG_LEVEL" default:"warn" help:"debug, info, warn or error"`

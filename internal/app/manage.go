@@ -298,6 +298,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
 		mgr.Add(kube.Everywhere(p.bindings.Follow)),
 		mgr.Add(kube.Everywhere(p.vaults.Run)),
+		mgr.Add(kube.Everywhere(p.http.renew)),
 		mgr.Add(kube.Everywhere(p.packages.Run)),
 		mgr.Add(leaderOnly(p.packages.Follow)),
 		mgr.Add(kube.Everywhere(p.uses.Run)),

@@ -34,6 +34,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry/room"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/vault/pki"
 	"github.com/terrier-iac/terrier/internal/web"
 	"github.com/terrier-iac/terrier/internal/web/metacontroller"
 )
@@ -54,6 +55,15 @@ type server struct {
 	url      string
 	ca       []byte
 	cert     tls.Certificate
+	keeper   *pki.Keeper // of a certificate that a PKI signs; nil without one
+}
+
+// certificate is what the server shows to a client.
+func (s *server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if s.keeper == nil {
+		return &s.cert, nil
+	}
+	return s.keeper.Certificate(hello)
 }
 
 // serve starts the servers and controllers and blocks until ctx ends.
@@ -95,6 +105,9 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	if p.http, err = p.listenHTTP(); err != nil {
 		return err
 	}
+	if err := certifyHTTP(ctx, p); err != nil {
+		return errors.Join(err, p.http.listener.Close())
+	}
 	if p.forge, err = openForge(p); err != nil {
 		return errors.Join(err, p.http.listener.Close())
 	}
@@ -134,7 +147,7 @@ func (p *parts) serve(ctx context.Context) (err error) {
 func (p *parts) run(ctx context.Context, mgr ctrl.Manager, handler http.Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	srv := web.Server(handler, &tls.Config{Certificates: []tls.Certificate{p.http.cert}, MinVersion: tls.VersionTLS12}, p.log)
+	srv := web.Server(handler, &tls.Config{GetCertificate: p.http.certificate, MinVersion: tls.VersionTLS12}, p.log)
 	ended := make(chan error, 2)
 	go func() {
 		if err := srv.ServeTLS(p.http.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {

@@ -3,9 +3,13 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/vault"
 	"github.com/terrier-iac/terrier/internal/vault/monitor"
+	"github.com/terrier-iac/terrier/internal/vault/pki"
 	"github.com/terrier-iac/terrier/internal/web"
 )
 
@@ -137,10 +142,60 @@ func vaultAudience(method vault.Method, at *url.URL) string {
 	return ""
 }
 
+// certifyHTTP has the certificate of the HTTP API signed by the PKI that the flags name, and
+// adds its authority to the bundle that all clients get. The authority is kept, so that a later
+// start knows it while the PKI cannot be asked.
+func certifyHTTP(ctx context.Context, p *parts) error {
+	if p.Config.HTTPFrom == "" {
+		return nil
+	}
+	source, err := pki.Parse(p.Config.HTTPFrom)
+	if err != nil {
+		return usage("--http-certificate-from: %w", err)
+	}
+	c, options, err := p.Config.vault()
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return usage("--http-certificate-from needs --vault")
+	}
+	out, err := p.outbound(hostPortOf(c.Server.URL)) // the operator names it, so it may be on this machine
+	if err != nil {
+		return err
+	}
+	if c.Server.HTTP, err = out.HTTP(options); err != nil {
+		return err
+	}
+	c.Server.HTTP.Timeout = vaultTimeout
+	host, _, err := net.SplitHostPort(p.http.listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	source.Server, source.Hosts = c.Server, append(p.hosts(), loopbackHosts(host)...)
+	p.http.keeper = pki.NewKeeper(source, p.http.cert, p.Now, p.log)
+	first, stop := context.WithTimeout(ctx, vaultTimeout)
+	defer stop()
+	p.http.keeper.Step(first)
+	ca := p.http.keeper.CA()
+	file := p.dir("http-authority.pem")
+	if ca == nil {
+		if ca, err = os.ReadFile(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("reading the authority of the last certificate: %w", err)
+		}
+	} else if err := os.WriteFile(file, ca, 0o644); err != nil {
+		return fmt.Errorf("keeping the authority of the certificate: %w", err)
+	}
+	p.http.ca = slices.Concat(p.http.ca, ca)
+	p.http.keeper.Trust(p.http.ca)
+	return nil
+}
+
 // What the platform uses a Vault for, as the status says it.
 const (
 	useSecrets = "secrets of stacks"
 	useKeys    = "keys of records"
+	usePKI     = "certificate of the HTTP API"
 )
 
 // watchVaults makes the monitor of the servers that the flags name: that of stacks, and those
@@ -161,6 +216,9 @@ func watchVaults(p *parts) (*monitor.Monitor, error) {
 	c, options, err := p.Config.vault()
 	if err == nil && c != nil {
 		err = add(useSecrets, c.Server, options)
+		if err == nil && p.http.keeper != nil {
+			err = add(usePKI, c.Server, options)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -245,4 +303,12 @@ func setupSecrets(p *parts, mgr ctrl.Manager, live client.Client) error {
 		return err
 	}
 	return secretsync.Setup(mgr, o)
+}
+
+// renew renews the certificate until ctx ends, if a PKI signs it.
+func (s *server) renew(ctx context.Context) error {
+	if s.keeper == nil {
+		return nil
+	}
+	return s.keeper.Run(ctx)
 }
