@@ -65,11 +65,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.backoff.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !p.obj.GetDeletionTimestamp().IsZero() {
-		return ctrl.Result{}, nil // what it owns goes with it
-	}
 	if off, err := r.guard.off(ctx); off || err != nil {
 		return ctrl.Result{RequeueAfter: recheck}, err
+	}
+	if !p.obj.GetDeletionTimestamp().IsZero() {
+		return ctrl.Result{}, release(ctx, r.Live, p.obj) // what it owns goes with it
 	}
 	p.was = statusOf(p.obj)
 	work, cancel := context.WithTimeout(ctx, passMost)
@@ -247,6 +247,9 @@ func (r *reconciler) again(req ctrl.Request, p *pass, err error) ctrl.Result {
 		return ctrl.Result{RequeueAfter: latestRetry} // the object, its store or its Secret has to change
 	}
 	wait := r.backoff.When(req)
+	if interval, err := p.spec.Interval(); err == nil && interval > 0 {
+		wait = min(wait, interval)
+	}
 	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > 0 {
 		wait = f.After
 	}

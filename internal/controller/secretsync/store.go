@@ -51,6 +51,9 @@ func (r *storeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	if off, err := r.guard.off(ctx); off || err != nil {
 		return ctrl.Result{RequeueAfter: recheck}, err
 	}
+	if !o.GetDeletionTimestamp().IsZero() {
+		return ctrl.Result{}, release(ctx, r.Live, o)
+	}
 	spec, err := decode[externalsecret.StoreSpec](o)
 	if spec.Controller != "" && spec.Controller != externalsecret.Controller {
 		return ctrl.Result{}, nil // another program's

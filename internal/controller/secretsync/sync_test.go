@@ -274,3 +274,17 @@ data: [{secretKey: user2, remoteRef: {key: database, property: user}}]`)
 	s.once("merged")
 	s.holds("db", map[string]string{"password": "of a user", "other": "x", "user2": "u"})
 }
+
+// An object with the finalizer of External Secrets Operator can be deleted, and one with
+// that of another program waits for it.
+func TestFinalizersOfTheOperator(t *testing.T) {
+	s := newStage(t, vaulttest.StandIn(t))
+	s.external("app", database)
+	s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", `{"metadata":{"finalizers":["externalsecrets.external-secrets.io/externalsecret-cleanup","example.com/x"]}}`)
+	s.Kubectl(t, "delete", "externalsecret/app", "--wait=false")
+	s.once("app")
+	if got := s.get(kindOf, "app").GetFinalizers(); len(got) != 1 || got[0] != "example.com/x" {
+		t.Errorf("the finalizers are %v", got)
+	}
+	s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -88,4 +90,21 @@ func owners(all []metav1.OwnerReference, of client.Object, own bool) []metav1.Ow
 	}
 	gvk := GVK(kindOf)
 	return append(out, metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: of.GetName(), UID: of.GetUID(), Controller: new(true)})
+}
+
+// release removes the finalizers that External Secrets Operator gave an object: no other
+// program is there to do so. Terrier needs none of its own.
+func release(ctx context.Context, live client.Client, o client.Object) error {
+	after := o.DeepCopyObject().(client.Object)
+	after.SetFinalizers(slices.DeleteFunc(after.GetFinalizers(), func(name string) bool {
+		domain, _, _ := strings.Cut(name, "/")
+		return domain == externalsecret.Group || strings.HasSuffix(domain, "."+externalsecret.Group)
+	}))
+	if len(after.GetFinalizers()) == len(o.GetFinalizers()) {
+		return nil
+	}
+	if err := live.Patch(ctx, after, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizers of %s: %w", o.GetName(), err)
+	}
+	return nil
 }
