@@ -276,6 +276,9 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	}
 	if p.identities != nil {
 		stacks.Identities = p.identities
+		if stacks.Logins, err = openLogins(p); err != nil {
+			return err
+		}
 		if err := mgr.Add(leaderOnly(p.identities.Run)); err != nil {
 			return err
 		}

@@ -241,6 +241,29 @@ func watchVaults(p *parts) (*monitor.Monitor, error) {
 	return monitor.New(p.Now, p.log, all...), nil
 }
 
+// openLogins signs runs in to the Vaults that their identities name. The rules of the operator
+// say which; of these, the one of --vault may be on this machine.
+func openLogins(p *parts) (*vaults.Vaults, error) {
+	c, options, err := p.Config.vault()
+	if err != nil {
+		return nil, err
+	}
+	var besides []string
+	if c != nil {
+		besides = append(besides, hostPortOf(c.Server.URL))
+	}
+	out, err := p.outbound(besides...)
+	if err != nil {
+		return nil, err
+	}
+	client, err := out.HTTP(options)
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = vaultTimeout
+	return (&vaults.Vaults{Config: vaults.Config{Server: vault.Server{HTTP: client}}, Records: p.blobs, Logins: true, Now: p.Now, Log: p.log}).Open(), nil
+}
+
 // openVaults gives stacks what they name in a Vault; nil if there is none. It is not contacted
 // yet: it may be down when this program starts.
 func openVaults(p *parts, live client.Client) (*vaults.Vaults, error) {

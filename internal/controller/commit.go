@@ -44,6 +44,7 @@ type committer struct {
 	turns   *turns
 	formers *formerSources
 	vaults  *vaults.Vaults
+	logins  *vaults.Vaults
 }
 
 // commit writes down and tells what the pass found and did. It is the only writer
@@ -89,7 +90,9 @@ func (cm *committer) commitment(p *pass) []func(context.Context, *pass) error {
 
 // tendVault renews what the run of the stack has of a Vault, and ends it after the run.
 func (cm *committer) tendVault(ctx context.Context, p *pass) error {
-	p.recheckIn(cm.vaults.Tend(ctx, p.id, p.o.Run != nil && !p.o.Run.Done, &p.entry.vault))
+	running := p.o.Run != nil && !p.o.Run.Done
+	p.recheckIn(cm.vaults.Tend(ctx, p.id, running, &p.entry.vault))
+	p.recheckIn(cm.logins.Tend(ctx, p.id, running, &p.entry.login))
 	return nil
 }
 

@@ -61,6 +61,8 @@ type Identities interface {
 	Allows(ctx context.Context, namespace string, q identity.Request) error
 	// Of is what the job of a run has.
 	Of(ctx context.Context, by Identified) (*runner.Identity, error)
+	// Token is a token of a run for one use, with which the controller signs in for it.
+	Token(ctx context.Context, by Identified, use identity.Use) (secret.Text, error)
 }
 
 // Identified is a run that signs in elsewhere, as far as the controller knows it. The rest
@@ -117,6 +119,7 @@ type Stacks struct {
 	Registry   func(RegistryReader) (*runner.Registry, error) // how a run reaches the registry of the platform; nil without one
 	Identities Identities                                     // nil if the platform issues none
 	Vaults     *vaults.Vaults                                 // nil without an OpenBao or Vault
+	Logins     *vaults.Vaults                                 // sessions of runs that Identities sign in to a Vault; nil without Identities
 	StateKeys  encryption.Keys                                // of states in backends of their own
 	States     states.Store
 	Blobs      records.Blobs

@@ -37,6 +37,7 @@ type entry struct {
 	right        readRight        // to the Secret of the source that the object owns, as it was seen last
 	rightSeen    time.Time        // when that was; zero if it was not
 	vault        vaults.Known     // what its run has of a Vault
+	login        vaults.Known     // and of one that its identity signed it in to
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]
 }

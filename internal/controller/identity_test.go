@@ -3,6 +3,9 @@ package controller
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,12 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
+	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/vault"
+	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -36,6 +44,44 @@ func (i issued) Allows(_ context.Context, namespace string, _ identity.Request) 
 func (i issued) Of(_ context.Context, by Identified) (*runner.Identity, error) {
 	*i.asked = by
 	return &runner.Identity{Request: by.Request, Phase: by.Run.Phase, Grant: "grant"}, nil
+}
+
+func (i issued) Token(_ context.Context, by Identified, use identity.Use) (secret.Text, error) {
+	*i.asked = by
+	return secret.New("good token for " + use.Audience), nil
+}
+
+// A stack may ask the controller to sign its runs in to Vault: only the copy of the job that is
+// started has the token, which is hidden, and the role is that of the phase.
+func TestARunIsSignedInToItsVault(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		if s.Real {
+			t.Skip("the token is verified there")
+		}
+		s.Ask(t, http.MethodPost, "auth/jwt/role/apply", map[string]any{"role_type": "jwt", "token_policies": "app", "token_ttl": "90s"})
+		var asked Identified
+		logins := (&vaults.Vaults{Config: vaults.Config{Server: vault.Server{HTTP: http.DefaultClient}}, Records: blobtest.Files(t, 1<<20), Logins: true, Now: time.Now, Log: slog.New(slog.DiscardHandler)}).Open()
+		c := takeApart(&Stacks{Identities: issued{&asked}, Logins: logins}).jobs.identifier
+		p := identified("team-a")
+		p.id, p.entry = "uid", &entry{id: "uid"}
+		p.st.Configuration.Identity = &identity.Request{Vault: &identity.Vault{Address: s.URL.String(), Role: "apply", PlanRole: "plan", Login: true}}
+		recorded := map[string]string{"A": "b"}
+		job := runner.Job{ID: "apply-1", Stack: "uid", Kind: stack.ApplyRun, Env: recorded}
+		if err := c.identify(t.Context(), p, &job); err != nil {
+			t.Fatal(err)
+		}
+		token := job.Env[identity.EnvVaultToken]
+		if token == "" || !slices.Contains(job.Mask, token) || job.Env[identity.EnvVaultChild] != "true" || len(recorded) != 1 {
+			t.Errorf("the environment is %v, hidden is %v, and recorded %v", job.Env, job.Mask, recorded)
+		}
+		job.Kind = stack.PlanRun
+		if err := c.identify(t.Context(), p, &job); fault.Reason(err, "") != vault.ReasonSignIn || !strings.Contains(err.Error(), "the role plan") {
+			t.Errorf("a plan, whose role is not there: %v", err)
+		}
+		if err := c.logins.Release(t.Context(), "uid"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func identified(namespace string) *pass {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"path"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/vault"
 	"github.com/terrier-iac/terrier/internal/workdir"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
@@ -167,6 +169,7 @@ func (jb *jobs) findInputs(ctx context.Context, p *pass) *stack.Blocked {
 // identifier gives runs the identities that their stacks ask for.
 type identifier struct {
 	identities Identities // nil if the platform issues none
+	logins     *vaults.Vaults
 }
 
 // findIdentity reports that the runs of a stack may not sign in as the stack asks.
@@ -230,11 +233,41 @@ func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) erro
 	if job.Tree.Digest != "" && job.Tree.Digest == p.o.PlanInputs.Source && len(p.st.Configuration.Besides()) == 0 && !bringsCode(job) {
 		run.SourceURL, run.SourceRevision = p.in.origin, p.o.PlanInputs.Revision
 	}
+	by := Identified{Run: run, Key: job.Key(), Request: *q, Until: p.o.Now.Add(job.Limits.Longest() + startMost)}
 	var err error
-	job.Identity, err = i.identities.Of(ctx, Identified{Run: run, Key: job.Key(), Request: *q, Until: p.o.Now.Add(job.Limits.Longest() + startMost)})
+	job.Identity, err = i.identities.Of(ctx, by)
 	if err != nil {
 		return fmt.Errorf("giving the run its identity: %w", err)
 	}
+	return i.login(ctx, p, job, by)
+}
+
+// login signs a run in to the Vault of its identity, if its stack asks for that.
+func (i identifier) login(ctx context.Context, p *pass, job *runner.Job, by Identified) error {
+	use, asked := by.Request.Login(by.Run.Phase)
+	if !asked {
+		return nil
+	}
+	at, err := url.Parse(by.Request.Vault.Address)
+	if err != nil {
+		return fault.New(fault.Invalid, "", fmt.Errorf("%s: vault.address: %w", identity.Annotation, err))
+	}
+	jwt, err := i.identities.Token(ctx, by, use)
+	if err != nil {
+		return fmt.Errorf("giving the run its identity: %w", err)
+	}
+	mount, role := by.Request.Vault.At(by.Run.Phase)
+	p.entry.login = vaults.Known{}
+	token, err := i.logins.Login(ctx, p.id, job.ID, vault.Server{URL: at, Namespace: by.Request.Vault.Namespace}, vault.SignIn{Method: vault.JWT, Path: mount, Role: role, Identity: jwt})
+	if err != nil {
+		return fmt.Errorf("%s: %w", identity.Annotation, err)
+	}
+	job.Env = maps.Clone(job.Env)
+	if job.Env == nil {
+		job.Env = map[string]string{}
+	}
+	job.Env[identity.EnvVaultToken], job.Env[identity.EnvVaultChild] = token.Reveal(), "true"
+	job.Mask = append(slices.Clone(job.Mask), token.Reveal())
 	return nil
 }
 
@@ -310,7 +343,7 @@ func (jb *jobs) mayMount(ctx context.Context, p *pass) error {
 
 // release gives back what inputs handed out for a stack that is gone.
 func (jb *jobs) release(ctx context.Context, id string) error {
-	if err := jb.vaults.Release(ctx, id); err != nil {
+	if err := errors.Join(jb.vaults.Release(ctx, id), jb.identifier.logins.Release(ctx, id)); err != nil {
 		return err
 	}
 	return input.Release(ctx, kube.Objects{Client: jb.live}, id)

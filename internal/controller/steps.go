@@ -42,7 +42,7 @@ func (c *Stacks) assemble() *steps {
 	referrals := &referrals{config: c.Config, grants: c.Grants}
 	jobs := &jobs{
 		accounts: c.Accounts, artifacts: c.Artifacts, cache: c.Client, live: c.Live, config: c.Config, engine: c.Engine, key: c.Key,
-		identifier: identifier{c.Identities}, imaging: c.imaging, modules: c.Modules, referrals: referrals, reviewers: c.Reviewers, vaults: c.Vaults, sealing: sealing{c.StateKeys}, named: auditor.audited,
+		identifier: identifier{c.Identities, c.Logins}, imaging: c.imaging, modules: c.Modules, referrals: referrals, reviewers: c.Reviewers, vaults: c.Vaults, sealing: sealing{c.StateKeys}, named: auditor.audited,
 	}
 	snapshots := &snapshots{blobs: c.Blobs, engine: c.Engine, jobs: jobs, records: kept}
 	dependencies := &dependencies{cache: c.Client, dialects: c.Dialects, referrals: referrals}
@@ -61,7 +61,7 @@ func (c *Stacks) assemble() *steps {
 	locks := &states.Locker{Events: c.Events, Runs: c.Runner, Store: c.States, Installation: jobs.installation()}
 	committer := &committer{
 		blobs: c.Blobs, config: c.Config, live: c.Live, log: c.Log, queue: c.Queue, runner: c.Runner, index: &c.index,
-		loader: loader, records: kept, states: keeper, turns: turns, vaults: c.Vaults,
+		loader: loader, records: kept, states: keeper, turns: turns, vaults: c.Vaults, logins: c.Logins,
 		teller:  &teller{events: c.Events, metrics: c.metrics},
 		formers: &formerSources{cache: c.Client, live: c.Live, events: c.Events, log: c.Log},
 	}

@@ -50,7 +50,7 @@ func takeApart(c *Stacks) *apart {
 func TestEveryStepHasWhatItNeeds(t *testing.T) {
 	l := newFrugal(t, "net")
 	unset := []string{
-		"jobs.artifacts", "jobs.accounts", "jobs.imaging", "jobs.vaults", "committer.vaults", // no stack of the test has a source or an image, and inputs are read by the controller
+		"jobs.artifacts", "jobs.accounts", "jobs.imaging", "jobs.vaults", "committer.vaults", "committer.logins", // no stack of the test has a source or an image, and inputs are read by the controller
 		"launcher.registry",                 // nor a registry
 		"auditor.stamps",                    // the stamps of the test server are believed
 		"removals.shards", "removals.leads", // all stacks are this controller's

@@ -77,6 +77,13 @@ func variable(name string) string {
 	return "TERRIER_TOKEN_FILE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
+// Variables of a run that is signed in to Vault: the token of its session, and that the provider
+// is to use this one, which ends with the run, and not one below it.
+const (
+	EnvVaultToken = "VAULT_TOKEN"
+	EnvVaultChild = "TERRAFORM_VAULT_SKIP_CHILD_TOKEN"
+)
+
 // EnvVaultJWT is a variable with the token itself: the provider of Vault reads no file.
 const EnvVaultJWT = "TERRAFORM_VAULT_AUTH_JWT"
 
@@ -85,7 +92,7 @@ const EnvVaultJWT = "TERRAFORM_VAULT_AUTH_JWT"
 func (r Request) Values(issued []Issued) map[string]string {
 	env := map[string]string{}
 	for _, i := range issued {
-		if i.Name == "vault" && r.Vault != nil {
+		if i.Name == "vault" && r.Vault != nil && !r.Vault.Login {
 			env[EnvVaultJWT] = i.Token
 		}
 	}
@@ -105,7 +112,7 @@ func (r Request) stronger() []string {
 		names = append(names, "ARM_CLIENT_SECRET", "ARM_CLIENT_CERTIFICATE", "ARM_CLIENT_CERTIFICATE_PATH", "ARM_OIDC_TOKEN", "ARM_OIDC_REQUEST_TOKEN", "ARM_OIDC_REQUEST_URL", "ARM_USE_MSI", "ARM_USE_CLI")
 	}
 	if r.Vault != nil {
-		names = append(names, "VAULT_TOKEN", EnvVaultJWT)
+		names = append(names, EnvVaultToken, EnvVaultChild, EnvVaultJWT)
 	}
 	if r.Kubernetes != nil {
 		names = append(names, "KUBE_TOKEN", "KUBE_CONFIG_PATHS", "KUBE_HOST")

@@ -85,6 +85,12 @@ type Vault struct {
 	Mount     string `json:"mount,omitempty"`     // path of the auth method; jwt if empty
 	Namespace string `json:"namespace,omitempty"` // of the server
 	Audience  string `json:"audience,omitempty"`  // Address if empty
+	Login     bool   `json:"login,omitempty"`     // the controller signs in, and the run gets the token of the session
+}
+
+// At returns the path of the auth method and the role of a phase.
+func (v Vault) At(p Phase) (mount, role string) {
+	return or(v.Mount, mountVault), in(p, v.PlanRole, v.Role)
 }
 
 // Kubernetes is a cluster that trusts the issuer.
@@ -272,8 +278,8 @@ func (r Request) Uses(p Phase) []Use {
 	if a := r.Azure; a != nil {
 		uses = append(uses, Use{"azure", or(a.Audience, audienceAzure), a.Tenant + "/" + in(p, a.PlanClient, a.Client)})
 	}
-	if v := r.Vault; v != nil {
-		uses = append(uses, Use{"vault", or(v.Audience, v.Address), v.role(p)})
+	if r.Vault != nil {
+		uses = append(uses, r.vaultUse(p))
 	}
 	if k := r.Kubernetes; k != nil {
 		uses = append(uses, Use{"kubernetes", or(k.Audience, k.Server), ""})
@@ -282,6 +288,18 @@ func (r Request) Uses(p Phase) []Use {
 		uses = append(uses, Use{t.Name, in(p, t.PlanAudience, t.Audience), ""})
 	}
 	return uses
+}
+
+// Login is the use by which a run signs in to Vault, if the controller does that for it.
+func (r Request) Login(p Phase) (Use, bool) {
+	if r.Vault == nil || !r.Vault.Login {
+		return Use{}, false
+	}
+	return r.vaultUse(p), true
+}
+
+func (r Request) vaultUse(p Phase) Use {
+	return Use{"vault", or(r.Vault.Audience, r.Vault.Address), r.Vault.role(p)}
 }
 
 // role names the role of an auth method as rules do: ADDRESS/[NAMESPACE/]MOUNT/ROLE.

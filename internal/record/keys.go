@@ -267,6 +267,9 @@ func RegistryToken(id string) string { return registryToken.key(id) }
 // IdentityKeys is what the keys of all records of keys begin with that sign tokens of runs.
 func IdentityKeys() string { return identityKey.key() }
 
+// LoggedIn is the key of the session of a run that is signed in to OpenBao or Vault by its identity.
+func LoggedIn(uid string) string { return loggedIn.key(uid) }
+
 // IdentityKey is the key of one of them.
 func IdentityKey(id string) string { return identityKey.key(id) }
 

@@ -42,6 +42,7 @@ var (
 	checked       = Kind{"stacks/<uid>/checked", "the time of the last drift check, and the memory that runs took", "controller", withStack}
 	uses          = Kind{"stacks/<uid>/uses.json", "the modules and providers that the stack uses, with their versions, and since when", "controller", withStack}
 	handedOut     = Kind{"stacks/<uid>/vault", "the session of a run at OpenBao or Vault, with which its credentials are renewed and ended", "controller", "the run has ended, and so has the session"}
+	loggedIn      = Kind{"stacks/<uid>/vault-login", "the session of a run that is signed in to OpenBao or Vault by its identity", "controller", "the run has ended, and so has the session"}
 	retained      = Kind{"retained/<uid>/<file>", "record.json and state.json of a deleted stack: its retained resources, and its last state; forgotten.json: the resources that its runs forgot and did not destroy, and the states that a user gave up, also of a stack that exists", "controller", "30 days have passed since the stack was deleted, or a user has forgotten it"}
 	goneRun       = Kind{"gone/<stack>/<uid>/<file>", "report.json and log.txt of the last run of a deleted stack, by a digest of its kind, namespace and name", "controller", "30 days have passed since the stack was deleted, or a user has forgotten its retained resources"}
 	tree          = Kind{"trees/<digest>", "the archive of a source that a snapshot needs", "controller", "no snapshot needs it"}
@@ -62,7 +63,7 @@ var (
 // Kinds are all kinds of records, those of stacks first.
 func Kinds() []Kind {
 	return []Kind{
-		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, approvers, checked, uses, handedOut,
+		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, approvers, checked, uses, handedOut, loggedIn,
 		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, identityKey, auditSegment, marker, witness, resealing,
 	}
 }

@@ -54,6 +54,7 @@ var keys = map[string]string{
 	record.IdentityKey("id"):                             "identity/keys/id",
 	record.AuditSegment("1.jsonl"):                       "audit/1.jsonl",
 	record.Marker().Key:                                  "installation.json",
+	record.LoggedIn("u"):                                 "stacks/u/vault-login",
 	record.Reseal().Key:                                  "resealing.json",
 	record.Witness("0123"):                               "keys/0123",
 }

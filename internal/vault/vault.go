@@ -200,5 +200,12 @@ func (s Server) explain(err error, doing, denied string) error {
 	return as(fault.Later, ReasonUnreachable, "look at the log of the server. Terrier tries again by itself")
 }
 
+// Silent reports whether err says that a server gave no answer. One that answers with an error
+// of its own is there, and may have an answer to another question.
+func Silent(err error) bool {
+	_, refused := errors.AsType[refusal](err)
+	return fault.Reason(err, "") == ReasonUnreachable && !refused
+}
+
 // seconds is a number of them as a duration.
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

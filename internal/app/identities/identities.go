@@ -166,13 +166,10 @@ func (s *Identities) Allows(ctx context.Context, namespace string, q identity.Re
 
 // Of implements controller.Identities.
 func (s *Identities) Of(ctx context.Context, by controller.Identified) (*runner.Identity, error) {
-	run := by.Run
-	found, err := s.o.Namespace(ctx, run.Namespace)
+	run, err := s.complete(ctx, by.Run)
 	if err != nil {
-		return nil, fault.New(fault.Later, "NamespaceUnknown", fmt.Errorf("reading the namespace of the stack: %w", err))
+		return nil, err
 	}
-	// Users may change the labels of a stack, and not those of its namespace.
-	run.NamespaceUID, run.Tenant, run.Cluster = found.UID, found.Labels[s.o.Label], s.o.Cluster()
 	grant, err := s.grants.Seal(issuer.Grant{Run: run, Key: by.Key, Uses: by.Request.Uses(run.Phase), Expires: by.Until})
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "IdentityInvalid", err)
@@ -182,6 +179,30 @@ func (s *Identities) Of(ctx context.Context, by controller.Identified) (*runner.
 		d.URL, d.Authority = s.o.Server()
 	}
 	return d, nil
+}
+
+// complete adds what only the namespace of a run says.
+func (s *Identities) complete(ctx context.Context, run identity.Run) (identity.Run, error) {
+	found, err := s.o.Namespace(ctx, run.Namespace)
+	if err != nil {
+		return run, fault.New(fault.Later, "NamespaceUnknown", fmt.Errorf("reading the namespace of the stack: %w", err))
+	}
+	// Users may change the labels of a stack, and not those of its namespace.
+	run.NamespaceUID, run.Tenant, run.Cluster = found.UID, found.Labels[s.o.Label], s.o.Cluster()
+	return run, nil
+}
+
+// Token implements controller.Identities.
+func (s *Identities) Token(ctx context.Context, by controller.Identified, use identity.Use) (secret.Text, error) {
+	run, err := s.complete(ctx, by.Run)
+	if err != nil {
+		return secret.Text{}, err
+	}
+	tokens, err := s.issue(ctx, issuer.Grant{Run: run, Key: by.Key, Uses: []identity.Use{use}, Expires: by.Until})
+	if err != nil {
+		return secret.Text{}, err
+	}
+	return secret.New(tokens[0].Token), nil
 }
 
 // ServeHTTP serves the documents of the issuer, and tokens to supervisors beside the

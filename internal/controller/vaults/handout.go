@@ -61,8 +61,16 @@ func (h handout) due() time.Time {
 // it the next attempt is made.
 const retryRenewal = 45 * time.Second
 
+// record is the key of the record of a handout.
+func (v *Vaults) record(uid string) string {
+	if v.Logins {
+		return record.LoggedIn(uid)
+	}
+	return record.HandedOut(uid)
+}
+
 func (v *Vaults) keep(ctx context.Context, uid string, h handout) error {
-	if err := record.At[handout](record.HandedOut(uid)).Write(ctx, v.Records, h); err != nil {
+	if err := record.At[handout](v.record(uid)).Write(ctx, v.Records, h); err != nil {
 		return fmt.Errorf("recording the session of run %s at the Vault: %w", h.Run, err)
 	}
 	return nil
@@ -70,7 +78,7 @@ func (v *Vaults) keep(ctx context.Context, uid string, h handout) error {
 
 // handedOut is what was handed out for a stack; nil if nothing is.
 func (v *Vaults) handedOut(ctx context.Context, uid string) (*handout, error) {
-	h, err := record.At[handout](record.HandedOut(uid)).Read(ctx, v.Records)
+	h, err := record.At[handout](v.record(uid)).Read(ctx, v.Records)
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
 	}
@@ -115,11 +123,19 @@ func (v *Vaults) Renew(ctx context.Context, uid string) (time.Time, error) {
 		}
 		next.lasts(now, long)
 	}
+	ask := func(renew func() (time.Duration, error)) {
+		var long time.Duration
+		err := v.asking(ctx, *h, func() (err error) {
+			long, err = renew()
+			return err
+		})
+		again(long, err)
+	}
 	if h.Session {
-		again(s.Renew(ctx))
+		ask(func() (time.Duration, error) { return s.Renew(ctx) })
 	}
 	for _, lease := range h.Renewable {
-		again(s.RenewLease(ctx, lease))
+		ask(func() (time.Duration, error) { return s.RenewLease(ctx, lease) })
 	}
 	return next.due(), errors.Join(append(failed, v.keep(ctx, uid, next))...)
 }
@@ -131,7 +147,16 @@ func (v *Vaults) End(ctx context.Context, uid string) error {
 	if err != nil || h == nil {
 		return err
 	}
-	return v.finish(ctx, uid, *h)
+	return v.asking(ctx, *h, func() error { return v.finish(ctx, uid, *h) })
+}
+
+// asking asks the server of a handout, unless that did not answer a moment ago.
+func (v *Vaults) asking(ctx context.Context, h handout, ask func() error) error {
+	err := v.gates.of(h.URL).through(ctx, v.Now, ask)
+	if _, ok := errors.AsType[notEnded](err); !ok && fault.Reason(err, "") == vault.ReasonUnreachable {
+		return notEnded{err}
+	}
+	return err
 }
 
 func (v *Vaults) finish(ctx context.Context, uid string, h handout) error {
@@ -142,7 +167,7 @@ func (v *Vaults) finish(ctx context.Context, uid string, h handout) error {
 	if err != nil {
 		return notEnded{fmt.Errorf("giving back what run %s had of the Vault: %w", h.Run, err)}
 	}
-	return v.Records.Delete(ctx, record.HandedOut(uid))
+	return v.Records.Delete(ctx, v.record(uid))
 }
 
 // notEnded is an error of a server about a session, and not of the records.
@@ -153,12 +178,15 @@ func (n notEnded) Unwrap() error { return n.error }
 // EndOrForget is End for what must not wait for a server: what cannot be ended is forgotten,
 // and ends by itself. Only an error of the records is returned.
 func (v *Vaults) EndOrForget(ctx context.Context, uid string) error {
-	err := v.End(ctx, uid)
+	h, err := v.handedOut(ctx, uid)
+	if err == nil && h != nil {
+		err = v.finish(ctx, uid, *h) // asked again even if the server did not answer a moment ago
+	}
 	if _, ok := errors.AsType[notEnded](err); !ok {
 		return err
 	}
 	v.Log.Warn("credentials of a run are not given back: they end by themselves", "stack", uid, "err", err)
-	return v.Records.Delete(ctx, record.HandedOut(uid))
+	return v.Records.Delete(ctx, v.record(uid))
 }
 
 // trimAuth is the mount of a method, with or without auth/ before it.

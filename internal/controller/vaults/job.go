@@ -29,7 +29,7 @@ func (v *Vaults) Fill(ctx context.Context, of Stack, key secret.Text, job *runne
 	if v == nil {
 		return fault.New(fault.Denied, "VaultNotConfigured", fmt.Errorf("the run needs %s, and this installation knows no OpenBao or Vault: start the controller with --vault=URL", wanted[0]))
 	}
-	values, _, err := v.Begin(ctx, of, job.ID, wanted)
+	values, err := v.Begin(ctx, of, job.ID, wanted)
 	if err != nil {
 		return err
 	}

@@ -135,16 +135,20 @@ func (v *Vaults) get(ctx context.Context, of Stack, key reading, wanted input.Va
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	s, err := v.shared(ctx, key.signIn)
-	if err != nil {
-		return value{}, err
-	}
-	got, err := v.stays(ctx, of, s, key, wanted)
-	if fault.Reason(err, "") == vault.ReasonDenied && v.replace(ctx, key.signIn, s) {
-		if s, err = v.shared(ctx, key.signIn); err == nil {
-			got, err = v.stays(ctx, of, s, key, wanted)
+	var got value
+	err := v.gates.of(v.Config.Server.URL.String()).through(ctx, v.Now, func() error {
+		s, err := v.shared(ctx, key.signIn)
+		if err != nil {
+			return err
 		}
-	}
+		got, err = v.stays(ctx, of, s, key, wanted)
+		if fault.Reason(err, "") == vault.ReasonDenied && v.replace(ctx, key.signIn, s) {
+			if s, err = v.shared(ctx, key.signIn); err == nil {
+				got, err = v.stays(ctx, of, s, key, wanted)
+			}
+		}
+		return err
+	})
 	if err != nil {
 		return value{}, err
 	}

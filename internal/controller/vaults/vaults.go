@@ -64,9 +64,11 @@ type Vaults struct {
 	Audit    interface {
 		Record(context.Context, audit.Entry) error
 	} // nil records nothing
-	Now func() time.Time
-	Log *slog.Logger
+	Now    func() time.Time
+	Log    *slog.Logger
+	Logins bool // these are the sessions of runs that sign in by their identity: see Login
 
+	gates    gates
 	sessions sessions // for secrets that stay
 	secrets  secrets
 }
@@ -138,32 +140,64 @@ func (v *Vaults) open(ctx context.Context, in signIn) (vault.Session, error) {
 }
 
 // Begin makes the secrets of one run. They last until End, as long as Renew is called in
-// time; the second result says when. An error has ended what it began.
-func (v *Vaults) Begin(ctx context.Context, of Stack, run string, wanted []input.VaultSecret) (map[string][]byte, time.Time, error) {
+// time. An error has ended what it began.
+func (v *Vaults) Begin(ctx context.Context, of Stack, run string, wanted []input.VaultSecret) (values map[string][]byte, err error) {
+	err = v.gates.of(v.Config.Server.URL.String()).through(ctx, v.Now, func() (err error) {
+		values, err = v.begin(ctx, of, run, wanted)
+		return err
+	})
+	return values, err
+}
+
+// Login signs a run in to any server, and returns the token of its session. It lasts until End,
+// as long as Renew is called in time. The session is recorded before its token is known to the
+// run.
+func (v *Vaults) Login(ctx context.Context, uid, run string, at vault.Server, by vault.SignIn) (token secret.Text, err error) {
+	at.HTTP = v.Config.Server.HTTP
+	err = v.gates.of(at.URL.String()).through(ctx, v.Now, func() error {
+		if err := v.EndOrForget(ctx, uid); err != nil { // of a run that did not begin
+			return err
+		}
+		s, err := at.SignIn(ctx, by)
+		if err != nil {
+			return err
+		}
+		h := handout{Run: run, URL: at.URL.String(), Namespace: at.Namespace, Token: s.Token().Reveal(), Accessor: s.Accessor, Session: s.Renewable, Began: v.Now()}
+		h.lasts(v.Now(), s.For)
+		if err := v.keep(ctx, uid, h); err != nil {
+			return errors.Join(err, s.End(ctx, nil))
+		}
+		token = s.Token()
+		return nil
+	})
+	return token, err
+}
+
+func (v *Vaults) begin(ctx context.Context, of Stack, run string, wanted []input.VaultSecret) (map[string][]byte, error) {
 	in, err := v.signInOf(ctx, of.Account)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	if err := v.EndOrForget(ctx, of.UID); err != nil { // of a run that did not begin
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	s, err := v.open(ctx, in)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	h := handout{Run: run, URL: v.Config.Server.URL.String(), Namespace: v.Config.Server.Namespace, Token: s.Token().Reveal(), Accessor: s.Accessor, Session: s.Renewable, Began: v.Now()}
 	h.lasts(v.Now(), s.For)
 	if err := v.keep(ctx, of.UID, h); err != nil {
-		return nil, time.Time{}, errors.Join(err, s.End(ctx, nil))
+		return nil, errors.Join(err, s.End(ctx, nil))
 	}
 	values, err := v.make(ctx, of, in, s, &h, wanted)
 	if err == nil {
 		err = v.keep(ctx, of.UID, h)
 	}
 	if err != nil {
-		return nil, time.Time{}, errors.Join(err, v.finish(ctx, of.UID, h))
+		return nil, errors.Join(err, v.finish(ctx, of.UID, h))
 	}
-	return values, h.Until, nil
+	return values, nil
 }
 
 // make reads each secret once, however many keys of it are wanted, and returns the values

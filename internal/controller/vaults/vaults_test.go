@@ -220,10 +220,15 @@ func TestRunsGetSecretsOfTheirOwn(t *testing.T) {
 			{Path: "pki/issue/web", Key: "private_key", With: map[string]string{"common_name": "a.example.com", "ttl": "1h"}},
 			{Path: "pki/issue/web", Key: "certificate", With: map[string]string{"common_name": "a.example.com", "ttl": "1h"}},
 		}
-		values, until, err := w.vaults.Begin(t.Context(), of, "apply-1", wanted)
-		if err != nil || len(values) != 2 || len(values[wanted[0].String()]) == 0 || until.IsZero() {
-			t.Fatalf("Begin() = %d values until %v, %v", len(values), until, err)
+		values, err := w.vaults.Begin(t.Context(), of, "apply-1", wanted)
+		if err != nil || len(values) != 2 || len(values[wanted[0].String()]) == 0 {
+			t.Fatalf("Begin() = %d values, %v", len(values), err)
 		}
+		handed, err := w.vaults.handedOut(t.Context(), of.UID)
+		if err != nil || handed == nil || handed.Until.IsZero() {
+			t.Fatalf("recorded is %+v, %v", handed, err)
+		}
+		until := handed.Until
 		if len(w.log) != 1 || w.log[0].Run != "apply-1" || w.log[0].Details["lease"] == "" {
 			t.Fatalf("the audit log has %+v, want one reading for both keys", w.log)
 		}
@@ -273,7 +278,7 @@ func TestNothingIsLeftOfWhatFailed(t *testing.T) {
 			"a secret that may not be read":       {Path: "pki/issue/zzz", Key: "private_key", With: good.With},
 			"a certificate that is refused there": {Path: good.Path, Key: "private_key", With: map[string]string{"ttl": "1h"}},
 		} {
-			if values, _, err := w.vaults.Begin(t.Context(), of, "plan-1", []input.VaultSecret{good, bad}); err == nil || values != nil {
+			if values, err := w.vaults.Begin(t.Context(), of, "plan-1", []input.VaultSecret{good, bad}); err == nil || values != nil {
 				t.Errorf("%s: Begin() = %v, want an error", name, values)
 			}
 			for _, lease := range leases() {
@@ -283,11 +288,11 @@ func TestNothingIsLeftOfWhatFailed(t *testing.T) {
 				t.Errorf("%s: a session is left: %+v, %v", name, h, err)
 			}
 		}
-		if _, _, err := w.vaults.Begin(t.Context(), of, "plan-2", []input.VaultSecret{good}); err != nil {
+		if _, err := w.vaults.Begin(t.Context(), of, "plan-2", []input.VaultSecret{good}); err != nil {
 			t.Fatal(err)
 		}
 		all := leases()
-		if _, _, err := w.vaults.Begin(t.Context(), of, "plan-3", []input.VaultSecret{good}); err != nil {
+		if _, err := w.vaults.Begin(t.Context(), of, "plan-3", []input.VaultSecret{good}); err != nil {
 			t.Fatal(err)
 		}
 		for _, lease := range all {
