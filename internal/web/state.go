@@ -13,7 +13,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/access"
-	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -55,6 +54,8 @@ func (a stateAPI) routes() []route {
 	for _, o := range []*operation{&encrypt, &decrypt} {
 		o.takes, o.gives = anyType, anyType
 	}
+	keys := op("getStateKeys", "Returns the keys that decrypt the state of a stack outside of Terrier. The audit log has the reason.")
+	keys.takes, keys.gives = reflect.TypeFor[query.KeyReason](), reflect.TypeFor[query.StateKeys]()
 	table := []route{
 		reads(a.gate, oneStack+"/states", guarded, read, op("listStateVersions", "Lists the stored versions of a state."),
 			func(c call) (query.KeptStates, error) { return a.stacks.StateVersions(c.ctx(), c.key()) }),
@@ -67,7 +68,7 @@ func (a stateAPI) routes() []route {
 			}),
 		reads(a.gate, oneStack+"/secret-prints", guarded, read, op("getSecretPrints", "Returns keyed hashes that recognise the values from Secrets which runs of the stack were given, to mask them in its state."),
 			func(c call) (plan.Prints, error) { return a.stacks.SecretPrints(c.ctx(), c.key()) }),
-		acts(a.gate, oneStack+"/state/keys", right("get", access.ResourceStateKey), op("getStateKeys", "Returns the keys that decrypt the state of a stack outside of Terrier. The audit log has the reason."), a.keys),
+		{method: http.MethodPost, path: oneStack + "/state/keys", door: guarded, access: right("get", access.ResourceStateKey), body: commandBytes, operation: keys, handle: a.keys},
 		a.raw(oneStack+"/states/:version", read, file, a.version),
 		a.raw(oneStack+"/outgrown", read, outgrown, a.outgrown),
 		{method: http.MethodPut, path: oneStack + "/outgrown", door: guarded, access: right("update", access.ResourceState),
@@ -125,16 +126,24 @@ func (s stateSender) read(c *gin.Context, version string) error {
 }
 
 // keys returns the keys of a state, after the access was recorded.
-func (a stateAPI) keys(c call, _ command.Person, b query.KeyReason) (query.StateKeys, error) {
-	keys, err := a.stacks.StateKeys(c.ctx(), c.key(), b.Reason)
+func (a stateAPI) keys(c *gin.Context) {
+	var b query.KeyReason
+	var keys query.StateKeys
+	err := a.admitted(c, operation{takes: reflect.TypeFor[query.KeyReason]()})
 	if err == nil {
-		err = a.sender.audit.record(c.Context, query.AuditEntry{What: query.AuditStateKeyRead, Object: query.AuditObjectOf(c.key()), Why: b.Reason, Details: map[string]string{"place": keys.Place}})
+		err = readBody(c.Request.Body, &b)
+	}
+	if err == nil {
+		keys, err = a.stacks.StateKeys(c.Request.Context(), keyOf(c), b.Reason)
+	}
+	if err == nil {
+		err = a.sender.audit.record(c, query.AuditEntry{What: query.AuditStateKeyRead, Object: query.AuditObjectOf(keyOf(c)), Why: b.Reason, Details: map[string]string{"place": keys.Place}})
 	}
 	if err != nil {
-		return query.StateKeys{}, err
+		keys = query.StateKeys{}
 	}
 	c.Header("Cache-Control", "no-store")
-	return keys, nil
+	answer(a.gate, c, keys, err)
 }
 
 // send sends a state, after the access was recorded.
