@@ -23,6 +23,7 @@ const (
 	decidedBy   = "stamp.example.com/decided-by"
 	requestedBy = "stamp.example.com/requested-by"
 	approvals   = "stamp.example.com/approved-by"
+	overriding  = "stamp.example.com/overridden-by"
 	stampsOf    = "stamp.example.com/stamps"
 )
 
@@ -31,7 +32,7 @@ const epoch = "0a1b2c"
 
 var renamed = strings.NewReplacer(
 	"terrier.dev/changed-by", changedBy, "terrier.dev/decided-by", decidedBy,
-	"terrier.dev/requested-by", requestedBy, "terrier.dev/approved-by", approvals, "terrier.dev/stamps", stampsOf,
+	"terrier.dev/requested-by", requestedBy, "terrier.dev/approved-by", approvals, "terrier.dev/overridden-by", overriding, "terrier.dev/stamps", stampsOf,
 	`expression: "''"`, `expression: "'`+epoch+`'"`)
 
 // bound installs the policy under a name of the test's own, for its namespace.
@@ -47,7 +48,7 @@ func bound(t *testing.T) *testkit.Cluster {
 		policy := renamed.Replace(strings.ReplaceAll(string(text), "changed-by.terrier.dev", k.Namespace))
 		// The stamps of the server itself are not said by users either.
 		policy = strings.ReplaceAll(policy, "!(k in variables.stamps)",
-			"!(k in variables.stamps) && !(k in ['terrier.dev/changed-by', 'terrier.dev/decided-by', 'terrier.dev/requested-by', 'terrier.dev/approved-by', 'terrier.dev/stamps'])")
+			"!(k in variables.stamps) && !(k in ['terrier.dev/changed-by', 'terrier.dev/decided-by', 'terrier.dev/requested-by', 'terrier.dev/approved-by', 'terrier.dev/overridden-by', 'terrier.dev/stamps'])")
 		if err := yaml.Unmarshal([]byte(policy), &u.Object); err != nil {
 			t.Fatal(err)
 		}
@@ -276,6 +277,91 @@ func TestWhoApprovedAPlan(t *testing.T) {
 	lines := strings.Split(o.GetAnnotations()[requestedBy], "\n")
 	if len(lines) != 20 || lines[0] != "13\teve\\\\" || lines[19] != "32\teve\\\\" {
 		t.Errorf("%d changes are kept, from %q to %q", len(lines), lines[0], lines[len(lines)-1])
+	}
+}
+
+// The users who want a plan to be applied outside of windows: as with approvals. They are no
+// requesters.
+func TestWhoOverridesWindows(t *testing.T) {
+	k := bound(t)
+	ann, bob, eve := as(t, k, "ann"), as(t, k, "bob"), as(t, k, `eve\`)
+	o := stackNamed(k.Namespace, "net")
+	o.SetAnnotations(map[string]string{overriding: "plan-1\tzoe", stampsOf: epoch})
+	if err := ann.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	const groups = "\tsystem:masters\tsystem:authenticated"
+	for _, step := range []struct {
+		who  client.Client
+		text string
+		want string
+	}{
+		{ann, `{"metadata":{"labels":{"a":"b"}}}`, ""},
+		{bob, `{"metadata":{"annotations":{"terrier.dev/override-window":"plan-1"}}}`, "plan-1\tbob" + groups},
+		{eve, `{"metadata":{"annotations":{"terrier.dev/override-window":"plan-1 as well"}}}`, "plan-1\tbob" + groups + "\nplan-1\teve\\\\" + groups},
+		{eve, `{"metadata":{"annotations":{"` + overriding + `":"plan-1\tzoe"}}}`, "plan-1\tbob" + groups + "\nplan-1\teve\\\\" + groups},
+		{bob, `{"metadata":{"annotations":{"terrier.dev/override-window":"plan-1 once more"}}}`, "plan-1\teve\\\\" + groups + "\nplan-1\tbob" + groups},
+		{bob, `{"metadata":{"annotations":{"terrier.dev/override-window":" plan-1"}}}`, "plan-1\teve\\\\" + groups + "\nplan-1\tbob" + groups},
+		{ann, `{"metadata":{"annotations":{"terrier.dev/override-window":"plan-2"}}}`, "plan-2\tann" + groups},
+		{bob, `{"metadata":{"annotations":{"terrier.dev/rejected":"plan-2"}}}`, ""},
+		{ann, `{"metadata":{"annotations":{"terrier.dev/override-window":"plan-2 again"}}}`, "plan-2\tann" + groups},
+		{bob, `{"metadata":{"annotations":{"terrier.dev/override-window":null}}}`, ""},
+	} {
+		if err := step.who.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(step.text))); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.GetAnnotations(); got[overriding] != step.want || got[requestedBy] != "1\tann" || got[stampsOf] != epoch {
+			t.Errorf("after %s the override is of %q, requested by %q; want %q and ann", step.text, got[overriding], got[requestedBy], step.want)
+		}
+	}
+}
+
+// The first change of a stack that was there before the stamps is not the first of all.
+func TestChangesBeforeTheFirstStamp(t *testing.T) {
+	k := bound(t)
+	o := stackNamed(k.Namespace, "old")
+	if err := as(t, k, "ann").Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	// As in an earlier epoch: the stamps of it are dropped.
+	file, err := Files.ReadFile("changed-by.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(file, &policy.Object); err != nil {
+		t.Fatal(err)
+	}
+	policy.SetName(k.Namespace)
+	if err := k.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(policy.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "'"+epoch+"'", "'another'")), &next.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Client.Update(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	bob := as(t, k, "bob")
+	testkit.Eventually(t, 30*time.Second, "the next epoch is in force", func(ctx context.Context) error {
+		if err := bob.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))); err != nil {
+			return err
+		}
+		if got := o.GetAnnotations()[requestedBy]; got != "" {
+			return fmt.Errorf("requested by %q", got)
+		}
+		return nil
+	})
+	if err := bob.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"path":"x"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.GetAnnotations(); got[requestedBy] != "2\tbob" || got[stampsOf] != "another" {
+		t.Errorf("requested by %q in the epoch %q, want the number 2", got[requestedBy], got[stampsOf])
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authnv1 "k8s.io/api/authentication/v1"
+	authzv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -70,6 +71,7 @@ func kinds(stacks dialect.Registry) (*runtime.Scheme, meta.RESTMapper, error) {
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(authnv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
+	mapper.Add(authzv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
 	return scheme, mapper, nil
 }
 
@@ -90,7 +92,7 @@ func NewScheme(stacks dialect.Registry) (*runtime.Scheme, error) {
 	for _, d := range stacks.All() {
 		errs = append(errs, d.AddToScheme(s))
 	}
-	return s, errors.Join(errors.Join(errs...), corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s),
+	return s, errors.Join(errors.Join(errs...), corev1.AddToScheme(s), coordinationv1.AddToScheme(s), authnv1.AddToScheme(s), authzv1.AddToScheme(s),
 		appsv1.AddToScheme(s), tenantsv1.AddToScheme(s), sourcev1.AddToScheme(s))
 }
 

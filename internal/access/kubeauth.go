@@ -49,6 +49,8 @@ const (
 	ResourceStateKey Resource = "stacks/state-key" // keys that decrypt states outside of Terrier
 	ResourceRegistry Resource = "registry"         // repositories of the registry; the first part of a name is its namespace
 
+	ResourceWindows Resource = "stacks/windows" // the windows and freezes of policies, for one plan of a stack
+
 	ResourceAudit         Resource = "stacks/audit"         // entries of the audit log about the stacks of a namespace
 	ResourceNotifications Resource = "stacks/notifications" // notifications about objects of a namespace, and their outcome
 	ResourceHook          Resource = "stacks/hook"          // what metacontroller asks of stacks of all namespaces
@@ -69,7 +71,7 @@ func (r Resource) Part() string {
 // Resources lists all of them.
 func Resources() []Resource {
 	return []Resource{
-		ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceStateKey, ResourceRegistry, ResourceAudit, ResourceNotifications, ResourceHook,
+		ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceStateKey, ResourceWindows, ResourceRegistry, ResourceAudit, ResourceNotifications, ResourceHook,
 		ResourceTenants, ResourceTemplates, ResourceRegistries, ResourceSources,
 	}
 }
@@ -165,7 +167,7 @@ func (a *KubeAuth) Authorize(ctx context.Context, u User, x Request) error {
 // of a stack belongs to the group of the kind of the stack.
 func (a *KubeAuth) resource(x Request) (of schema.GroupVersionResource, sub string, err error) {
 	switch x.Resource {
-	case ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceStateKey, ResourceAudit, ResourceNotifications, ResourceHook, ResourceRegistry:
+	case ResourceStacks, ResourceLog, ResourcePlan, ResourceOutputs, ResourceState, ResourceStateKey, ResourceWindows, ResourceAudit, ResourceNotifications, ResourceHook, ResourceRegistry:
 		d := a.stacks.Named(x.Kind)
 		if d == nil {
 			return of, "", fault.New(fault.Missing, ReasonNotFound, fmt.Errorf("%.80q is not a kind of stack", x.Kind))

@@ -47,7 +47,7 @@ func (p *parts) setupTenants(mgr ctrl.Manager, live client.Client) error {
 		return err
 	}
 	return tenants.Setup(mgr, tenants.Options{
-		Live: live, Children: objects, Rows: pools, Events: p.alerts.recorder(mgr, tenantsv1.FieldManager, p.Now), Audit: p.audits, Metrics: p.meters.Registry,
+		Live: live, Children: objects, Rows: pools, Events: p.alerts.recorder(mgr, tenantsv1.FieldManager, p.Now), Audit: p.audits, Stamps: p.stamping, Metrics: p.meters.Registry,
 		Key: p.key, SQLiteDirs: dirs, Namespaces: p.tenantNamespaces(),
 		RegistryWorkers: p.Config.RegistryWorkers, TemplateWorkers: p.Config.TemplateWorkers, TenantWorkers: p.Config.TenantWorkers,
 		Now: p.Now, Log: p.log,

@@ -66,6 +66,7 @@ const (
 	Approved          What = "approved"           // a user approved a plan
 	ApprovedStale     What = "approved-stale"     // a user approved another plan than the pending one
 	Rejected          What = "rejected"           // a user rejected a plan
+	WindowOverridden  What = "window-overridden"  // a user wants a plan to be applied outside of the windows of policies
 	RejectedLate      What = "rejected-late"      // a user rejected a plan that was not pending any more: it is being applied, was applied or was replaced
 	ApplyStarted      What = "apply-started"      // a run that changes resources began
 	Applied           What = "applied"            // it made all of its changes

@@ -26,7 +26,7 @@ func (p decideCommands) commands() []*cobra.Command {
 func (p decideCommands) approve() *cobra.Command {
 	var (
 		file, comment string
-		yes           bool
+		yes, override bool
 	)
 	c := &cobra.Command{
 		Use:   "approve STACK [PLAN]",
@@ -44,10 +44,15 @@ approved.
 A policy may need more approvals than one. Then the command records yours, and says which
 are still needed. A stack with approvePlan: auto stays automatic: only this plan is approved.
 
+Where the windows or freezes of policies withhold the plan, --override-window has exactly
+this plan applied nevertheless, if the policies let you: see windowOverride in their guards.
+That also needs the permission to update terraforms/windows.
+
 With -f the command writes the approval into a manifest instead, for stacks that are
 kept in Git. It changes only the field approvePlan of the stack.`,
 		Example: `  terrier approve network
   terrier approve network plan-main-b8e362c206
+  terrier approve network plan-main-b8e362c206 --override-window -m "incident 4711"
   terrier approve network -f clusters/prod/network.yaml`,
 		GroupID:           groupDecide,
 		Args:              cobra.RangeArgs(1, 2),
@@ -55,6 +60,9 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" && comment != "" {
 				return usage("--comment is stored on the object, and -f writes into a file: use only one of them")
+			}
+			if file != "" && override {
+				return usage("--override-window is stored on the object, and -f writes into a file: use only one of them")
 			}
 			s, st, seen, err := p.pending(cmd.Context(), args)
 			if err != nil {
@@ -82,11 +90,20 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 					return err
 				}
 			}
-			got, err := s.Approve(cmd.Context(), st.Key(), seen, comment)
+			do := s.Approve
+			if override {
+				do = s.OverrideWindow
+			}
+			got, err := do(cmd.Context(), st.Key(), seen, comment)
 			if err != nil {
 				return err
 			}
-			p.approved(got, seen)
+			if !override || got.Undecidable == "" {
+				p.approved(got, seen)
+			}
+			if override {
+				p.say("Recorded that %s is to be applied outside of the windows of policies. terrier explain says whether they let you do so.\n", seen.Name)
+			}
 			if st.Suspended {
 				p.note("The stack is suspended. The plan is applied when the stack is resumed.\n")
 			}
@@ -96,6 +113,7 @@ kept in Git. It changes only the field approvePlan of the stack.`,
 	c.Flags().StringVarP(&file, "filename", "f", "", "write the approval into this `file`; - edits standard input to standard output")
 	c.Flags().StringVarP(&comment, "comment", "m", "", "a comment, stored on the object and in the audit log")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "approve without asking")
+	c.Flags().BoolVar(&override, "override-window", false, "apply the plan outside of the windows of policies")
 	return c
 }
 

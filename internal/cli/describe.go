@@ -70,6 +70,9 @@ func (p stackCommands) spec(s *sheet, d query.Detail) {
 	s.row("Destroy", yes(d.Destroy))
 	s.row("Depends on", strings.Join(d.DependsOn, ", "))
 	s.row("Outputs in", d.OutputsIn)
+	for _, i := range d.Identities {
+		s.row("Identity", i.String())
+	}
 	s.row("Created", p.at(d.Created))
 }
 

@@ -15,6 +15,10 @@ func (s *commands) Approve(ctx context.Context, key query.Key, seen query.PlanIn
 	return doOf[query.Stack](ctx, s.stackConn, key, command.SeenPlan{Name: seen.Name, Digest: seen.Digest, Comment: comment}, "approve")
 }
 
+func (s *commands) OverrideWindow(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
+	return doOf[query.Stack](ctx, s.stackConn, key, command.SeenPlan{Name: seen.Name, Digest: seen.Digest, Comment: comment}, "override-window")
+}
+
 func (s *commands) Reject(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
 	return doOf[query.Stack](ctx, s.stackConn, key, command.SeenPlan{Name: seen.Name, Digest: seen.Digest, Comment: comment}, "reject")
 }

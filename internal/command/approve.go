@@ -4,7 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -28,23 +33,70 @@ func (s *Stacks) Approve(ctx context.Context, key query.Key, seen query.PlanInfo
 		if err := isPending(o, seen); err != nil {
 			return err
 		}
-		switch {
-		case o.Spec.Mode == stack.Auto && !o.Spec.Script, // which it stays
-			approved(o, seen): // by another user, and a policy asks for more
-			o.View.Confirm = seen.Name + " " + s.request()
-		default:
-			o.View.Approved = seen.Name
-		}
+		s.approve(o, seen)
 		o.View.Comment = comment
-		if o.View.Rejected == seen.Name {
-			o.View.Rejected = ""
-		}
 		return nil
 	})
 	if err != nil {
 		return query.Stack{}, err
 	}
 	return query.View(o), nil
+}
+
+// OverrideWindow has exactly the plan seen applied although policies withhold it now, by their
+// windows and freezes. Where the plan needs an approval it is approved as well. Policies say
+// whether a user may do so; a user without update on terraforms/windows is Denied. It returns the
+// stack as it is then.
+func (s *Stacks) OverrideWindow(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error) {
+	if err := checkComment(comment); err != nil {
+		return query.Stack{}, err
+	}
+	o, err := s.Read(ctx, key)
+	if err != nil {
+		return query.Stack{}, err
+	}
+	may, err := kube.SelfAllowed(ctx, s.Kube, kube.Right{Verb: "update", Subresource: "windows", Resource: dialect.ResourceOf(o.Dialect), Object: client.ObjectKeyFromObject(o.Object)})
+	if err != nil {
+		return query.Stack{}, access.Fault(err, "stack "+key.String())
+	}
+	if !may {
+		return query.Stack{}, fault.New(fault.Denied, access.ReasonAccessDenied, fmt.Errorf("you may not have plans of the stack %s applied outside of the windows of policies: that needs update on terraforms/windows in the namespace %s", key, key.Namespace))
+	}
+	o, err = s.edit(ctx, key, func(o *query.Object) error {
+		if err := isPending(o, seen); err != nil {
+			return err
+		}
+		why := query.View(o).Undecidable
+		switch {
+		case query.Denied(o) != "":
+			return approvable(o)
+		case why != "" && (o.Spec.Mode == stack.PlanOnly || o.Spec.Mode == stack.DriftOnly):
+			return cannotDecide(o.Key(), why)
+		case why == "" && (!approved(o, seen) || lacksApprovals(o)):
+			s.approve(o, seen)
+		}
+		o.View.OverrideWindow = seen.Name + " " + s.request()
+		o.View.Comment = comment
+		return nil
+	})
+	if err != nil {
+		return query.Stack{}, err
+	}
+	return query.View(o), nil
+}
+
+// approve writes the approval of the plan seen into what is asked of a stack.
+func (s *Stacks) approve(o *query.Object, seen query.PlanInfo) {
+	switch {
+	case o.Spec.Mode == stack.Auto && !o.Spec.Script, // which it stays
+		approved(o, seen): // by another user, and a policy asks for more
+		o.View.Confirm = seen.Name + " " + s.request()
+	default:
+		o.View.Approved = seen.Name
+	}
+	if o.View.Rejected == seen.Name {
+		o.View.Rejected = ""
+	}
 }
 
 // lacksApprovals reports whether a policy holds the pending plan until certain users have
@@ -91,6 +143,7 @@ func (s *Stacks) Reject(ctx context.Context, key query.Key, seen query.PlanInfo,
 		if a := o.Spec.Confirmed(); seen.Is(a) || o.Status.Pending.Is(a) {
 			o.View.Confirm = ""
 		}
+		o.View.OverrideWindow = ""
 		o.View.Rejected, o.View.Comment = seen.Name, comment
 		return nil
 	})

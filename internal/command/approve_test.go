@@ -5,14 +5,18 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -176,6 +180,49 @@ func TestPendingOfAnAppliedPlan(t *testing.T) {
 	}
 	if _, err := command.Pending(s, "plan-main-0"); fault.Reason(err, "") != query.ReasonNoPlan {
 		t.Errorf("Pending() of another plan is %v, want that there is none", err)
+	}
+}
+
+// A user who has the right has one plan applied outside of windows. It is approved if it needs an
+// approval, and a stack that is automatic stays so.
+func TestAWindowIsOverriddenByThoseWhoMay(t *testing.T) {
+	c := newCluster(t)
+	people, err := command.NewPeople(c.Config, kinds.All(), nil, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bind(t, c.Cluster, "edits", rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"}, editStacks)
+	bind(t, c.Cluster, "edits-too", rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "eve"}, editStacks)
+	windows := rbacv1.PolicyRule{APIGroups: []string{"infra.contrib.fluxcd.io"}, Resources: []string{"terraforms/windows"}, Verbs: []string{"update"}}
+	bind(t, c.Cluster, "overrides", rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"}, windows)
+	override := func(user string) error {
+		person, err := people.As(access.User{Name: user, Groups: []string{"system:authenticated"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = person.Stacks.OverrideWindow(t.Context(), c.key(), shown, "incident")
+		return err
+	}
+	c.status(waits(t, shown.Name, shown.Digest))
+	if err := settled(func() error { return override("ann") })(); err != nil {
+		t.Fatalf("ann, who may: %v", err)
+	}
+	if o := c.object(); o.Spec.ApprovePlan != shown.Name || !strings.HasPrefix(o.Annotations[dialect.OverrideWindow], shown.Name+" ") {
+		t.Errorf("approvePlan is %q with %v, want the plan approved and overridden", o.Spec.ApprovePlan, o.Annotations)
+	}
+	if err := override("eve"); fault.Reason(err, "") != access.ReasonAccessDenied || !strings.Contains(err.Error(), "update on terraforms/windows in the namespace "+c.Namespace) {
+		t.Errorf("eve, who may only edit: %v", err)
+	}
+	c.spec(func(s *v1alpha2.TerraformSpec) { s.ApprovePlan = "auto" })
+	if err := override("ann"); err != nil {
+		t.Fatal(err)
+	}
+	if o := c.object(); o.Spec.ApprovePlan != "auto" || o.Annotations[dialect.Confirm] != "" || !strings.HasPrefix(o.Annotations[dialect.OverrideWindow], shown.Name+" ") {
+		t.Errorf("approvePlan is %q with %v, want an automatic stack that needs no approval", o.Spec.ApprovePlan, o.Annotations)
+	}
+	c.spec(func(s *v1alpha2.TerraformSpec) { s.ApprovePlan = "disable" })
+	if err := override("ann"); fault.Reason(err, "") != query.ReasonNotManual {
+		t.Errorf("a stack that applies nothing: %v", err)
 	}
 }
 

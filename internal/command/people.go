@@ -23,6 +23,7 @@ type StackAPI interface {
 // StackCommands are what a user has done to a stack.
 type StackCommands interface {
 	Approve(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error)
+	OverrideWindow(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error)
 	Reject(ctx context.Context, key query.Key, seen query.PlanInfo, comment string) (query.Stack, error)
 	Replan(context.Context, query.Key) (request string, err error)
 	Suspend(context.Context, query.Key) error

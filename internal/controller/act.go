@@ -122,7 +122,11 @@ func (ac *actor) cancel(ctx context.Context, p *pass, run string) (outcome, erro
 		return done, err
 	}
 	was := p.o.Status.Cancelled
-	p.o.Status.Answers = p.o.Status.Cancelling(*p.o.Run, p.obj.GetAnnotations()[kube.ChangedBy], p.o.Now, graceOf(ac.jobs.limits(p.st.Configuration), p.o.Run.Kind))
+	var by stack.Author
+	if was == nil || was.Run != run {
+		by.Name, by.Unknown = ac.approvals.author(ctx, p, kube.ChangedBy)
+	}
+	p.o.Status.Answers = p.o.Status.Cancelling(*p.o.Run, by, p.o.Now, graceOf(ac.jobs.limits(p.st.Configuration), p.o.Run.Kind))
 	if was != nil && was.Run == run {
 		return done, nil
 	}

@@ -107,6 +107,9 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 			if by := givenBy(stack.Given(p.o)); len(by) > 0 {
 				e.Details["approved-by"] = strings.Join(by, ", ")
 			}
+			if by := stack.Overrode(p.o); len(by) > 0 {
+				e.Details["window-overridden-by"] = strings.Join(by, ", ")
+			}
 			if cause.Destroy {
 				e.What = audit.DestroyStarted
 			}

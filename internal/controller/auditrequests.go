@@ -57,7 +57,7 @@ func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 		return err
 	}
 	if !believed {
-		is.Approvers = ""
+		is.Approvers, is.Overriders = "", ""
 	}
 	approvals := is.ApproversSince(was)
 	for _, r := range is.Since(was) {
@@ -77,6 +77,12 @@ func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 			if is.HasApprover(approvedIn(r, is)) {
 				continue // each user who approved is recorded, and was recorded once
 			}
+		}
+		if by := is.OverridersSince(was); r == stack.AskedToOverride && len(by) > 0 {
+			if err := au.recordOverrides(ctx, p, by, a, is); err != nil {
+				return err
+			}
+			continue
 		}
 		a.In(&e)
 		if r == stack.AskedToDelete {
@@ -118,6 +124,28 @@ func (au *auditor) recordApprovals(ctx context.Context, p *pass, given []policy.
 	return nil
 }
 
+// recordOverrides records who wants a plan to be applied outside of windows, each user once.
+func (au *auditor) recordOverrides(ctx context.Context, p *pass, given []policy.Given, a asker.Asker, is stack.Requests) error {
+	for _, g := range given {
+		e, by := override(p, g.Plan), a
+		if by.Who != g.By {
+			by, e.Comment = asker.Asker{Who: g.By, Manager: a.Manager}, ""
+		}
+		by.In(&e)
+		if err := au.record(ctx, p, e, g.Plan+"/"+g.By+"/"+is.Overrides); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// override is the wish to have the plan called said applied outside of windows.
+func override(p *pass, said string) audit.Entry {
+	e := decision(p, said)
+	e.What = audit.WindowOverridden
+	return e
+}
+
 // believes reports whether the stamps on the object are the API server's, as far as that is
 // known. An API server that does not answer now is asked again.
 func (au *auditor) believes(ctx context.Context, p *pass) (bool, error) {
@@ -143,6 +171,9 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 	case stack.AskedToConfirm:
 		plan, _, _ := strings.Cut(is.Confirmed, " ")
 		return decision(p, plan), is.Confirmed
+	case stack.AskedToOverride:
+		plan, _, _ := strings.Cut(is.Overrides, " ")
+		return override(p, plan), is.Overrides
 	case stack.AskedToReject:
 		return rejection(p, is.Rejected), is.Rejected
 	case stack.AskedToSuspend:

@@ -319,6 +319,7 @@ type Stamps interface {
 type approvals struct {
 	blobs  records.Blobs
 	stamps Stamps
+	live   client.Client
 }
 
 // stampsAgain is after what time a plan is reconciled again whose approvals could not be
@@ -332,38 +333,90 @@ func (as *approvals) verify(ctx context.Context, p *pass) error {
 	if p.unreadable != nil {
 		return nil
 	}
-	wanted := stack.Restricted(p.o)
-	known, err := as.known(ctx, p, wanted)
+	if p.o.Spec.RejectedBy != "" && p.o.Status.Pending.Is(p.o.Spec.Rejected) {
+		p.o.Spec.RejectedBy, _ = as.author(ctx, p, kube.DecidedBy)
+	}
+	wanted, overrides := stack.Restricted(p.o), stack.WantsOverride(p.o)
+	known, err := as.known(ctx, p, wanted || overrides)
 	if err != nil {
 		return err
 	}
 	was := p.o.Status.Approving
-	p.o.Status.Approving = stack.Approving{}
-	if !wanted && len(known.Seen) == 0 {
+	p.o.Status.Approving = stack.Approving{Overridable: stack.Overridable(p.o) != nil}
+	if !wanted && !overrides && len(known.Seen)+len(known.Overrides) == 0 {
 		return nil
 	}
 	epoch, err := as.epoch(ctx)
 	if err != nil {
 		if wanted {
 			p.o.Status.Unverified = err.Error()
+		}
+		if overrides {
+			p.o.Status.Unproven = err.Error()
+		}
+		if wanted || overrides {
 			p.recheckIn(stampsAgain)
 		}
 		p.o.Status.Approvals = was.Approvals // they are not counted, and their times are in the record
 		return nil
 	}
 	if epoch != p.o.Spec.Stamped {
-		p.o.Spec.Approvals, p.o.Spec.Changes = nil, nil // users may have written them
+		p.o.Spec.Approvals, p.o.Spec.Changes, p.o.Spec.Overrides = nil, nil, nil // users may have written them
 	}
 	now := known.WithStamps(p.o.Status, p.o.Spec, p.o.Now)
 	if err := as.keep(ctx, p, now); err != nil {
 		return err
 	}
 	p.o.Status.Approvals = now.Seen
-	if wanted {
+	if wanted || overrides {
 		c := p.st.Configuration
 		p.o.Status.Requesters = now.RequestersOf(p.o, stack.External{Source: c.Source != nil, Inputs: input.Outside(c)})
 	}
+	if overrides {
+		as.overrides(ctx, p, now.Overrides)
+	}
 	return nil
+}
+
+// overrides finds the users who want the pending plan to be applied outside of windows, and who
+// may. They are asked about each time, so that a right that was revoked does not count.
+func (as *approvals) overrides(ctx context.Context, p *pass, given []policy.Given) {
+	m := &p.o.Status
+	if len(p.o.Spec.Overrides) == 0 {
+		m.Unproven = "the API server did not record the user of the annotation " + kube.OverrideWindow + ". Write it again, with other words behind the name of the plan"
+		return
+	}
+	right := kube.Right{Verb: "update", Subresource: "windows", Resource: dialect.ResourceOf(p.dialect), Object: client.ObjectKeyFromObject(p.obj)}
+	for _, g := range given {
+		if !m.Pending.Is(g.Plan) {
+			continue
+		}
+		may, err := kube.Allowed(ctx, as.live, g.By, g.Groups, right)
+		if err != nil {
+			m.Overrides, m.Powerless, m.Unproven = nil, nil, err.Error()
+			p.recheckIn(stampsAgain)
+			return
+		}
+		if may {
+			m.Overrides = append(m.Overrides, g)
+		} else {
+			m.Powerless = append(m.Powerless, g.By)
+		}
+	}
+}
+
+// author is the user whom a stamp on the object names, or why it is not known who it was. A stamp
+// counts if it is of the epoch of now.
+func (as *approvals) author(ctx context.Context, p *pass, stamp string) (who, unknown string) {
+	epoch, err := as.epoch(ctx)
+	switch {
+	case err != nil:
+		return "", err.Error()
+	case epoch != p.st.Spec.Stamped || p.obj.GetAnnotations()[stamp] == "":
+		return "", "the API server did not record the user, or an operator has changed the policy of the records since"
+	default:
+		return p.obj.GetAnnotations()[stamp], ""
+	}
 }
 
 // epoch is Stamps.Epoch.

@@ -28,7 +28,7 @@ func (c *Stacks) assemble() *steps {
 	if c.Policies == nil {
 		c.Policies = (*policies.Policies)(nil)
 	}
-	approvals := &approvals{blobs: c.Blobs, stamps: c.Stamps}
+	approvals := &approvals{blobs: c.Blobs, stamps: c.Stamps, live: c.Live}
 	kept := &records.Store{Blobs: c.Blobs, Runs: c.Runner, Archives: c.Archives, Shared: c.Shared}
 	checks := &driftRecords{blobs: c.Blobs, config: c.Config, log: c.Log}
 	turns := &turns{config: c.Config, queue: c.Queue, checks: checks, lingering: lingering{c.Lingering}}

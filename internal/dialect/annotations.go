@@ -76,7 +76,7 @@ func Common() []Annotation {
 	}
 	for _, name := range []string{
 		Engine, identity.Annotation, Rejected, Comment, IgnoreUntracked, PreviewDestroy, Cancel, AcceptState, BreakGlassCommand, oldIgnoreUntracked, oldBreakGlassCommand,
-		backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy, kube.Stamped, Confirm,
+		backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy, kube.OverriddenBy, kube.Stamped, Confirm, OverrideWindow,
 	} {
 		known = append(known, Annotation{Name: name})
 	}

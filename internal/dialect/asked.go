@@ -20,6 +20,7 @@ const (
 	Rejected          = "terrier.dev/rejected"            // the name of a plan that a user rejected
 	Comment           = "terrier.dev/comment"             // of the last approval or rejection
 	Confirm           = kube.Confirm                      // the plan that another user approves as well, and any other words
+	OverrideWindow    = kube.OverrideWindow               // the plan that a user wants to be applied outside of windows, and any other words
 	IgnoreUntracked   = "terrier.dev/ignore-untracked"    // the run whose untracked resources a user dealt with
 	Repair            = "terrier.dev/repair"              // JSON of a stack.Repair
 	PreviewDestroy    = "terrier.dev/preview-destroy"     // a request
@@ -45,9 +46,11 @@ type Asked struct {
 	Rejected        string
 	Comment         string
 	Confirm         string
+	OverrideWindow  string // as in the annotation
 	DecidedBy       string // who approved or rejected last, as the API server stamps it; never written
 	RequestedBy     string // the stamp of the changes of what plans are made from, likewise
 	Approvals       string // the stamp of those of a plan, likewise
+	Overrides       string // the stamp of those of windows, likewise
 	Stamped         string // the epoch of these stamps, likewise
 	IgnoreUntracked string
 	Repair          *stack.Repair
@@ -64,8 +67,8 @@ func (a Asked) Annotated(o client.Object) (Asked, error) {
 	says := o.GetAnnotations()
 	a.Rejected, a.Comment, a.Preview, a.AcceptState = says[Rejected], says[Comment], says[PreviewDestroy], says[AcceptState]
 	a.DecidedBy, a.Cancel, a.Confirm = says[kube.DecidedBy], says[Cancel], says[Confirm]
-	a.RequestedBy, a.Approvals = says[kube.RequestedBy], says[kube.ApprovedBy]
-	a.Stamped = says[kube.Stamped]
+	a.RequestedBy, a.Approvals, a.Overrides = says[kube.RequestedBy], says[kube.ApprovedBy], says[kube.OverriddenBy]
+	a.OverrideWindow, a.Stamped = says[OverrideWindow], says[kube.Stamped]
 	a.IgnoreUntracked = cmp.Or(says[IgnoreUntracked], says[oldIgnoreUntracked])
 	if text := cmp.Or(says[BreakGlassCommand], says[oldBreakGlassCommand]); text != "" && a.Session != "" {
 		var c stack.Command
@@ -96,6 +99,10 @@ func (a Asked) Into(s *stack.Spec) {
 	for _, g := range kube.Approvals(a.Approvals) {
 		s.Approvals = append(s.Approvals, policy.Given{Plan: g.Plan, By: g.By, Groups: g.Groups})
 	}
+	s.OverridesWindow = a.OverrideWindow
+	for _, g := range kube.Approvals(a.Overrides) {
+		s.Overrides = append(s.Overrides, policy.Given{Plan: g.Plan, By: g.By, Groups: g.Groups})
+	}
 	s.Cancel, s.IgnoreUntracked, s.Repair = a.Cancel, a.IgnoreUntracked, a.Repair
 	s.Preview, s.AcceptState, s.BreakGlass, s.Command = a.Preview, a.AcceptState, a.Session, a.Command
 }
@@ -107,6 +114,7 @@ func (a Asked) Annotate(o client.Object, want Asked) {
 		Rejected:        {a.Rejected, want.Rejected},
 		Comment:         {a.Comment, want.Comment},
 		Confirm:         {a.Confirm, want.Confirm},
+		OverrideWindow:  {a.OverrideWindow, want.OverrideWindow},
 		IgnoreUntracked: {a.IgnoreUntracked, want.IgnoreUntracked},
 		Repair:          {text(a.Repair), text(want.Repair)},
 		PreviewDestroy:  {a.Preview, want.Preview},

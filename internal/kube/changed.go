@@ -19,15 +19,24 @@ const (
 	RequestedBy = "terrier.dev/requested-by" // the users who changed what plans are made from: see Changes
 	ApprovedBy  = "terrier.dev/approved-by"  // the users who approved a plan: see Approvals
 
-	Stamped = "terrier.dev/stamps" // the epoch of the other stamps: see package stamps
+	OverriddenBy = "terrier.dev/overridden-by" // the users who want a plan to be applied outside of windows: see Approvals
+
+	Stamped = "terrier.dev/stamps" // the epoch of the other stamps: see Stamping
 )
 
 // Stamps are the names of all stamps.
-func Stamps() []string { return []string{ChangedBy, DecidedBy, RequestedBy, ApprovedBy, Stamped} }
+func Stamps() []string {
+	return []string{ChangedBy, DecidedBy, RequestedBy, ApprovedBy, OverriddenBy, Stamped}
+}
 
 // Confirm is the annotation by which another user approves a plan that is approved: the
 // name of the plan or its digest, and any other words behind it.
 const Confirm = "terrier.dev/confirm"
+
+// OverrideWindow is the annotation by which a user wants a plan to be applied outside of the
+// windows of policies, and in their freezes: the name of the plan or its digest, and any other
+// words behind it.
+const OverrideWindow = "terrier.dev/override-window"
 
 // Approval is the approval of a plan by one user, as the API server stamped it.
 type Approval struct {
@@ -36,7 +45,7 @@ type Approval struct {
 	Groups []string
 }
 
-// Approvals reads a value of ApprovedBy: the approvals of the plan that was approved last,
+// Approvals reads a value of ApprovedBy or OverriddenBy: the approvals of the plan that was approved last,
 // the newest last. Their times are not known.
 func Approvals(stamp string) []Approval {
 	var all []Approval

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,19 @@ const StampsConfigMap = "terrier-stamps"
 // stampsPolicy is the name of the policy and of its binding.
 const stampsPolicy = "changed-by.terrier.dev"
 
+// ServerEpoch begins the epochs of the API server inside of terrier up, which stamps without a
+// policy. Its epoch is as old as its data directory, so no user can have known it before. The
+// API server of a cluster has such an epoch only if an operator writes a policy with it.
+const ServerEpoch = "terrier-server/2/"
+
+// ProbeLabel is the label of the stack that is created as a dry run, and ProbeName the
+// beginning of its name, so that an operator can exempt it from rules for other stacks.
+const (
+	ProbeLabel = "terrier.dev/probe"
+	ProbeOf    = "stamps" // the value of the label
+	ProbeName  = "terrier-stamped-"
+)
+
 // An API server acts on a new policy within a second. Where it has known the kinds for
 // less than five seconds, too, it refuses every write of them until it has looked at
 // their schemas.
@@ -53,6 +67,10 @@ const stampsBelieved = 5 * time.Second
 //	        │                                        │
 //	        └─ the policy was changed ◀──── the ConfigMap has the epoch, and the version
 //	           since: once more              of the policy that has it
+//
+// Where an operator installs the policy, the same two epochs are words that the operator
+// writes. The first one is never believed: users may know it from a repository before the API
+// server acts on the policy, and may have written stamps of it.
 type Stamping struct {
 	Client    client.Client // reads and writes at the server
 	Files     fs.FS         // the policy and its binding, a YAML document each
@@ -74,13 +92,36 @@ type stampsRecord struct {
 	Epoch   string `json:"epoch"`
 	Policy  string `json:"policy"`
 	Binding string `json:"binding"`
+
+	// The epoch was there before it was known that the API server stamps it.
+	Early bool `json:"early,omitempty"`
+}
+
+// follows reports whether r is the record of a policy of which only the epoch was changed since
+// before, when the API server was seen to act on it: the API server corrected stamps all the
+// time.
+func (r stampsRecord) follows(before stampsRecord) bool {
+	is, generation := splitVersion(r.Policy)
+	was, last := splitVersion(before.Policy)
+	return before.Epoch != "" && r.Epoch != before.Epoch && r.Binding == before.Binding && is == was && is != "" && generation == last+1
+}
+
+// splitVersion returns the UID and the generation in a version.
+func splitVersion(v string) (uid string, generation int64) {
+	uid, number, _ := strings.Cut(v, "/")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return "", 0
+	}
+	return uid, n
 }
 
 // stampsInstalled is what the API server has of the policy and its binding.
 type stampsInstalled struct {
 	stampsRecord
-	there bool // one of them is
-	whole bool // both are, as the files have them
+	there  bool   // one of them is
+	whole  bool   // both are, as the files have them
+	narrow string // a field that leaves some changes out, empty if there is none; it is not whole then
 }
 
 // Ensure has the API server stamp changes, with policies if it does not do so by itself, and
@@ -131,8 +172,12 @@ func (s *Stamping) enter(ctx context.Context, e *entering) (bool, error) {
 	if epoch, _, e.refused = s.probe(ctx); e.refused != nil {
 		return !later(e.refused), nil // any other refusal would be repeated
 	}
-	if !is.there && epoch != "" {
-		return true, nil // the server does it by itself, as our own does
+	if !is.there && strings.HasPrefix(epoch, ServerEpoch) {
+		return true, nil // our own server does it by itself
+	}
+	if is.narrow != "" { // another program wrote the field, so that it would stay
+		e.refused = fmt.Errorf("the policy %s is not for all changes of stacks, since it has %s: remove this field, and restart the controller", stampsPolicy, is.narrow)
+		return true, nil
 	}
 	if ours := is.Epoch == e.first || is.Epoch == e.second; is.whole && epoch != "" && epoch == is.Epoch && !ours {
 		if known, err := s.recorded(ctx); err != nil || known == is.stampsRecord {
@@ -192,8 +237,13 @@ func (s *Stamping) verify(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the controller cannot read the policy %s: %w", stampsPolicy, err)
 	}
-	if !is.there {
+	switch {
+	case !is.there && strings.HasPrefix(epoch, ServerEpoch):
 		return epoch, nil
+	case !is.there:
+		return "", errors.New("the API server records users by a policy that Terrier does not know. An operator has to install the policy " + stampsPolicy + " of config/admission in its place")
+	case is.narrow != "":
+		return "", errors.New("the policy " + stampsPolicy + " is not for all changes of stacks, since it has " + is.narrow + ". An operator has to remove this field; then approve the plan again")
 	}
 	if is.Epoch != epoch || !is.whole {
 		return "", errors.New("the policy " + stampsPolicy + " is not the one of this release. " + s.again())
@@ -202,14 +252,32 @@ func (s *Stamping) verify(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the controller cannot read which version of the policy %s is in force: %w", stampsPolicy, err)
 	}
+	early := is.stampsRecord
+	early.Early = true
 	switch {
 	case known == is.stampsRecord:
 		return epoch, nil
-	case !s.Install && known.Epoch != epoch:
+	case known == early:
+		return "", s.tooEarly(epoch)
+	case !s.Install && is.follows(known):
 		return epoch, s.anchor().Save(ctx, "inForce", is.stampsRecord)
+	case !s.Install && known.Epoch != epoch:
+		// It is known from now on that the API server stamps. What was written before may be of
+		// this epoch.
+		if err := s.anchor().Save(ctx, "inForce", early); err != nil {
+			return "", fmt.Errorf("the controller cannot write down which version of the policy %s is in force: %w", stampsPolicy, err)
+		}
+		return "", s.tooEarly(epoch)
 	default:
 		return "", errors.New("the policy " + stampsPolicy + " was changed or installed again, and users may have written stamps in between. " + s.again())
 	}
+}
+
+// tooEarly is why an epoch is not believed that an operator installed with the policy, and how
+// the next one takes its place.
+func (s *Stamping) tooEarly(epoch string) error {
+	return fmt.Errorf("the API server records users, but users may have known the epoch of the policy %s before it did. An operator has to write another random word into the policy, and to change nothing else: "+
+		`kubectl get mutatingadmissionpolicies %[1]s -o yaml | sed "s/'%[2]s'/'$(openssl rand -hex 16)'/" | kubectl replace -f -. Then approve the plan again`, stampsPolicy, epoch)
 }
 
 // again says how another epoch begins.
@@ -224,7 +292,8 @@ func (s *Stamping) again() string {
 func (s *Stamping) probe(ctx context.Context) (epoch string, stamped bool, err error) {
 	o := s.Probe()
 	o.SetNamespace(s.Namespace)
-	o.SetGenerateName("terrier-stamped-")
+	o.SetGenerateName(ProbeName)
+	o.SetLabels(map[string]string{ProbeLabel: ProbeOf})
 	if err := s.Client.Create(ctx, o, client.DryRunAll); err != nil {
 		return "", false, err
 	}
@@ -264,8 +333,57 @@ func (s *Stamping) installed(ctx context.Context) (stampsInstalled, error) {
 			out.Binding = version
 		}
 		out.whole = out.whole && includes(live.Object["spec"], u.Object["spec"])
+		if field := narrowedBy(live); field != "" && out.narrow == "" {
+			out.narrow, out.whole = field, false
+		}
 	}
 	return out, nil
+}
+
+// narrowedBy is a field of the policy, or of its binding, that leaves some changes of objects
+// out; empty if it has none. Users could write stamps there.
+func narrowedBy(live *unstructured.Unstructured) string {
+	spec, _ := live.Object["spec"].(map[string]any)
+	if says(spec["matchConditions"]) {
+		return "spec.matchConditions"
+	}
+	if says(spec["paramRef"]) {
+		return "spec.paramRef"
+	}
+	for _, name := range []string{"matchConstraints", "matchResources"} {
+		match, _ := spec[name].(map[string]any)
+		for _, field := range []string{"namespaceSelector", "objectSelector", "excludeResourceRules"} {
+			if says(match[field]) {
+				return "spec." + name + "." + field
+			}
+		}
+		rules, _ := match["resourceRules"].([]any)
+		if name == "matchResources" && len(rules) > 0 {
+			return "spec.matchResources.resourceRules"
+		}
+		for _, r := range rules {
+			rule, _ := r.(map[string]any)
+			if says(rule["resourceNames"]) {
+				return "spec." + name + ".resourceRules.resourceNames"
+			}
+			if scope, ok := rule["scope"].(string); ok && scope != "*" && scope != "Namespaced" {
+				return "spec." + name + ".resourceRules.scope"
+			}
+		}
+	}
+	return ""
+}
+
+// says reports whether a value of an object is more than an empty map or list.
+func says(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		return len(v) > 0
+	case []any:
+		return len(v) > 0
+	default:
+		return v != nil
+	}
 }
 
 // put applies the policy with an epoch, and its binding.

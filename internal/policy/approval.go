@@ -40,10 +40,16 @@ type Requesters struct {
 	Unknown string   `json:"unknown,omitempty"` // why another user may have asked for it as well, as a clause
 }
 
-// unknown is why it is not known who asked for the plan, "" if it is.
-func (r Requesters) unknown() string {
+// unknown is why it is not known who asked for the plan, "" if it is. A program asks for
+// another user, unless the rule names it as a user.
+func (r Requesters) unknown(of Approval) string {
 	if r.Unknown == "" && len(r.Users) == 0 {
 		return "the API server recorded no user who requested the change"
+	}
+	for _, u := range r.Users {
+		if r.Unknown == "" && IsProgram(u) && !slices.Contains(of.Users, u) {
+			return "a program changed the object as " + u
+		}
 	}
 	return r.Unknown
 }
@@ -97,7 +103,7 @@ func Restricted(findings []Finding) bool {
 // the requester.
 func (a Approval) lack(given []Given, requesters Requesters, now time.Time) Lack {
 	l := Lack{Approval: a, Need: max(1, a.Count)}
-	if why := requesters.unknown(); a.NotRequester && why != "" {
+	if why := requesters.unknown(a); a.NotRequester && why != "" {
 		l.Need, l.Extra = l.Need+1, why
 	}
 	for _, g := range given {
@@ -147,6 +153,8 @@ func (a Approval) refuses(g Given, requesters Requesters, now time.Time) string 
 		return "the API server recorded no user with it, so approve the plan again"
 	case a.NotRequester && slices.Contains(requesters.Users, g.By):
 		return g.By + " requested the change"
+	case len(a.Groups)+len(a.Users) == 0 && IsProgram(g.By):
+		return notNamed
 	case len(a.Groups)+len(a.Users) == 0 || slices.Contains(a.Users, g.By):
 		return ""
 	case slices.ContainsFunc(a.Groups, func(group string) bool { return slices.Contains(g.Groups, group) }):
@@ -155,6 +163,13 @@ func (a Approval) refuses(g Given, requesters Requesters, now time.Time) string 
 		return "this user is not among those who may approve it"
 	}
 }
+
+// notNamed is why the approval of a ServiceAccount does not count.
+const notNamed = "programs use ServiceAccounts, for a user who is not known. It counts where the policy has this account in users, or a group of it in groups"
+
+// IsProgram reports whether a user of the API server is a ServiceAccount. Programs use one for
+// users whom the API server does not know, and who may edit its namespace may use it.
+func IsProgram(user string) bool { return strings.HasPrefix(user, "system:serviceaccount:") }
 
 // key is the same for the same rule.
 func (a Approval) key() string {

@@ -46,8 +46,8 @@ func TestWithhold(t *testing.T) {
 	}
 	office := Windows{"ClusterPolicy/office", []Window{{
 		Days: []time.Weekday{time.Monday, time.Tuesday, time.Wednesday, time.Thursday, time.Friday}, From: 8 * time.Hour, To: 18*time.Hour + 30*time.Minute, Location: berlin,
-	}}}
-	night := Windows{"ClusterPolicy/night", []Window{{From: 22 * time.Hour, To: 24 * time.Hour}, {To: 6 * time.Hour}}}
+	}}, nil}
+	night := Windows{"ClusterPolicy/night", []Window{{From: 22 * time.Hour, To: 24 * time.Hour}, {To: 6 * time.Hour}}, nil}
 	at := func(s string) time.Time {
 		v, err := time.Parse(time.RFC3339, s)
 		if err != nil {
@@ -55,7 +55,7 @@ func TestWithhold(t *testing.T) {
 		}
 		return v
 	}
-	xmas := Freeze{"ClusterPolicy/xmas", at("2026-12-23T00:00:00Z"), at("2027-01-04T00:00:00Z"), "holidays."}
+	xmas := Freeze{"ClusterPolicy/xmas", at("2026-12-23T00:00:00Z"), at("2027-01-04T00:00:00Z"), "holidays.", nil}
 	for name, tt := range map[string]struct {
 		times       Times
 		now, source string
@@ -69,7 +69,7 @@ func TestWithhold(t *testing.T) {
 		"summer time begins":            {Times{Windows: []Windows{office}}, "2027-03-27T12:00:00Z", "", WindowsGuard, "2027-03-29T06:00:00Z"},
 		"over midnight, in two windows": {Times{Windows: []Windows{night}}, "2026-11-30T23:59:59Z", "", "", ""},
 		"after that night":              {Times{Windows: []Windows{night}}, "2026-12-01T06:00:00Z", "", WindowsGuard, "2026-12-01T22:00:00Z"},
-		"two policies that never meet": {Times{Windows: []Windows{office, {"ClusterPolicy/sunday", []Window{{Days: []time.Weekday{time.Sunday}, To: 24 * time.Hour}}}}},
+		"two policies that never meet": {Times{Windows: []Windows{office, {"ClusterPolicy/sunday", []Window{{Days: []time.Weekday{time.Sunday}, To: 24 * time.Hour}}, nil}}},
 			"2026-11-30T07:00:00Z", "", WindowsGuard, ""},
 		"a freeze, and then the window": {Times{Windows: []Windows{office}, Freezes: []Freeze{xmas}}, "2026-12-24T10:00:00Z", "", FreezesGuard, "2027-01-04T07:00:00Z"},
 		"after the freeze":              {Times{Freezes: []Freeze{xmas}}, "2027-01-04T00:00:00Z", "", "", ""},

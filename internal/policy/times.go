@@ -18,8 +18,9 @@ type Times struct {
 
 // Windows are the times of one policy in which plans are applied: any of them.
 type Windows struct {
-	Policy string
-	Any    []Window
+	Policy   string
+	Any      []Window
+	Override *Approval // who may have one plan applied at another time; nil if no user may
 }
 
 // Window is a time of some days of the week.
@@ -34,6 +35,7 @@ type Freeze struct {
 	Policy   string
 	From, To time.Time
 	Reason   string
+	Override *Approval // as for Windows
 }
 
 // Age is how old something has to be, or may be.
@@ -48,6 +50,77 @@ type Withheld struct {
 	Policy, Rule string
 	Until        time.Time
 	Why          string // the beginning of a sentence: the plan is applied …
+}
+
+// MayOverride says who may have one plan applied outside of these windows, and in these freezes.
+func (t Times) MayOverride(a *Approval) {
+	for i := range t.Windows {
+		t.Windows[i].Override = a
+	}
+	for i := range t.Freezes {
+		t.Freezes[i].Override = a
+	}
+}
+
+// Overrides are the users who want one plan to be applied outside of windows, and in freezes.
+// Each of them has the right to want it, and is known.
+type Overrides struct {
+	Given      []Given
+	Requesters Requesters // of the plan
+}
+
+// lack is what these users lack to override; nil if nothing. A program that applies a repository
+// often has every right, so that it overrides only where the rule names it.
+func (by Overrides) lack(of *Approval, now time.Time) *Lack {
+	given, not := by.Given, []string(nil)
+	if len(of.Users)+len(of.Groups) == 0 {
+		given = slices.DeleteFunc(slices.Clone(given), func(g Given) bool { return IsProgram(g.By) })
+		for _, g := range by.Given {
+			if IsProgram(g.By) {
+				not = append(not, fmt.Sprintf("the approval of %s does not count: %s", g.By, notNamed))
+			}
+		}
+	}
+	l := of.lack(given, by.Requesters, now)
+	if l.Not = append(l.Not, not...); len(l.By) < l.Need {
+		return &l
+	}
+	return nil
+}
+
+// Overridden are the times without the windows and the freezes that these users override.
+func (t Times) Overridden(now time.Time, by Overrides) Times {
+	t.Windows = slices.DeleteFunc(slices.Clone(t.Windows), func(w Windows) bool { return w.Override != nil && by.lack(w.Override, now) == nil })
+	t.Freezes = slices.DeleteFunc(slices.Clone(t.Freezes), func(f Freeze) bool { return f.Override != nil && by.lack(f.Override, now) == nil })
+	return t
+}
+
+// Overridable says which approvals it takes to apply a plan now, one for each different rule,
+// and whether these suffice: nothing else of these times withholds the plan.
+func (t Times) Overridable(now, sourceAt time.Time, by Overrides) (lacks []Lack, suffice bool) {
+	var rules []*Approval
+	for _, f := range t.Freezes {
+		if f.holds(now) {
+			rules = append(rules, f.Override)
+		}
+	}
+	for _, w := range t.Windows {
+		if _, open := w.next(now); !open {
+			rules = append(rules, w.Override)
+		}
+	}
+	seen := map[string]bool{}
+	for _, a := range rules {
+		if a == nil {
+			return nil, false
+		}
+		if l := by.lack(a, now); l != nil && !seen[a.key()] {
+			lacks = append(lacks, *l)
+		}
+		seen[a.key()] = true
+	}
+	t.Windows, t.Freezes = nil, nil
+	return lacks, len(rules) > 0 && t.at(now, sourceAt).None()
 }
 
 // None reports whether nothing is withheld.
@@ -79,7 +152,7 @@ func (t Times) Withhold(now, sourceAt time.Time) Withheld {
 // at is what withholds at a time, without regard to what follows.
 func (t Times) at(now, sourceAt time.Time) Withheld {
 	for _, f := range t.Freezes {
-		if !now.Before(f.From) && now.Before(f.To) {
+		if f.holds(now) {
 			why := fmt.Sprintf("nothing is applied from %s to %s", f.From.UTC().Format(time.RFC3339), f.To.UTC().Format(time.RFC3339))
 			if f.Reason != "" {
 				why += ": " + strings.TrimRight(f.Reason, ". ")
@@ -99,6 +172,9 @@ func (t Times) at(now, sourceAt time.Time) Withheld {
 	}
 	return Withheld{}
 }
+
+// holds reports whether a time is in the freeze.
+func (f Freeze) holds(now time.Time) bool { return !now.Before(f.From) && now.Before(f.To) }
 
 // Outdates is the policy for which a plan that was made or confirmed at madeAt is too old
 // to be applied, nil if there is none.

@@ -67,6 +67,20 @@ func signedSource(s v1alpha1.SignedSource) (*policy.SignedSource, error) {
 	return out, nil
 }
 
+// Override is who may have a plan applied outside of the windows of a policy, and in its
+// freezes; nil if no user may. Where the policy wants no approval of a requester, it wants no
+// override of one either.
+func Override(spec *v1alpha1.PolicySpec) *policy.Approval {
+	if spec.Guards == nil {
+		return nil
+	}
+	a := Approval(spec.Guards.WindowOverride)
+	if a != nil && spec.Approval != nil && spec.Approval.NotRequester {
+		a.NotRequester = true
+	}
+	return a
+}
+
 // Percent reads a share, as 20%.
 func Percent(s string) (int, error) {
 	digits, ok := strings.CutSuffix(s, "%")

@@ -82,7 +82,7 @@ var situations = map[stack.Reason]Situation{
 	stack.ReviewRefused: {"A policy denies the plan, or a webhook refused it or did not answer.", "View the plan with terrier plan; the message names the policy, or has the answer of the webhook. Correct the module, or have the policy or the webhook corrected."},
 	stack.ApplyWithheld: {
 		"An apply or a destroy is due, and a policy lets it begin later: at a window, after a freeze, once the source is old enough, or once less was destroyed in the last hour. The message names the policy and the time.",
-		"Wait. If it cannot wait, have the owner of the policy change it.",
+		"Wait. If it cannot wait, and the message says that users may have the plan applied now: terrier approve STACK PLAN --override-window. Otherwise have the owner of the policy change it.",
 	},
 	stack.Previewing:     {"Terrier is planning a destroy, only to show it.", ""},
 	stack.CheckingHealth: {"Terrier is checking the health of the applied resources.", ""},
@@ -353,6 +353,9 @@ func facts(s Stack, m stack.Status) []string {
 		if a := s.Approvals; a != nil && a.Left != "" {
 			add("approvals of it: %s", strings.TrimRight(a.Text(), "."))
 		}
+		if v := s.Override; v != nil {
+			add("the windows of policies: %s", v.Text())
+		}
 	}
 	if m.PlanNote != "" {
 		add("%s", m.PlanNote)
@@ -367,6 +370,9 @@ func facts(s Stack, m stack.Status) []string {
 		default:
 			add("applied last: %s at %s%s", p.Name, at, s.approvedBy(*p))
 		}
+	}
+	for _, i := range s.Identities {
+		add("its runs sign in to %s", i)
 	}
 	if s.Drift != nil {
 		add("drift since %s: %s", s.Drift.At.UTC().Format(time.RFC3339), s.Drift.Changes)

@@ -9,7 +9,7 @@ import (
 
 // deeds are what users did to a stack, as the timeline calls it.
 var deeds = map[AuditWhat]string{
-	audit.Approved: "Approved", audit.ApprovedStale: "Approved a plan that is not pending", audit.Rejected: "Rejected", audit.RejectedLate: "Rejected too late", audit.CancelAsked: "Cancelled a run",
+	audit.Approved: "Approved", audit.ApprovedStale: "Approved a plan that is not pending", audit.Rejected: "Rejected", audit.RejectedLate: "Rejected too late", audit.WindowOverridden: "Overrode the windows of policies", audit.CancelAsked: "Cancelled a run",
 	audit.Suspended: "Suspended", audit.Resumed: "Resumed", audit.ReplanAsked: "Requested a reconcile", audit.DeletionAsked: "Deleted",
 	audit.RepairAsked: "Requested a repair plan", audit.UntrackedIgnored: "Ignored untracked resources", audit.LockBroken: "Broke a foreign lock",
 	audit.StateRolledBack: "Rolled the state back", audit.StateAccepted: "Accepted the state", audit.StatePushed: "Uploaded a state",

@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/identity"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -55,6 +58,7 @@ type Stack struct {
 	Plan           *PlanInfo           `json:"plan,omitempty"`        // and what is known of it
 	Verdict        *Verdict            `json:"verdict,omitempty"`     // what policies find in it; nil if nothing
 	Approvals      *Approvals          `json:"approvals,omitempty"`   // of a plan that a policy holds, once a user has approved it
+	Override       *Override           `json:"override,omitempty"`    // of windows and freezes that withhold the pending plan
 	Rejection      *Rejection          `json:"rejection,omitempty"`   // of the pending plan, if a user rejected it
 	Cancelled      *stack.Cancellation `json:"cancelled,omitempty"`   // of the run that goes on, or of the last one
 	Undecidable    string              `json:"undecidable,omitempty"` // why its plans can be neither approved nor rejected
@@ -79,11 +83,12 @@ type Stack struct {
 
 	FormerNames
 
-	Isolation   string   `json:"isolation,omitempty"`
-	Environment []string `json:"environment,omitempty"`
-	Outputs     []string `json:"outputs,omitempty"`
-	OutputsIn   string   `json:"outputsIn,omitempty"`  // the Secret they are published to
-	OutputsHow  string   `json:"outputsHow,omitempty"` // how they are published, while they are not
+	Identities  []RunIdentity `json:"identities,omitempty"` // by which its runs sign in elsewhere
+	Isolation   string        `json:"isolation,omitempty"`
+	Environment []string      `json:"environment,omitempty"`
+	Outputs     []string      `json:"outputs,omitempty"`
+	OutputsIn   string        `json:"outputsIn,omitempty"`  // the Secret they are published to
+	OutputsHow  string        `json:"outputsHow,omitempty"` // how they are published, while they are not
 }
 
 // FormerNames are fields of a Stack under the names of the release before.
@@ -181,13 +186,15 @@ func View(o *Object) Stack {
 	if s.OutputsIn == "" && len(s.Outputs) > 0 {
 		s.OutputsHow = o.Spec.Words.Outputs
 	}
+	s.Identities = identitiesOf(o)
 	s.remember(o.Status)
 	s.DecidedBy, s.Cancelled, s.Undecidable = v.DecidedBy, o.Status.Cancelled, o.undecidable()
-	if plan := o.Spec.Confirmed(); o.Spec.Mode == stack.Auto && (o.Status.Pending.Is(plan) || o.Status.Applied.Is(plan)) {
-		s.Approved = plan // by an annotation, beside a field that says auto
+	if named := o.Spec.Confirmed(); o.Spec.Mode == stack.Auto && (o.Status.Pending.Is(named) || o.Status.Applied.Is(named)) {
+		s.Approved = named // by an annotation, beside a field that says auto
 	}
 	if s.Plan != nil {
 		s.Approvals = approvalsOf(o)
+		s.Override = overrideOf(o)
 	}
 	if r := o.Spec.Rejected; r != "" && r == s.Pending && r != s.Approved {
 		s.Rejection = &Rejection{By: v.DecidedBy, Comment: v.Comment}
@@ -371,6 +378,92 @@ func approvalsOf(o *Object) *Approvals {
 		a.Next = "terrier approve " + o.Spec.Words.Argument + " " + o.Status.Pending.Name
 	}
 	return a
+}
+
+// RunIdentity is how the runs of a stack sign in to another system, as the stack asks for it.
+// It has no token.
+type RunIdentity struct {
+	Name     string `json:"name"` // aws, gcp, azure, vault, kubernetes, or the name of a token
+	Audience string `json:"audience"`
+	Role     string `json:"role,omitempty"` // empty if the other system chooses it
+
+	// Of runs that change nothing: plans, drift checks, previews.
+	PlanAudience string `json:"planAudience"`
+	PlanRole     string `json:"planRole,omitempty"`
+}
+
+// identitiesOf are none for an annotation that cannot be read: the condition names it.
+func identitiesOf(o *Object) []RunIdentity {
+	r, err := dialect.Identity(o.Object)
+	if err != nil || r == nil {
+		return nil
+	}
+	var all []RunIdentity
+	plans := r.Uses(identity.Plan)
+	for i, u := range r.Uses(identity.Apply) {
+		id := RunIdentity{Name: u.Name, Role: u.Role, PlanRole: plans[i].Role}
+		id.Audience, _ = plan.MaskURLs(u.Audience)
+		id.PlanAudience, _ = plan.MaskURLs(plans[i].Audience)
+		all = append(all, id)
+	}
+	return all
+}
+
+// String is the identity in one line: with both phases if they differ.
+func (i RunIdentity) String() string {
+	as := func(role, audience string) string {
+		if role == "" {
+			return "audience " + audience
+		}
+		return role + ", audience " + audience
+	}
+	apply, plans := as(i.Role, i.Audience), as(i.PlanRole, i.PlanAudience)
+	if apply == plans {
+		return i.Name + ": " + apply
+	}
+	return i.Name + ": applies " + apply + "; plans " + plans
+}
+
+// Override says who wants the pending plan to be applied although policies withhold it now, by
+// their windows and freezes.
+type Override struct {
+	May        bool     `json:"may,omitempty"`        // these policies let users do so
+	By         []string `json:"by,omitempty"`         // the users who want it and may, as the API server stamped them
+	Not        []string `json:"not,omitempty"`        // those who lack the right
+	Unverified string   `json:"unverified,omitempty"` // why no user can be verified
+}
+
+// overrideOf is nil if nothing withholds the plan, or if no user may override it and none wants to.
+func overrideOf(o *Object) *Override {
+	m := o.Status
+	out := &Override{May: m.Overridable, Not: m.Powerless, Unverified: m.Unproven}
+	for _, g := range m.Overrides {
+		if m.Pending.Is(g.Plan) {
+			out.By = append(out.By, g.By)
+		}
+	}
+	if !out.May && len(out.By)+len(out.Not) == 0 && out.Unverified == "" {
+		return nil
+	}
+	return out
+}
+
+// Text says who overrides the windows, and who does not.
+func (v Override) Text() string {
+	var all []string
+	if v.Unverified != "" {
+		all = append(all, "no override can be verified: "+strings.TrimRight(v.Unverified, ". "))
+	}
+	if len(v.By) > 0 {
+		all = append(all, "overridden by "+strings.Join(v.By, ", "))
+	}
+	for _, who := range v.Not {
+		all = append(all, "the override of "+who+" does not count, because this user lacks update on terraforms/windows")
+	}
+	if len(all) == 0 && v.May {
+		all = append(all, "users with update on terraforms/windows may override them for one plan")
+	}
+	return strings.Join(all, "; ")
 }
 
 // leftOf says what is still needed for a rule.

@@ -15,14 +15,21 @@ import (
 // Approving is what the status says of approvals, for users: it is found out in each pass.
 type Approving struct {
 	Approvals  []policy.Given    `json:"approvals,omitempty"`  // of plans that are or were held, and when each was seen first
+	Overrides  []policy.Given    `json:"overrides,omitempty"`  // of windows and freezes, of the pending plan: each by a user who may, and when it was seen first
 	Unverified string            `json:"unverified,omitempty"` // why no stamp can be believed; empty if the stamps can
 	Requesters policy.Requesters `json:"requesters,omitzero"`  // of the pending plan, if a policy wants to know
+
+	Overridable bool `json:"overridable,omitempty"` // users may have the pending plan applied although windows or freezes withhold it now
+
+	Powerless []string `json:"powerless,omitempty"` // users who want to override a window and lack the right
+	Unproven  string   `json:"unproven,omitempty"`  // why it is not known who overrides a window; empty if it is
 }
 
 // Approvers is what a controller keeps of the approvals and changes of a stack, out of reach
 // of users who may write the status.
 type Approvers struct {
-	Seen []policy.Given `json:"seen,omitempty"` // approvals of plans that are or were held, and when each was seen first
+	Seen      []policy.Given `json:"seen,omitempty"`      // approvals of plans that are or were held, and when each was seen first
+	Overrides []policy.Given `json:"overrides,omitempty"` // of windows and freezes, likewise
 
 	// What the last plan was made from that was applied or had no changes, and which change of
 	// the object was the newest then.
@@ -48,7 +55,7 @@ func (a Approvers) RequestersOf(o Observation, of External) policy.Requesters {
 	var r policy.Requesters
 	since, gap := 0, a.Epoch != o.Spec.Stamped || a.Epoch == ""
 	if !gap {
-		since = a.Number
+		since = max(1, a.Number) // the object was there, and the number 1 is that of its creation
 	}
 	for i, c := range o.Spec.Changes {
 		gap = gap || i == 0 && c.Number > since+1
@@ -91,29 +98,38 @@ const seenMost = 42
 // WithStamps keeps when the approvals of a spec were seen first, also if another plan is
 // pending meanwhile: a stamp has no time. Approvals of a plan that no policy holds are not kept.
 func (a Approvers) WithStamps(m Status, s Spec, now time.Time) Approvers {
-	var kept []policy.Given
 	held := m.Pending != nil && m.Review != nil && m.Review.Held && m.Review.Plan == m.Pending.Digest
-	for _, g := range s.Approvals {
-		i := slices.IndexFunc(a.Seen, func(seen policy.Given) bool { return seen.Plan == g.Plan && seen.By == g.By })
+	a.Seen = seenAt(a.Seen, s.Approvals, now, func(plan string) bool { return held && m.Pending.Is(plan) })
+	a.Overrides = seenAt(a.Overrides, s.Overrides, now, m.Pending.Is)
+	return a
+}
+
+// seenAt are what users gave, with the times at which it was seen before. The others were seen
+// now if they are to be kept.
+func seenAt(before, given []policy.Given, now time.Time, keep func(plan string) bool) []policy.Given {
+	var kept []policy.Given
+	for _, g := range given {
+		i := slices.IndexFunc(before, func(seen policy.Given) bool { return seen.Plan == g.Plan && seen.By == g.By })
 		switch {
 		case i >= 0:
-			g.At = a.Seen[i].At
-		case held && m.Pending.Is(g.Plan):
+			g.At = before[i].At
+		case keep(g.Plan):
 			g.At = now.UTC().Truncate(time.Second)
 		default:
 			continue
 		}
 		kept = append(kept, g)
 	}
-	a.Seen = kept[max(0, len(kept)-seenMost):]
-	return a
+	return kept[max(0, len(kept)-seenMost):]
 }
 
 // Same reports whether a says what b says.
 func (a Approvers) Same(b Approvers) bool {
-	return a.Inputs == b.Inputs && a.Epoch == b.Epoch && a.Number == b.Number && slices.EqualFunc(a.Seen, b.Seen, func(x, y policy.Given) bool {
+	same := func(x, y policy.Given) bool {
 		return x.Plan == y.Plan && x.By == y.By && x.At.Equal(y.At) && slices.Equal(x.Groups, y.Groups)
-	})
+	}
+	return a.Inputs == b.Inputs && a.Epoch == b.Epoch && a.Number == b.Number &&
+		slices.EqualFunc(a.Seen, b.Seen, same) && slices.EqualFunc(a.Overrides, b.Overrides, same)
 }
 
 // Restricted reports whether a policy holds the pending plan until certain users have
@@ -167,9 +183,14 @@ func Given(o Observation) []policy.Given {
 	}
 }
 
-// ApprovedNames are what approves a plan now. A plan that gets a name gets none of these.
+// ApprovedNames are what approves a plan, or has it applied outside of windows, now or once the
+// object names the plan again. A plan that gets a name gets none of these.
 func (s Spec) ApprovedNames() []string {
-	return slices.DeleteFunc([]string{s.Approved, s.Confirmed()}, func(name string) bool { return name == "" })
+	names := []string{s.Approved, s.Confirmed(), s.overridden()}
+	for _, g := range slices.Concat(s.Approvals, s.Overrides) {
+		names = append(names, g.Plan)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
 // approving is the command by which the pending plan is approved, in the words of the kind. A

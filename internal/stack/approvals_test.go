@@ -41,6 +41,8 @@ func TestWhoRequestedAChange(t *testing.T) {
 		"another epoch":                    {before, "F", []policy.Change{{Number: 1, By: "ann"}}, spec, outside, policy.Requesters{Users: []string{"ann"}, Unknown: "the API server has not recorded all changes since the last apply"}},
 		"a new stack without a source":     {Approvers{}, "E", []policy.Change{{Number: 1, By: "ann"}}, applied, External{}, policy.Requesters{Users: []string{"ann"}}},
 		"a new stack with a source":        {Approvers{}, "E", []policy.Change{{Number: 1, By: "ann"}}, applied, External{Source: true}, policy.Requesters{Users: []string{"ann"}, Unknown: "the source changed"}},
+		"changes before the first stamp":   {Approvers{}, "E", []policy.Change{{Number: 2, By: "ann"}}, applied, External{}, policy.Requesters{Users: []string{"ann"}, Unknown: "the API server has not kept all changes of the object"}},
+		"the first stamp after an apply":   {Approvers{Inputs: applied, Epoch: "E"}, "E", []policy.Change{{Number: 2, By: "ann"}}, spec, External{}, policy.Requesters{Users: []string{"ann"}}},
 		"an old stack, policies are new":   {Approvers{}, "E", []policy.Change{{Number: 7, By: "ann"}}, applied, External{}, policy.Requesters{Users: []string{"ann"}, Unknown: "the API server has not kept all changes of the object"}},
 	} {
 		t.Run(name, func(t *testing.T) {

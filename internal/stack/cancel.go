@@ -13,6 +13,8 @@ type Cancellation struct {
 	At    time.Time `json:"at"`           // of the interrupt
 	Until time.Time `json:"until"`        // when the engine is killed
 
+	Unknown string `json:"unknown,omitempty"` // why By is not known
+
 	// Once it ended without success.
 	Ended   time.Time  `json:"ended,omitzero"`
 	Kind    RunKind    `json:"kind,omitempty"`
@@ -37,17 +39,31 @@ func (c *Cancellation) ended(r Run) *Cancellation {
 
 // Asked is the cancellation of a run that is interrupted now, and how long it may take
 // to end. The first interrupt of a run counts.
-func (c *Cancellation) Asked(run, by string, now time.Time, grace time.Duration) *Cancellation {
+func (c *Cancellation) Asked(run string, by Author, now time.Time, grace time.Duration) *Cancellation {
 	if c != nil && c.Run == run {
 		return c
 	}
-	return &Cancellation{Run: run, By: by, At: now, Until: now.Add(grace)}
+	return &Cancellation{Run: run, By: by.Name, Unknown: by.Unknown, At: now, Until: now.Add(grace)}
+}
+
+// Author is the user of a request, if a stamp of the API server names the user.
+type Author struct {
+	Name    string
+	Unknown string // why no stamp does
+}
+
+// whose says by whom the run was cancelled.
+func (c *Cancellation) whose() string {
+	if c.By == "" && c.Unknown != "" {
+		return " by an unknown user (" + c.Unknown + ")"
+	}
+	return by(c.By)
 }
 
 // Cancelling notes that a run is interrupted now. That of a run which only answers a
 // request does not take the place of an earlier one: what was cancelled then is still not
 // to be repeated.
-func (a Answers) Cancelling(run Run, by string, now time.Time, grace time.Duration) Answers {
+func (a Answers) Cancelling(run Run, by Author, now time.Time, grace time.Duration) Answers {
 	if c := a.Cancelled; c != nil && c.Run != run.ID && run.Kind.answers() && !c.Kind.answers() {
 		a.CancelledBefore = c
 	}
@@ -78,7 +94,7 @@ func cancelling(o Observation) Decision {
 	d := Decision{Action: Cancel{o.Run.ID}, Ready: Reconciling, Reason: Cancelling, Message: fmt.Sprintf("Cancelling the %s %s, as a user requested", o.Run.Kind.noun(), o.Run.ID)}
 	if c := o.Status.Cancelled; c != nil && c.Run == o.Run.ID {
 		d.Message += fmt.Sprintf("%s: the engine was interrupted at %s, and has until %s to end its operations and to write the state; after that it is killed",
-			by(c.By), c.At.UTC().Format(time.RFC3339), c.Until.UTC().Format(time.RFC3339))
+			c.whose(), c.At.UTC().Format(time.RFC3339), c.Until.UTC().Format(time.RFC3339))
 	}
 	return d
 }
@@ -105,7 +121,7 @@ func calledOff(o Observation) bool {
 // cancelled says what is known of the run, and how to go on.
 func cancelled(o Observation) Decision {
 	c := o.Status.Cancelled
-	msg := fmt.Sprintf("The %s %s was cancelled%s, and ended %s at %s.", c.Kind.noun(), c.Run, by(c.By), c.Outcome, c.Ended.UTC().Format(time.RFC3339))
+	msg := fmt.Sprintf("The %s %s was cancelled%s, and ended %s at %s.", c.Kind.noun(), c.Run, c.whose(), c.Outcome, c.Ended.UTC().Format(time.RFC3339))
 	if c.Kind.Writes() {
 		msg += " What it had done by then is done, and is in the state; terrier logs has the log."
 	}

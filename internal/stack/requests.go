@@ -12,8 +12,10 @@ import (
 type Requests struct {
 	Generation int64  `json:"generation"`
 	Approved   string `json:"approved,omitempty"`
-	Confirmed  string `json:"confirmed,omitempty"` // another approval of a plan: see Spec.Confirms
-	Approvers  string `json:"approvers,omitempty"` // who approved which plan, a line each: see ApproversSince
+	Confirmed  string `json:"confirmed,omitempty"`  // another approval of a plan: see Spec.Confirms
+	Approvers  string `json:"approvers,omitempty"`  // who approved which plan, a line each: see ApproversSince
+	Overrides  string `json:"overrides,omitempty"`  // of windows: see Spec.OverridesWindow
+	Overriders string `json:"overriders,omitempty"` // who wants to override them for which plan, likewise
 	Rejected   string `json:"rejected,omitempty"`
 	Replan     string `json:"request,omitempty"`
 	Ignored    string `json:"forgotten,omitempty"` // the run whose untracked resources a person dealt with
@@ -29,11 +31,14 @@ type Requests struct {
 func RequestsOf(o Observation, generation int64) Requests {
 	s := o.Spec
 	r := Requests{
-		Generation: generation, Approved: s.Approved, Confirmed: s.Confirms, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked,
+		Generation: generation, Approved: s.Approved, Confirmed: s.Confirms, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked, Overrides: s.OverridesWindow,
 		Accepted: s.AcceptState, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
 	}
 	for _, g := range s.Approvals {
 		r.Approvers += g.Plan + "\t" + g.By + "\n"
+	}
+	for _, g := range s.Overrides {
+		r.Overriders += g.Plan + "\t" + g.By + "\n"
 	}
 	if s.Repair != nil {
 		r.Repair = Digest(s.Repair)
@@ -43,14 +48,26 @@ func RequestsOf(o Observation, generation int64) Requests {
 
 // ApproversSince are the approvals that were not there before, the oldest first.
 func (r Requests) ApproversSince(before *Requests) []policy.Given {
-	var was []string
-	if before != nil {
-		was = strings.Split(before.Approvers, "\n")
+	if before == nil {
+		before = &Requests{}
 	}
+	return givenSince(r.Approvers, before.Approvers)
+}
+
+// OverridersSince are the users who want to override windows and did not before, likewise.
+func (r Requests) OverridersSince(before *Requests) []policy.Given {
+	if before == nil {
+		before = &Requests{}
+	}
+	return givenSince(r.Overriders, before.Overriders)
+}
+
+func givenSince(is, was string) []policy.Given {
 	var out []policy.Given
-	for line := range strings.Lines(r.Approvers) {
+	known := strings.Split(was, "\n")
+	for line := range strings.Lines(is) {
 		line = strings.TrimSuffix(line, "\n")
-		if plan, by, found := strings.Cut(line, "\t"); found && !slices.Contains(was, line) {
+		if plan, by, found := strings.Cut(line, "\t"); found && !slices.Contains(known, line) {
 			out = append(out, policy.Given{Plan: plan, By: by})
 		}
 	}
@@ -69,6 +86,7 @@ const (
 	AskedToCreate          Request = "Create"
 	AskedToApprove         Request = "Approve"
 	AskedToConfirm         Request = "Confirm" // the approval of another user
+	AskedToOverride        Request = "OverrideWindow"
 	AskedToReject          Request = "Reject"
 	AskedToSuspend         Request = "Suspend"
 	AskedToResume          Request = "Resume"
@@ -97,6 +115,7 @@ func (r Requests) Since(before *Requests) []Request {
 		{before == nil, AskedToCreate},
 		{r.Approved != was.Approved && r.Approved != "", AskedToApprove},
 		{r.Confirmed != was.Confirmed && r.Confirmed != "", AskedToConfirm},
+		{r.Overrides != was.Overrides && r.Overrides != "", AskedToOverride},
 		{r.Rejected != was.Rejected && r.Rejected != "", AskedToReject},
 		{r.Suspended && !was.Suspended, AskedToSuspend},
 		{!r.Suspended && was.Suspended, AskedToResume},

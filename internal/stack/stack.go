@@ -62,6 +62,8 @@ type Spec struct {
 	Changes         []policy.Change // of what plans are made from, the newest last, likewise
 	Stamped         string          // the epoch of these stamps: they may be forged unless it is that of the API server
 	Confirms        string          // another way to approve a plan, which a stack that is automatic stays with: the name of the plan, and any other words
+	Overrides       []policy.Given  // of windows and freezes, for a plan, as the stamps on the object say, without times
+	OverridesWindow string          // what asks for that: the name of the plan, and any other words
 	AdoptState      bool            // a state that a former stack of the same name left is continued
 	Preview         string          // a request for a preview of a destroy
 	AcceptState     string          // the state that a person says may stand where another was expected: see AcceptedState

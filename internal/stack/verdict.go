@@ -181,7 +181,11 @@ func (v *Verdict) failed() bool {
 
 // withheld is why no run may change resources now.
 func withheld(o Observation) policy.Withheld {
-	if w := o.Spec.Times.Withhold(o.Now, o.SourceAt); !w.None() {
+	w := withheldBefore(o)
+	if by := Overriding(o); !w.None() && len(by.Given) > 0 && appliesPending(o, unwithheld(o).Action) {
+		w = o.Spec.Times.Overridden(o.Now, by).Withhold(o.Now, o.SourceAt)
+	}
+	if !w.None() {
 		return w
 	}
 	return o.Spent
@@ -213,10 +217,11 @@ func waitForTime(o Observation) Decision {
 	}
 	if w.Until.IsZero() {
 		d.Message += " No time is known at which that changes: change the policy."
-		return d
+	} else {
+		d.Message += " Terrier continues at " + w.Until.UTC().Format(time.RFC3339) + "."
+		d.Action = Wait{max(time.Second, w.Until.Sub(o.Now))}
 	}
-	d.Message += " Terrier continues at " + w.Until.UTC().Format(time.RFC3339) + "."
-	d.Action = Wait{max(time.Second, w.Until.Sub(o.Now))}
+	d.Message += overriding(o)
 	return d
 }
 

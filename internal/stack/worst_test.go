@@ -448,7 +448,7 @@ func TestCancel(t *testing.T) {
 		if d := Decide(o); d.Action != (Cancel{"r1"}) || d.Reason != Cancelling {
 			t.Errorf("%s: Decide() = %+v, want the run to be cancelled", kind, d)
 		}
-		o.Status.Cancelled = o.Status.Cancelled.Asked("r1", "ann", calm, time.Minute).Asked("r1", "bob", calm.Add(time.Second), time.Minute)
+		o.Status.Cancelled = o.Status.Cancelled.Asked("r1", Author{Name: "ann"}, calm, time.Minute).Asked("r1", Author{Name: "bob"}, calm.Add(time.Second), time.Minute)
 		if d := Decide(o); !strings.Contains(d.Message, "by ann") || !strings.Contains(d.Message, calm.Add(time.Minute).UTC().Format(time.RFC3339)) {
 			t.Errorf("%s: the message is %q, want the first interrupt and the end of its grace", kind, d.Message)
 		}
@@ -485,7 +485,7 @@ func TestCancel(t *testing.T) {
 			}
 			for _, outcome := range []Outcome{Interrupted, Succeeded} {
 				after := o
-				after.Status.Answers = after.Status.Cancelling(Run{ID: "other", Kind: other}, "bob", after.Now, time.Minute)
+				after.Status.Answers = after.Status.Cancelling(Run{ID: "other", Kind: other}, Author{Name: "bob"}, after.Now, time.Minute)
 				after.Status = after.Status.Record(Run{ID: "other", Kind: other, Done: true, Outcome: outcome, Cause: Cause{PlanInputs: calmBasis}, At: after.Now})
 				if d := Decide(after); d.Reason != RunCancelled || after.Status.Cancelled.Run != "r1" {
 					t.Errorf("%s: Decide() after a %s that was cancelled and ended %s = %+v, want the cancelled run not to be repeated", kind, other, outcome, d)
@@ -499,7 +499,7 @@ func TestCancel(t *testing.T) {
 		}
 	}
 	o := calmly(Spec{Mode: Auto, Cancel: "r1"}, Status{})
-	o.Status.Cancelled = o.Status.Cancelled.Asked("r1", "", calm, time.Minute)
+	o.Status.Cancelled = o.Status.Cancelled.Asked("r1", Author{}, calm, time.Minute)
 	o.Status = o.Status.Record(Run{ID: "r1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis}, At: calm})
 	if d := Decide(o); o.Status.Cancelled != nil || d.Reason == RunCancelled {
 		t.Errorf("Decide() after a run that succeeded all the same = %+v", d)
@@ -512,7 +512,7 @@ func TestCancelledRunsOfADeletion(t *testing.T) {
 	for _, kind := range []RunKind{PlanRun, ApplyRun, DestroyRun} {
 		o := calmly(Spec{Mode: Auto, DestroyLast: true, ApproveDestroy: kind != DestroyRun}, Status{Resources: Resources{Created: true}, Plans: Plans{Planned: calmBasis}})
 		o.Deleting, o.Status = true, o.Status.WithDeletion()
-		o.Status.Cancelled = o.Status.Cancelled.Asked("r1", "ann", calm, time.Minute)
+		o.Status.Cancelled = o.Status.Cancelled.Asked("r1", Author{Name: "ann"}, calm, time.Minute)
 		o.Status = o.Status.Record(Run{ID: "r1", Kind: kind, Done: true, Outcome: Interrupted, Cause: Cause{PlanInputs: calmBasis, Destroy: true}, At: calm}).WithDeletion()
 		if d := Decide(o); d.Reason != RunCancelled || !d.waits() {
 			t.Errorf("%s: Decide() = %+v, want it not to be repeated", kind, d)

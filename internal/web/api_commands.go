@@ -28,11 +28,17 @@ func (a commandAPI) routes() []route {
 	}
 	preview := op("previewDestroy", "Plans a destroy as a preview, waits for the plan, and returns it. The preview cannot be approved.", fault.Conflict)
 	preview.also = right("get", access.ResourcePlan)
+	override := op("overrideWindow", "Has exactly the given plan applied although policies withhold it now, by their windows and freezes, if they let the caller do so. A plan that needs an approval is approved as well.", fault.Conflict)
+	override.also = right("update", access.ResourceWindows)
 	table := []route{
 		acts(a.gate, oneStack+"/preview-destroy", patch, preview, a.previewDestroy),
 		acts(a.gate, oneStack+"/approve", patch, op("approvePlan", "Approves exactly the given plan. The request can be repeated.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
 				return decided(p.Stacks.Approve, c, b)
+			}),
+		acts(a.gate, oneStack+"/override-window", patch, override,
+			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
+				return decided(p.Stacks.OverrideWindow, c, b)
 			}),
 		acts(a.gate, oneStack+"/reject", patch, op("rejectPlan", "Rejects exactly the given plan.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {

@@ -63,6 +63,7 @@ var _ = addDoors(map[string]string{
 	"POST /api/v1/namespaces/:namespace/stacks/:name/state/encrypt":     "update terraforms/state apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/state/decrypt":     "get terraforms/state apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/approve":           "patch terraforms apps/net",
+	"POST /api/v1/namespaces/:namespace/stacks/:name/override-window":   "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/reject":            "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/replan":            "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/suspend":           "patch terraforms apps/net",

@@ -37,6 +37,7 @@ func (p pageRows) stackRoutes() []route {
 		p.page(one+"/manifest", guarded, see, pages.StackManifest),
 		p.page(one+"/repair", guarded, change, pages.StackRepair),
 		p.action(one+"/approve", guarded, change, pages.Approve),
+		p.action(one+"/override-window", guarded, right("update", access.ResourceWindows), pages.OverrideWindow),
 		p.action(one+"/reject", guarded, change, pages.Reject),
 		p.action(one+"/replan", guarded, change, pages.Replan),
 		p.action(one+"/suspend", guarded, change, pages.Suspend),

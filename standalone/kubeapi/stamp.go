@@ -29,9 +29,16 @@ const (
 	requestedBy = "terrier.dev/requested-by" // who changed what plans are made from: a numbered line for each change
 	approvedBy  = "terrier.dev/approved-by"  // who approved the plan that was approved last: a line for each
 	epochOf     = "terrier.dev/stamps"       // the epoch of the other stamps
+
+	// Who wants a plan to be applied outside of windows: a line for each.
+	overriddenBy = "terrier.dev/overridden-by"
 )
 
-var stampNames = []string{changedBy, decidedBy, requestedBy, approvedBy, epochOf}
+var stampNames = []string{changedBy, decidedBy, requestedBy, approvedBy, overriddenBy, epochOf}
+
+// ownEpoch begins the epochs of this server; package kube has the same. The number is that of
+// the names of the stamps: before a name was one, users could write it.
+const ownEpoch = "terrier-server/2/"
 
 const (
 	mostApprovals = 21 // are kept of one plan
@@ -44,15 +51,19 @@ const (
 	approvePlan  = "terrier.dev/confirm"  // the plan, and any other words: another approval of the same plan
 )
 
+// overrideWindow is the annotation by which users want a plan to be applied outside of the
+// windows of policies: the plan, and any other words.
+const overrideWindow = "terrier.dev/override-window"
+
 // saying begins the annotations by which people speak to Terrier.
 var saying = []string{"terrier.dev/", "reconcile.fluxcd.io/", "break-the-glass.tf-controller/"}
 
 // deciding are those by which they decide, besides spec.approvePlan.
-var deciding = []string{"terrier.dev/rejected", approvedPlan, approvePlan, "terrier.dev/allow-deletions", "terrier.dev/rollout"}
+var deciding = []string{"terrier.dev/rejected", approvedPlan, approvePlan, overrideWindow, "terrier.dev/allow-deletions", "terrier.dev/rollout"}
 
 // notAsked are those that plans are not made from: decisions, and when and whether runs begin.
 var notAsked = []string{
-	"terrier.dev/rejected", approvedPlan, approvePlan, "terrier.dev/comment", "terrier.dev/suspended", "terrier.dev/unlock",
+	"terrier.dev/rejected", approvedPlan, approvePlan, overrideWindow, "terrier.dev/comment", "terrier.dev/suspended", "terrier.dev/unlock",
 	"terrier.dev/cancel", "terrier.dev/preview-destroy", "terrier.dev/interval", "terrier.dev/retries",
 	"terrier.dev/break-glass", "terrier.dev/break-glass-command", "terrier.dev/glass-command",
 }
@@ -71,6 +82,7 @@ var stamped = []schema.GroupResource{
 // addStamps puts the stamps among the server's own ways of admission, where
 // policies would be. Stamps of another epoch are not kept.
 func addStamps(o *options.AdmissionOptions, epoch string) {
+	epoch = ownEpoch + epoch
 	o.GenericAdmission.Plugins.Register(stampPlugin, func(io.Reader) (admission.Interface, error) {
 		return stamps{admission.NewHandler(admission.Create, admission.Update), epoch}, nil
 	})
@@ -120,12 +132,18 @@ func (s stamps) stamp(now, was *unstructured.Unstructured, by user.Info) {
 		want[decidedBy] = by.GetName()
 	}
 	if requested(now, was, notes, before) {
-		want[requestedBy] = withRequest(want[requestedBy], by)
+		want[requestedBy] = withRequest(want[requestedBy], was == nil, by)
 	}
 	if plan := approves(now, was, notes, before); plan != "" {
 		want[approvedBy] = withApproval(want[approvedBy], plan, by)
 	} else if withdraws(now, was, notes, before) {
 		want[approvedBy] = ""
+	}
+	if plan := notes[overrideWindow]; plan == "" || rejects(notes, before) {
+		want[overriddenBy] = ""
+	}
+	if plan, _, _ := strings.Cut(notes[overrideWindow], " "); plan != "" && notes[overrideWindow] != before[overrideWindow] {
+		want[overriddenBy] = withApproval(want[overriddenBy], plan, by)
 	}
 	for _, value := range want {
 		if value != "" {
@@ -214,8 +232,12 @@ func approves(now, was *unstructured.Unstructured, notes, before map[string]stri
 func withdraws(now, was *unstructured.Unstructured, notes, before map[string]string) bool {
 	return was != nil && approval(was) != "" && approval(now) == "" ||
 		before[approvedPlan] != "" && notes[approvedPlan] == "" ||
-		before[approvePlan] != "" && notes[approvePlan] == "" ||
-		notes["terrier.dev/rejected"] != "" && notes["terrier.dev/rejected"] != before["terrier.dev/rejected"]
+		before[approvePlan] != "" && notes[approvePlan] == "" || rejects(notes, before)
+}
+
+// rejects reports whether a plan is rejected.
+func rejects(notes, before map[string]string) bool {
+	return notes["terrier.dev/rejected"] != "" && notes["terrier.dev/rejected"] != before["terrier.dev/rejected"]
 }
 
 // withApproval adds an approval to those of the same plan. Each user has one.
@@ -237,10 +259,15 @@ func withApproval(lines, plan string, by user.Info) string {
 	return strings.Join(append(kept, strings.Join(line, "\t")), "\n")
 }
 
-// withRequest adds a change. Its number tells a reader whether a line before it is gone.
-func withRequest(lines string, by user.Info) string {
+// withRequest adds a change. Its number tells a reader whether a line before it is gone: the
+// creation of an object has the number 1, so the first line of an object that was there
+// before it was stamped has another one.
+func withRequest(lines string, created bool, by user.Info) string {
 	var kept []string
-	last := 0
+	last := 1
+	if created {
+		last = 0
+	}
 	for line := range strings.SplitSeq(lines, "\n") {
 		number, _, _ := strings.Cut(line, "\t")
 		if n, err := strconv.Atoi(number); err == nil {

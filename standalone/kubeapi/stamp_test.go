@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/yaml"
+
+	"github.com/terrier-iac/terrier/internal/kube"
 )
 
 // The rules of the stamps; config/admission has the same for clusters.
@@ -28,11 +31,11 @@ func TestStamps(t *testing.T) {
 			map[string]string{changedBy: "eve", requestedBy: "1\teve"}},
 		"the same": {was, was, map[string]string{changedBy: "ann", decidedBy: "bob", "terrier.dev/note": "x"}},
 		"another spec": {was, `{spec: {path: x, approvePlan: p1}, metadata: {annotations: {terrier.dev/changed-by: ann, terrier.dev/decided-by: bob, terrier.dev/note: x}}}`,
-			map[string]string{changedBy: "eve", decidedBy: "bob", requestedBy: "1\teve", "terrier.dev/note": "x"}},
+			map[string]string{changedBy: "eve", decidedBy: "bob", requestedBy: "2\teve", "terrier.dev/note": "x"}},
 		"another approval": {was, `{spec: {interval: 1h, approvePlan: p2}, metadata: {annotations: {terrier.dev/note: x}}}`,
 			map[string]string{changedBy: "eve", decidedBy: "eve", approvedBy: "p2\teve\tops", "terrier.dev/note": "x"}},
 		"another spec behind another approval": {was, `{spec: {path: x, approvePlan: p2}, metadata: {annotations: {terrier.dev/note: x}}}`,
-			map[string]string{changedBy: "eve", decidedBy: "eve", requestedBy: "1\teve", approvedBy: "p2\teve\tops", "terrier.dev/note": "x"}},
+			map[string]string{changedBy: "eve", decidedBy: "eve", requestedBy: "2\teve", approvedBy: "p2\teve\tops", "terrier.dev/note": "x"}},
 		"a second approval": {`{spec: {approvePlan: p1}, metadata: {annotations: {terrier.dev/approved-by: "p1\tann\np2\tbob"}}}`,
 			`{spec: {approvePlan: p1}, metadata: {annotations: {terrier.dev/confirm: p1 again}}}`,
 			map[string]string{changedBy: "eve", decidedBy: "eve", approvedBy: "p1\tann\np1\teve\tops", "terrier.dev/confirm": "p1 again"}},
@@ -42,8 +45,8 @@ func TestStamps(t *testing.T) {
 		"no approval any more": {was, `{spec: {interval: 1h}, metadata: {annotations: {terrier.dev/note: x}}}`,
 			map[string]string{changedBy: "eve", decidedBy: "bob", "terrier.dev/note": "x"}},
 		"something said": {was, `{spec: {interval: 1h, approvePlan: p1}, metadata: {annotations: {terrier.dev/note: z}}}`,
-			map[string]string{changedBy: "eve", decidedBy: "bob", requestedBy: "1\teve", "terrier.dev/note": "z"}},
-		"something no longer said": {was, `{spec: {interval: 1h, approvePlan: p1}}`, map[string]string{changedBy: "eve", decidedBy: "bob", requestedBy: "1\teve"}},
+			map[string]string{changedBy: "eve", decidedBy: "bob", requestedBy: "2\teve", "terrier.dev/note": "z"}},
+		"something no longer said": {was, `{spec: {interval: 1h, approvePlan: p1}}`, map[string]string{changedBy: "eve", decidedBy: "bob", requestedBy: "2\teve"}},
 		"something of others": {was, `{spec: {interval: 1h, approvePlan: p1}, metadata: {annotations: {terrier.dev/note: x, example.com/a: b}, finalizers: [f]}, status: {a: b}}`,
 			map[string]string{changedBy: "ann", decidedBy: "bob", "terrier.dev/note": "x", "example.com/a": "b"}},
 		"forged": {was, `{spec: {interval: 1h, approvePlan: p1}, metadata: {annotations: {terrier.dev/changed-by: bob, terrier.dev/decided-by: ann, terrier.dev/note: x}}}`,
@@ -55,6 +58,20 @@ func TestStamps(t *testing.T) {
 			map[string]string{changedBy: "eve", requestedBy: "1\tann"}},
 		"a change after others": {`{spec: {path: a}, metadata: {annotations: {terrier.dev/requested-by: "8\tann\n9\tbob"}}}`, `{spec: {path: b}}`,
 			map[string]string{changedBy: "eve", requestedBy: "8\tann\n9\tbob\n10\teve"}},
+		"an override of windows": {`{spec: {approvePlan: auto}}`, `{spec: {approvePlan: auto}, metadata: {annotations: {terrier.dev/override-window: p1 now}}}`,
+			map[string]string{changedBy: "eve", decidedBy: "eve", overriddenBy: "p1\teve\tops", "terrier.dev/override-window": "p1 now"}},
+		"a second one": {`{spec: {}, metadata: {annotations: {terrier.dev/override-window: p1, terrier.dev/overridden-by: "p1\tann\np1\teve\np2\tbob"}}}`,
+			`{spec: {}, metadata: {annotations: {terrier.dev/override-window: p1 again, terrier.dev/overridden-by: "p1\tzoe"}}}`,
+			map[string]string{changedBy: "eve", decidedBy: "eve", overriddenBy: "p1\tann\np1\teve\tops", "terrier.dev/override-window": "p1 again"}},
+		"one that is taken back": {`{spec: {}, metadata: {annotations: {terrier.dev/override-window: p1, terrier.dev/overridden-by: "p1\tann"}}}`,
+			`{spec: {}}`, map[string]string{changedBy: "eve"}},
+		"one of no plan": {`{spec: {}, metadata: {annotations: {terrier.dev/override-window: p1, terrier.dev/overridden-by: "p1\tann"}}}`,
+			`{spec: {}, metadata: {annotations: {terrier.dev/override-window: " p1"}}}`,
+			map[string]string{changedBy: "eve", decidedBy: "eve", overriddenBy: "p1\tann", "terrier.dev/override-window": " p1"}},
+		"a rejection ends it": {`{spec: {}, metadata: {annotations: {terrier.dev/override-window: p1, terrier.dev/overridden-by: "p1\tann"}}}`,
+			`{spec: {}, metadata: {annotations: {terrier.dev/override-window: p1, terrier.dev/rejected: p1}}}`,
+			map[string]string{changedBy: "eve", decidedBy: "eve", "terrier.dev/override-window": "p1", "terrier.dev/rejected": "p1"}},
+		"a forged one": {`{spec: {}}`, `{spec: {}, metadata: {annotations: {terrier.dev/overridden-by: "p1\tann"}}}`, map[string]string{}},
 		"a rejection": {was, `{spec: {interval: 1h, approvePlan: p1}, metadata: {annotations: {terrier.dev/note: x, terrier.dev/rejected: p1}}}`,
 			map[string]string{changedBy: "eve", decidedBy: "eve", "terrier.dev/note": "x", "terrier.dev/rejected": "p1"}},
 	} {
@@ -81,7 +98,7 @@ func TestStampsOfAnotherEpoch(t *testing.T) {
 		was, now string
 		want     map[string]string
 	}{
-		"of none":      {fmt.Sprintf(forged, ""), `{spec: {path: b, approvePlan: p1}}`, map[string]string{changedBy: "eve", requestedBy: "1\teve", epochOf: "E2"}},
+		"of none":      {fmt.Sprintf(forged, ""), `{spec: {path: b, approvePlan: p1}}`, map[string]string{changedBy: "eve", requestedBy: "2\teve", epochOf: "E2"}},
 		"of another":   {fmt.Sprintf(forged, ", terrier.dev/stamps: E1"), fmt.Sprintf(forged, ", terrier.dev/stamps: E2"), map[string]string{}},
 		"of this one":  {fmt.Sprintf(forged, ", terrier.dev/stamps: E2"), `{spec: {path: a, approvePlan: p1}, metadata: {annotations: {terrier.dev/confirm: p1 x}}}`, map[string]string{changedBy: "eve", decidedBy: "eve", requestedBy: "1\tzoe", approvedBy: "p1\tann\np1\tbob\np1\teve\tops", epochOf: "E2", "terrier.dev/confirm": "p1 x"}},
 		"by its maker": {"", fmt.Sprintf(forged, ", terrier.dev/stamps: E2"), map[string]string{changedBy: "eve", decidedBy: "eve", requestedBy: "1\teve", approvedBy: "p1\teve\tops", epochOf: "E2"}},
@@ -104,11 +121,18 @@ func TestStampsOfAnotherEpoch(t *testing.T) {
 func TestManyChanges(t *testing.T) {
 	lines := ""
 	for range 3 * mostRequests {
-		lines = withRequest(lines, &user.DefaultInfo{Name: "ann"})
+		lines = withRequest(lines, lines == "", &user.DefaultInfo{Name: "ann"})
 	}
 	all := strings.Split(lines, "\n")
 	if len(all) != mostRequests || all[0] != "41\tann" || all[mostRequests-1] != "60\tann" {
 		t.Errorf("%d changes are kept, from %q to %q", len(all), all[0], all[len(all)-1])
+	}
+}
+
+// Package kube has the same names and the same beginning of an epoch.
+func TestNamesOfStamps(t *testing.T) {
+	if all := kube.Stamps(); !slices.Equal(all, stampNames) || ownEpoch != kube.ServerEpoch || overrideWindow != kube.OverrideWindow || approvePlan != kube.Confirm {
+		t.Errorf("package kube has the stamps %q, want %q", all, stampNames)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -37,7 +38,13 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	server, _ := startServer(t, Options{Dir: openTempDir(t) + "/dir", UnsafeNoFsync: true, UnsafeNoStamps: true})
+	return newServer(t, true)
+}
+
+// newServer is an API server with the definitions, which stamps by itself or does not.
+func newServer(t *testing.T, noStamps bool) *cluster {
+	t.Helper()
+	server, _ := startServer(t, Options{Dir: openTempDir(t) + "/dir", UnsafeNoFsync: true, UnsafeNoStamps: noStamps})
 	c := &cluster{T: t, config: server.Config(), scheme: runtime.NewScheme(), now: time.Unix(1e9, 0)}
 	c.config.WarningHandler = rest.NoWarnings{}
 	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha2.AddToScheme} {
@@ -197,45 +204,132 @@ func TestForgedStamps(t *testing.T) {
 	c.refused(c.stamping(true), "is not the one of this release")
 }
 
-// A user installs the policy, and gives it an epoch. Without one, and with the epoch of an
-// earlier installation, no stamp is believed.
-func TestAPolicyThatAUserInstalls(t *testing.T) {
-	c := newCluster(t)
-	apply := func(epoch string) {
-		t.Helper()
-		for _, name := range []string{"changed-by-binding.yaml", "changed-by.yaml"} {
-			text, err := admission.Files.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			u := parse(t, strings.ReplaceAll(string(text), `expression: "''"`, `expression: "'`+epoch+`'"`))
-			if err := c.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl"), client.ForceOwnership); err != nil {
-				t.Fatal(err)
-			}
+// install applies the policy as an operator does, with an epoch, and waits until the API server
+// acts on it. Edit changes the policy before; it may be nil.
+func (c *cluster) install(epoch string, edit func(*unstructured.Unstructured)) {
+	c.Helper()
+	for _, name := range []string{"changed-by-binding.yaml", "changed-by.yaml"} {
+		text, err := admission.Files.ReadFile(name)
+		if err != nil {
+			c.Fatal(err)
 		}
-		c.eventually("the policy is in force", func() bool {
-			o := probe()
-			o.SetNamespace("default")
-			o.SetGenerateName("probe-")
-			return c.admin.Create(t.Context(), o, client.DryRunAll) == nil && o.GetAnnotations()[kube.ChangedBy] != "" && o.GetAnnotations()[kube.Stamped] == epoch
-		})
+		u := parse(c.T, strings.ReplaceAll(string(text), `expression: "''"`, `expression: "'`+epoch+`'"`))
+		if edit != nil {
+			edit(u)
+		}
+		if err := c.admin.Apply(c.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl"), client.ForceOwnership); err != nil {
+			c.Fatal(err)
+		}
+	}
+	c.eventually("the policy is in force", func() bool {
+		o := probe()
+		o.SetNamespace("default")
+		o.SetGenerateName("probe-")
+		return c.admin.Create(c.Context(), o, client.DryRunAll) == nil && o.GetAnnotations()[kube.ChangedBy] != "" && o.GetAnnotations()[kube.Stamped] == epoch
+	})
+}
+
+// An operator installs the policy, and gives it an epoch. Users may have known it from a
+// repository, so the first one is not believed, but one that takes its place. Without one, and
+// with that of an earlier installation, no stamp is believed either.
+func TestAPolicyThatAnOperatorInstalls(t *testing.T) {
+	c := newCluster(t)
+	net := probe()
+	net.SetNamespace("default")
+	net.SetName("net")
+	net.SetAnnotations(map[string]string{kube.ApprovedBy: "p1\tann\tops", kube.Stamped: "one"})
+	if err := c.as("eve").Create(t.Context(), net); err != nil {
+		t.Fatal(err)
 	}
 	s := c.stamping(false)
-	apply("")
+	c.install("", nil)
 	c.refused(s, "has no epoch")
-	apply("one")
-	if got := c.epoch(s); got != "one" {
-		t.Errorf("Epoch() = %q", got)
+	c.install("one", nil)
+	if got := c.patch("eve", `{"metadata":{"labels":{"a":"b"}}}`); got[kube.Stamped] != "one" || got[kube.ApprovedBy] != "p1\tann\tops" {
+		t.Fatalf("what eve wrote before the policy is there as %v, want the API server to keep a stamp of its epoch", got)
 	}
-	c.remove(&admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{})
-	apply("one")
-	c.refused(s, "with another random word as its epoch")
-	apply("two")
+	c.refused(s, "users may have known the epoch")
+	c.refused(s, "sed \"s/'one'/'$(openssl rand -hex 16)'/\"")
+	c.refused(c.stamping(false), "users may have known the epoch")
+	c.install("two", nil)
 	if got := c.epoch(s); got != "two" {
 		t.Errorf("Epoch() = %q", got)
 	}
 	if got := c.epoch(c.stamping(false)); got != "two" {
 		t.Errorf("Epoch() = %q of another controller", got)
+	}
+	if got := c.patch("eve", `{"metadata":{"labels":{"a":"c"}}}`); got[kube.Stamped] == "two" || got[kube.ApprovedBy] != "" {
+		t.Errorf("what eve wrote before the policy is kept as %v", got)
+	}
+	c.remove(&admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{})
+	c.install("two", nil)
+	c.refused(s, "with another random word as its epoch")
+	c.install("three", nil)
+	c.refused(s, "users may have known the epoch")
+	c.install("four", nil)
+	if got := c.epoch(s); got != "four" {
+		t.Errorf("Epoch() = %q", got)
+	}
+}
+
+// A policy that leaves out some stacks, or that has another name, corrects no stamps there. So
+// none is believed, although the API server stamps.
+func TestAPolicyForSomeStacks(t *testing.T) {
+	c := newCluster(t)
+	c.install("one", nil)
+	s := c.stamping(false)
+	c.refused(s, "users may have known the epoch")
+	c.install("two", nil)
+	c.epoch(s)
+	set := func(v any, path ...string) func(*unstructured.Unstructured) {
+		return func(u *unstructured.Unstructured) {
+			if strings.HasSuffix(u.GetKind(), "Binding") == (path[1] == "matchResources") {
+				if err := unstructured.SetNestedField(u.Object, v, path...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	labels := map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "default"}}
+	for field, edit := range map[string]func(*unstructured.Unstructured){
+		"spec.matchConditions":                    set([]any{map[string]any{"name": "some", "expression": "request.namespace == 'default'"}}, "spec", "matchConditions"),
+		"spec.matchConstraints.namespaceSelector": set(labels, "spec", "matchConstraints", "namespaceSelector"),
+		"spec.matchResources.namespaceSelector":   set(labels, "spec", "matchResources", "namespaceSelector"),
+	} {
+		c.install("two", edit)
+		c.refused(c.stamping(false), "since it has "+field)
+		c.refused(c.stamping(true), "since it has "+field)
+		c.install("two", nil)
+	}
+	if err := c.stamping(true).Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.epoch(c.stamping(true))
+
+	c.remove(&admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{})
+	c.install("other", func(u *unstructured.Unstructured) {
+		u.SetName("example-" + u.GetName())
+		if strings.HasSuffix(u.GetKind(), "Binding") {
+			if err := unstructured.SetNestedField(u.Object, u.GetName(), "spec", "policyName"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	c.refused(c.stamping(false), "by a policy that Terrier does not know")
+}
+
+// Rules for other stacks can leave out the one of the dry run, by its label.
+func TestTheDryRunHasALabel(t *testing.T) {
+	c := newCluster(t)
+	s := c.stamping(true)
+	var asked client.Object
+	s.Client = interceptor.NewClient(c.admin, interceptor.Funcs{Create: func(ctx context.Context, to client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		asked = o
+		return to.Create(ctx, o, opts...)
+	}})
+	c.refused(s, "does not record")
+	if asked == nil || asked.GetLabels()["terrier.dev/probe"] != "stamps" || !strings.HasPrefix(asked.GetName(), "terrier-stamped-") {
+		t.Errorf("the dry run created %v, want a stack with the label terrier.dev/probe=stamps", asked)
 	}
 }
 

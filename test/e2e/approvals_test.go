@@ -23,6 +23,78 @@ func member(t *testing.T, c *testkit.Cluster, user string, groups ...string) cli
 	return as
 }
 
+// A user whom the policy lets do so has one plan applied in a freeze. A user who lacks the right
+// does not, and the stack says so. The next plan waits again.
+func TestAPlanInAFreeze(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	w := platform(t).World(t)
+	policed(t, c, "guards: {freezes: [{from: '2020-01-01T00:00:00Z', to: '2099-01-01T00:00:00Z'}], windowOverride: {count: 2}}")
+	spec := "approvePlan: auto\ninterval: 1h"
+	c.Apply(t, inline("stack", spec, things(w, "1", "a")))
+	told := func(text string) *v1alpha2.Terraform {
+		t.Helper()
+		return c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+			if !strings.Contains(message(s), text) {
+				return errNot("told " + text + ": " + message(s))
+			}
+			return nil
+		})
+	}
+	plan := told("A user with update on terraforms/windows may have it applied now, which needs 2 approvals").Status.Plan.Pending
+	c.Apply(t, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: changes-stacks}
+rules: [{apiGroups: [infra.contrib.fluxcd.io], resources: [terraforms], verbs: [get, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: eve-changes-stacks}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: changes-stacks}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: eve}]
+`)
+	override := func(as client.Client, value string) {
+		t.Helper()
+		text := `{"metadata":{"annotations":{"terrier.dev/override-window":"` + value + `"}}}`
+		if err := as.Patch(t.Context(), c.Stack(t, "stack"), client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := rest.CopyConfig(c.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "eve"}
+	eve, err := client.New(config, client.Options{Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	override(eve, plan+" of eve")
+	told("the override of eve does not count: this user lacks update on terraforms/windows")
+	if out := c.Terrier(t, "approve", "stack", plan, "--override-window", "-m", "incident 4711"); !strings.Contains(out, "Recorded that "+plan+" is to be applied outside of the windows of policies.") {
+		t.Errorf("the command says:\n%s", out)
+	}
+	told("which needs 2 approvals, has 1: of ")
+	if out := c.Terrier(t, "explain", "stack"); !strings.Contains(out, "the windows of policies: overridden by ") || !strings.Contains(out, "the override of eve does not count") {
+		t.Errorf("terrier explain says:\n%s", out)
+	}
+	if len(w.Things()) != 0 {
+		t.Fatalf("there are %v, want no resource yet", w.Things())
+	}
+	override(member(t, c, "bob"), plan+" of bob")
+	c.AwaitReady(t, "stack")
+	log := c.Terrier(t, "audit", "list", "--stack", c.Namespace+"/stack", "--what", "window-overridden")
+	if strings.Count(log, plan) != 3 || !strings.Contains(log, "bob") || !strings.Contains(log, "eve") {
+		t.Errorf("the audit log does not have each user once:\n%s", log)
+	}
+	if out := c.Terrier(t, "audit", "list", "--stack", c.Namespace+"/stack", "--what", "apply-started", "-o", "json"); !strings.Contains(out, `"window-overridden-by"`) || strings.Contains(out, "eve") {
+		t.Errorf("the entry of the apply does not say who overrode the windows:\n%s", out)
+	}
+	c.Apply(t, inline("stack", spec, things(w, "1", "a", "b")))
+	told("which needs 2 approvals: run terrier approve")
+	if len(w.Named("b")) != 0 {
+		t.Error("the next plan was applied in the freeze")
+	}
+}
+
 // A user who may write the status passes no policy by that: the policies are asked again, and
 // the plan waits.
 func TestAStatusIsNoVerdict(t *testing.T) {

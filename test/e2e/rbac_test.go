@@ -245,14 +245,14 @@ var bodies = map[string]string{
 	"undoRollout":         `{"preview":true}`,
 	"createRegistryToken": `{"name":"matrix"}`,
 	"approvePlan":         `{"name":"plan-of-nobody","digest":"sha256:0"}`,
-	"rejectPlan":          `{"name":"plan-of-nobody","digest":"sha256:0"}`,
-	"cancelRun":           `{"run":"no-such"}`,
-	"breakLock":           `{"id":"no-such"}`,
-	"repairStack":         `{"name":"no-such"}`,
-	"orderByHand":         `{"id":"1","session":"none","args":["version"]}`,
-	"allowDeletions":      `{"token":"none"}`,
-	"forgetRetained":      `{"uid":"none"}`,
-	"lockState":           `{"reason":"matrix"}`,
+	"rejectPlan":          `{"name":"plan-of-nobody","digest":"sha256:0"}`, "overrideWindow": `{"name":"plan-of-nobody","digest":"sha256:0"}`,
+	"cancelRun":      `{"run":"no-such"}`,
+	"breakLock":      `{"id":"no-such"}`,
+	"repairStack":    `{"name":"no-such"}`,
+	"orderByHand":    `{"id":"1","session":"none","args":["version"]}`,
+	"allowDeletions": `{"token":"none"}`,
+	"forgetRetained": `{"uid":"none"}`,
+	"lockState":      `{"reason":"matrix"}`,
 }
 
 // Every operation of the HTTP API, for every role, in the namespace of the role and in
@@ -314,7 +314,7 @@ func pagesMatrix(t *testing.T, r *rights, users []*caller, own, other string) {
 	for path, right := range map[string]string{
 		stack + "/approve": "patch terraforms", stack + "/reject": "patch terraforms", stack + "/cancel": "patch terraforms", stack + "/repair": "patch terraforms",
 		stack + "/replan": "patch terraforms", stack + "/break-glass/run": "patch terraforms", stack + "/break-glass/end": "patch terraforms",
-		stack + "/states/rollback": "update terraforms/state", stack + "/states/store": "update terraforms/state", stack + "/states/push": "update terraforms/state",
+		stack + "/override-window": "update terraforms/windows", stack + "/states/rollback": "update terraforms/state", stack + "/states/store": "update terraforms/state", stack + "/states/push": "update terraforms/state",
 		retained + "/forget": "delete terraforms", "/registries/NAMESPACE/net/allow": "patch tenantregistries", "/registries/NAMESPACE/net/read": "patch tenantregistries",
 		"/registries/NAMESPACE/net/suspend": "patch tenantregistries", "/templates/NAMESPACE/net/resume": "patch tenanttemplates", "/templates/NAMESPACE/net/undo": "update tenanttemplates",
 	} {

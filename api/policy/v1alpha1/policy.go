@@ -168,6 +168,7 @@ type Selector struct {
 // Guards are limits. What is not set has no limit.
 //
 // +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(self.windowOverride) || has(self.windows) || has(self.freezes)",message="windowOverride says who may pass windows and freezes: set windows or freezes as well, or remove it"
 type Guards struct {
 	// How many resources a plan may destroy. Replacements count, unless maxReplaces is set.
 	// +kubebuilder:validation:Minimum=0
@@ -210,6 +211,12 @@ type Guards struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +optional
 	Freezes []Freeze `json:"freezes,omitempty"`
+
+	// Who may have one plan applied outside of these windows, and in these freezes. Each user
+	// needs update on terraforms/windows in the namespace of the stack as well. No user may, if
+	// it is not set; any user with this right, if it is {}.
+	// +optional
+	WindowOverride *Approval `json:"windowOverride,omitempty"`
 
 	// How long a source has to exist before it is applied, as 24h.
 	// +kubebuilder:validation:Type=string

@@ -175,6 +175,11 @@ func (in *Guards) DeepCopyInto(out *Guards) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.WindowOverride != nil {
+		in, out := &in.WindowOverride, &out.WindowOverride
+		*out = new(Approval)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.MinSourceAge != nil {
 		in, out := &in.MinSourceAge, &out.MinSourceAge
 		*out = new(v1.Duration)

@@ -35,6 +35,21 @@ func approves(t *testing.T, w *World, s Subject) {
 	want(t, "a comment that is too long", err, fault.Invalid, "CommentTooLong")
 }
 
+func overridesAWindow(t *testing.T, w *World, s Subject) {
+	w.waits(t, shown)
+	must(s.Stacks.OverrideWindow(t.Context(), w.key("net"), shown, "incident"))(t)
+	o := w.object(t, "net")
+	if o.Spec.ApprovePlan != shown.Name || !strings.HasPrefix(o.Annotations[dialect.OverrideWindow], shown.Name+" ") || o.Annotations[dialect.Comment] != "incident" {
+		t.Errorf("approved is %q with %v, want the plan to be approved, and the windows overridden for it", o.Spec.ApprovePlan, o.Annotations)
+	}
+	_, err := s.Stacks.OverrideWindow(t.Context(), w.key("net"), query.PlanInfo{Name: shown.Name, Digest: other.Digest}, "")
+	want(t, "another plan", err, fault.Conflict, query.ReasonPlanChanged)
+	must(s.Stacks.Reject(t.Context(), w.key("net"), shown, ""))(t)
+	if o := w.object(t, "net"); o.Annotations[dialect.OverrideWindow] != "" {
+		t.Errorf("a plan that is rejected keeps %v", o.Annotations)
+	}
+}
+
 func approvesAgain(t *testing.T, w *World, s Subject) {
 	w.status(t, stack.Status{Resources: stack.Resources{Applied: planOf(shown)}}, nil)
 	before := w.object(t, "net").ResourceVersion

@@ -24,6 +24,7 @@ func eachOfStack(t *testing.T, s Subject, key query.Key) map[string]error {
 	_, out["StateOf()"] = s.Stacks.StateOf(ctx, key, "", false)
 
 	_, out["Approve()"] = s.Stacks.Approve(ctx, key, shown, "")
+	_, out["OverrideWindow()"] = s.Stacks.OverrideWindow(ctx, key, shown, "")
 	_, out["Reject()"] = s.Stacks.Reject(ctx, key, shown, "")
 	_, out["Replan()"] = s.Stacks.Replan(ctx, key)
 	out["Suspend()"] = s.Stacks.Suspend(ctx, key)

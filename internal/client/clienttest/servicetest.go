@@ -31,6 +31,7 @@ func Run(t *testing.T, subject func(t *testing.T, w *World, who Who) Subject) {
 		"what does not exist is missing":             missing,
 		"names that lead elsewhere are invalid":      invalid,
 		"a plan is approved once":                    approves,
+		"a window is overridden for one plan":        overridesAWindow,
 		"a plan that was applied is approved":        approvesAgain,
 		"another plan than was seen is not approved": refusesOthers,
 		"a plan is rejected":                         rejects,

@@ -37,7 +37,7 @@ const commandLine = "terrier"
 // decided are the entries about decisions. The object has a separate stamp for
 // the user who decided.
 var decided = map[audit.What]bool{
-	audit.Approved: true, audit.ApprovedStale: true, audit.Rejected: true, audit.RejectedLate: true, audit.DeletionsAllowed: true, audit.RolloutResumed: true,
+	audit.Approved: true, audit.ApprovedStale: true, audit.Rejected: true, audit.RejectedLate: true, audit.WindowOverridden: true, audit.DeletionsAllowed: true, audit.RolloutResumed: true,
 }
 
 // fields are the fields that users write to make a request. Names in a path are
@@ -45,6 +45,7 @@ var decided = map[audit.What]bool{
 var fields = map[audit.What][]string{
 	audit.Approved:          {"spec\tapprovePlan", annotation + "terrier.dev/approved", annotation + kube.Confirm},
 	audit.ApprovedStale:     {"spec\tapprovePlan", annotation + "terrier.dev/approved", annotation + kube.Confirm},
+	audit.WindowOverridden:  {annotation + kube.OverrideWindow},
 	audit.Suspended:         {"spec\tsuspend", annotation + "terrier.dev/suspended"},
 	audit.Resumed:           {"spec\tsuspend", annotation + "terrier.dev/suspended"},
 	audit.RegistrySuspended: {"spec\tsuspend"},

@@ -103,6 +103,7 @@ func read(obj client.Object, name string, spec *v1alpha1.PolicySpec) (c *compile
 		check(err)
 		c.times, err = timesOf(name, spec.Guards)
 		check(err)
+		c.times.MayOverride(policyapi.Override(spec))
 	}
 	return c, wrong
 }

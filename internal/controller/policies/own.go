@@ -190,6 +190,7 @@ func ownGuards(obj client.Object) (*compiled, error) {
 	var err error
 	if c.guards, err = policyapi.Guards(g); err == nil {
 		c.times, err = timesOf(policy.OwnGuards, g)
+		c.times.MayOverride(&policy.Approval{})
 	}
 	if len(wrong) > 0 {
 		c.broken = strings.Join(wrong, ", and ") // a deletion is held as well

@@ -12,6 +12,8 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/controller/asker"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
@@ -40,6 +42,9 @@ func (o Options) record(ctx context.Context, obj client.Object, kind string, ent
 		d.Via = audit.ViaController
 		if d.asked {
 			a, err := asker.Of(ctx, o.Live, obj, d.What)
+			if err == nil {
+				a.Who, err = o.believed(ctx, obj, a.Who)
+			}
 			if err != nil {
 				return err
 			}
@@ -50,6 +55,29 @@ func (o Options) record(ctx context.Context, obj client.Object, kind string, ent
 		}
 	}
 	return nil
+}
+
+// Stamps says which stamps of the API server may be believed.
+type Stamps interface {
+	// Epoch returns the epoch of the stamps that the API server puts on objects now. A fault
+	// that is Later says that the API server did not answer.
+	Epoch(ctx context.Context) (string, error)
+}
+
+// believed is the user whom a stamp on an object names, empty if a user may have written the
+// stamp.
+func (o Options) believed(ctx context.Context, obj client.Object, who string) (string, error) {
+	if o.Stamps == nil || who == "" {
+		return who, nil
+	}
+	epoch, err := o.Stamps.Epoch(ctx)
+	switch {
+	case fault.Of(err) == fault.Later:
+		return "", err
+	case err != nil || epoch != obj.GetAnnotations()[kube.Stamped]:
+		return "", nil
+	}
+	return who, nil
 }
 
 // allowed records that a user allowed a set of deletions, before any of them is

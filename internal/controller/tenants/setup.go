@@ -49,6 +49,7 @@ type Options struct {
 	Rows     Rows
 	Events   Events
 	Audit    AuditLog              // nil records nothing
+	Stamps   Stamps                // nil believes all
 	Metrics  prometheus.Registerer // nil for none
 
 	Key        secret.Text // keys the digests of rows

@@ -209,6 +209,7 @@ var aboutRights = []struct {
 	{access.ResourcePlan, "Plans", "view the changes of a plan, with values that are not sensitive", "terraforms/plan", "get"},
 	{access.ResourceOutputs, "Outputs", "view outputs that are not sensitive", "terraforms/outputs", "get"},
 	{access.ResourceState, "States", "read the state with its secrets; replacing it needs update", "terraforms/state", "get update"},
+	{access.ResourceWindows, "Windows", "have one plan applied outside of the windows of policies", "terraforms/windows", "update"},
 	{access.ResourceAudit, "Audit log", "view who did what to the stacks of the namespace", "terraforms/audit", "list"},
 	{access.ResourceNotifications, "Notifications", "view sent messages and their outcome", "terraforms/notifications", "list"},
 	{access.ResourceTenants, "Tenants", "view tenants and their objects", "tenants", "get list patch delete"},

@@ -81,6 +81,46 @@ func TestFormsCarryWhatIsNeeded(t *testing.T) {
 	}
 }
 
+// A visitor who may override windows, where policies let users do so, has the plan applied now
+// from the page of the stack, which carries what the action needs. No other visitor is offered it.
+func TestAWindowIsOverriddenOnThePage(t *testing.T) {
+	e := town()
+	for i := range e.rows {
+		if e.rows[i].Name == "checkout" {
+			e.rows[i].Override = &query.Override{May: true}
+		}
+	}
+	v := visitor(t, e, "/stacks/apps/checkout")
+	offered := func(may func(access.Request) bool) []form {
+		t.Helper()
+		v.Can = may
+		p, err := Stack(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parse(t, v, p).forms("/override-window")
+	}
+	if got := offered(func(a access.Request) bool { return a.Resource != access.ResourceWindows }); len(got) != 0 {
+		t.Errorf("a visitor without the right has the forms %v", got)
+	}
+	if got := offered(func(a access.Request) bool { return a.Verb != "patch" }); len(got) != 0 {
+		t.Errorf("a visitor who may not change the stack has the forms %v", got)
+	}
+	got := offered(func(access.Request) bool { return true })
+	if len(got) != 1 {
+		t.Fatalf("a visitor with the right has the forms %v", got)
+	}
+	got[0].Fields["comment"], got[0].Fields["sure"] = []string{"incident"}, []string{"yes"}
+	_, h, err := post(t, e, got[0].To, got[0].Fields, OverrideWindow)
+	if diff := cmp.Diff(h.done, []string{`override apps/checkout plan-main-4f1c9ab2d7 sha256:plan-main-4f1c9ab2d7 "incident"`}); diff != "" || err != nil {
+		t.Errorf("commanded (-got +want), %v:\n%s", err, diff)
+	}
+	got[0].Fields.Del("sure")
+	if _, h, err := post(t, e, got[0].To, got[0].Fields, OverrideWindow); fault.Of(err) != fault.Invalid || len(h.done) != 0 {
+		t.Errorf("without the box about what the plan destroys: %v, done %v", err, h.done)
+	}
+}
+
 // The approval of a plan that destroys requires a confirmation.
 func TestDestroyingPlansAskTwice(t *testing.T) {
 	seen := url.Values{"plan": {"plan-main-4f1c9ab2d7"}, "digest": {"sha256:plan-main-4f1c9ab2d7"}}

@@ -130,6 +130,7 @@ func (p *planPage) setStatus(s query.Stack) {
 	switch {
 	case pending && p.Head.Decide != nil:
 		d := decideOf(s, p.Head.mayNot(), "plan")
+		d.Now = p.Head.Decide.Now
 		p.Decide, p.Pill = &d, ui.NewPill(ui.ToneWarn, "ask", "Pending")
 		p.Means = "The plan is pending."
 		if s.Rejection != nil {

@@ -199,7 +199,7 @@ var doHere = map[stack.Reason]string{
 	stack.PlanOnlyHeld:       "Review the plan. To allow approvals, set planOnly to false.",
 	stack.DriftFound:         "Review the drifted resources. Approve the plan to fix them, or change the module to match.",
 	stack.ReviewRefused:      "Review the plan and the message. Correct the module, or have the policy or the webhook corrected.",
-	stack.ApplyWithheld:      "Wait. If it cannot wait, have the owner of the policy change it.",
+	stack.ApplyWithheld:      "Wait. If it cannot wait, and you may have the plan applied now, choose Apply outside of the windows. Otherwise have the owner of the policy change it.",
 	stack.StatusUnreadable:   "Restore status.terrier from a backup, or remove it. If you remove it, the controller takes over the stack from the rest of its status.",
 	stack.EngineMissing:      "Install an engine beside the terrier program or on PATH, or start the server with --engine.",
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -67,6 +68,7 @@ type Decide struct {
 	See     string // the address of the plan
 	Confirm bool   // the plan destroys: a checkbox has to be selected
 	Shows   bool   // this page shows what the plan destroys; without it, the plan cannot be approved here
+	Now     string // the address of an override of windows; empty if the visitor may not
 	Lost    []planview.Lost
 	More    int // resources that the plan destroys and the page does not name
 }
@@ -110,6 +112,15 @@ func decideOf(s query.Stack, may, back string) Decide {
 	return d
 }
 
+// overridable has the form offer to apply the plan although policies withhold it now, if the
+// visitor may.
+func (d *Decide) overridable(v *Visit, s query.Stack, may string) {
+	running := s.Run != nil && stack.RunKind(s.Run.Kind).Applies()
+	if s.Override != nil && s.Override.May && may == "" && !running && v.Can != nil && v.Can(ofStack("update", access.ResourceWindows, s.Key())) {
+		d.Now = stackPath(s.Key(), "override-window")
+	}
+}
+
 // planPath is the address of a plan, by its digest where it is known.
 func planPath(k query.Key, p query.PlanInfo) string {
 	if p.Digest == "" {
@@ -131,6 +142,7 @@ var _ = says(map[Said]string{
 	"asked":           "A new plan was requested. This page shows it as soon as it is ready.",
 	"approved":        "Approved. Exactly this plan is applied.",
 	"approved-by-one": "Your approval is recorded. The plan is applied once the other approvals that the policy asks for are there.",
+	"overridden":      "Recorded. This plan is applied now if the policies let you override their windows. Otherwise the status says what is missing.",
 	"rejected":        "Rejected. The plan is not applied. A change of the module or its inputs makes another plan.",
 	"suspended":       "Suspended. An active run ends first.",
 	"resumed":         "Resumed.",
@@ -171,14 +183,24 @@ func seenPlan(v *Visit) (query.PlanInfo, error) {
 	return p, nil
 }
 
-// Approve approves the plan that the form showed.
-func Approve(v *Visit) (Done, error) {
+// reviewedPlan is the plan that the form showed. A plan that destroys resources is decided on
+// only by a visitor who has seen which.
+func reviewedPlan(v *Visit) (query.PlanInfo, error) {
 	seen, err := seenPlan(v)
 	if err != nil {
-		return Done{}, err
+		return seen, err
 	}
 	if s, err := v.Backend.Stacks.Get(v.Context, v.Key()); err == nil && s.Plan != nil && s.Plan.Name == seen.Name && v.Form.Get("sure") == "" && decideOf(s, "", "").Confirm {
-		return Done{}, fault.New(fault.Invalid, "DestroyUnseen", fmt.Errorf("the plan %s destroys resources, and the checkbox that confirms it is not selected", seen.Name))
+		return seen, fault.New(fault.Invalid, "DestroyUnseen", fmt.Errorf("the plan %s destroys resources, and the checkbox that confirms it is not selected", seen.Name))
+	}
+	return seen, nil
+}
+
+// Approve approves the plan that the form showed.
+func Approve(v *Visit) (Done, error) {
+	seen, err := reviewedPlan(v)
+	if err != nil {
+		return Done{}, err
 	}
 	got, err := v.Person.Stacks.Approve(v.Context, v.Key(), seen, v.Form.Get("comment"))
 	if err != nil {
@@ -189,6 +211,18 @@ func Approve(v *Visit) (Done, error) {
 		said = "approved-by-one"
 	}
 	return Done{To: backTo(v), Said: said}, nil
+}
+
+// OverrideWindow has the plan that the form showed applied although policies withhold it now.
+func OverrideWindow(v *Visit) (Done, error) {
+	seen, err := reviewedPlan(v)
+	if err != nil {
+		return Done{}, err
+	}
+	if _, err := v.Person.Stacks.OverrideWindow(v.Context, v.Key(), seen, v.Form.Get("comment")); err != nil {
+		return Done{}, err
+	}
+	return Done{To: backTo(v), Said: "overridden"}, nil
 }
 
 // Reject rejects the plan that the form showed.

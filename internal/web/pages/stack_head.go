@@ -112,6 +112,7 @@ func headFor(v *Visit, s query.Stack, current string) stackHead {
 	h.Cancel = cancelOf(s, may)
 	if s.Pending != "" {
 		d := decideOf(s, may, "")
+		d.overridable(v, s, may)
 		h.Decide = &d
 	}
 	h.Notes = headNotes(s)

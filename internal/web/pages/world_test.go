@@ -210,6 +210,10 @@ func (h *hands) Approve(_ context.Context, k query.Key, p query.PlanInfo, commen
 	return query.Stack{}, h.do("approve %s %s %s %q", k, p.Name, p.Digest, comment)
 }
 
+func (h *hands) OverrideWindow(_ context.Context, k query.Key, p query.PlanInfo, comment string) (query.Stack, error) {
+	return query.Stack{}, h.do("override %s %s %s %q", k, p.Name, p.Digest, comment)
+}
+
 func (h *hands) Reject(_ context.Context, k query.Key, p query.PlanInfo, comment string) (query.Stack, error) {
 	return query.Stack{}, h.do("reject %s %s %s %q", k, p.Name, p.Digest, comment)
 }
