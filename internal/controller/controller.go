@@ -164,7 +164,8 @@ type pass struct {
 	decision stack.Decision
 
 	policies policies.Set
-	inside   bool // only policies are asked about the pending plan
+	inside   bool           // only policies are asked about the pending plan
+	reviewed *stack.Verdict // as the object has it
 
 	job    *runner.Job // as far as it is known before the kind of run is
 	note   note

@@ -15,6 +15,10 @@ import (
 // times more.
 const Patience = 2 * time.Second
 
+// policiesPatience is the same while policies are asked about a pending plan: a change of one
+// has all pending plans judged again, and most answers repeat the last one.
+const policiesPatience = 10 * time.Second
+
 // debounce returns how much longer the status may say less than is known, zero if
 // it is to say all now.
 func (e *entry) debounce(now time.Time, patience time.Duration) time.Duration {
@@ -33,7 +37,7 @@ func (cm *committer) statusDebounce(p *pass, before client.Object) time.Duration
 	case p.o.Asking && p.inside && cm.config.Patience > 0 && p.ended == nil && reflect.DeepEqual(p.st.Status, p.o.Status):
 		// Policies answer soon. A change of one has all pending plans judged again, and
 		// each of them would be written twice.
-		return p.entry.debounce(p.o.Now, cm.config.Patience)
+		return p.entry.debounce(p.o.Now, max(cm.config.Patience, policiesPatience))
 	case cm.config.Patience <= 0, p.ended != nil, run == nil && p.o.Queued == "":
 		return 0
 	case p.o.Spec.AwaitsApproval(p.o.Status), p.o.Spec.Repair != nil, p.o.Deleting, p.o.Replan != p.o.Status.HandledReplan:

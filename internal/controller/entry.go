@@ -28,6 +28,8 @@ type entry struct {
 	checks       *record.Check    // nil before the record was read
 	audited      *stack.Requests  // nil before the record was read
 	approvers    *stack.Approvers // nil before the record was read
+	verdict      *stack.Verdict   // that repeats the one in the status, and is not written; nil if the status has it
+	verdictRead  bool             // the record of the verdict was read
 	timeline     timeline         // decisions that are not in the records yet
 	stateOwn     bool             // the state was the stack's own, and as expected, when it was read last
 	secrets      string           // a digest of the secret values that are remembered; empty before that

@@ -51,6 +51,7 @@ func (ld *loader) load(ctx context.Context, of objectRef) (*pass, error) {
 func (ld *loader) decode(ctx context.Context, p *pass) error {
 	var err error
 	p.st, err = p.dialect.Decode(p.obj)
+	p.restoreVerdict()
 	p.o = stack.Observation{
 		Now: ld.now(), Spec: p.st.Spec, Status: p.st.Status, Replan: p.st.Replan,
 		Deleting: !p.obj.GetDeletionTimestamp().IsZero(),
@@ -70,6 +71,16 @@ func (ld *loader) decode(ctx context.Context, p *pass) error {
 		return nil
 	}
 	return ld.restoreStatus(ctx, p)
+}
+
+// restoreVerdict gives the status the newest verdict, if it was not written: see more.
+func (p *pass) restoreVerdict() {
+	p.reviewed = p.st.Status.Review
+	if is, ok := stack.Repeated(p.st.Status, p.entry.verdict); ok {
+		p.st.Status = is
+	} else {
+		p.entry.verdict = nil
+	}
 }
 
 // judging finds the policies that judge the stack, which is decoded, and passes on the error

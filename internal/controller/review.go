@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -33,6 +34,12 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 		return err
 	}
 	p.inside = q.Inside
+	if v, err := ac.keptVerdict(ctx, p, q); v != nil || err != nil {
+		if v != nil {
+			p.o.Status.Review = v
+		}
+		return err
+	}
 	r, answered := ac.reply(ctx, p, q)
 	switch {
 	case !answered:
@@ -55,6 +62,23 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 	}
 	p.o.Status = is
 	return nil
+}
+
+// keptVerdict is the verdict that the same reviewers gave before this process began, nil if
+// there is none: it need not be in the status. See more.
+func (ac *actor) keptVerdict(ctx context.Context, p *pass, q review.Question) (*stack.Verdict, error) {
+	if p.entry.verdictRead || p.policies.Guards && q.Inside {
+		return nil, nil
+	}
+	p.entry.verdictRead = true
+	j, err := record.Verdict(p.id, q.Plan.Digest).Read(ctx, ac.blobs)
+	if reason := fault.Reason(err, ""); fault.Of(err) == fault.Missing || reason == blob.Damaged || reason == blob.KeyUnknown {
+		return nil, nil
+	}
+	if err != nil || j.By != q.By {
+		return nil, err
+	}
+	return stack.KeptVerdict(p.o.Status, j), nil
 }
 
 // asJudged reports whether the status has the verdict that was kept beside the plan which an
@@ -131,6 +155,9 @@ func (ac *actor) question(ctx context.Context, p *pass, made stack.Plan) (review
 		past = r.At.String()
 	}
 	q.ID = stack.Digest([]any{made.Digest, q.By, past})
+	if q.Inside && p.policies.Guards {
+		return q, nil // they see no object
+	}
 	obj := p.obj.DeepCopyObject().(client.Object)
 	obj.SetManagedFields(nil)
 	if epoch, err := ac.approvals.epoch(ctx); err != nil || epoch != p.st.Spec.Stamped {
@@ -179,8 +206,8 @@ type Policies interface {
 	Spent(ctx context.Context, obj client.Object, limits []policies.PerHour, n int) (policy.Withheld, error)
 	// Began notes that a run begins that destroys n resources.
 	Began(obj client.Object, n int)
-	// Judged notes that a plan has another verdict.
-	Judged()
+	// Judged notes that policies judged a plan.
+	Judged(by []policy.Judge, at time.Time)
 }
 
 // Wake has a stack reconciled, because policies changed.
@@ -206,7 +233,7 @@ func (ac *actor) keepVerdict(ctx context.Context, p *pass, j policy.Judgement) e
 		return err
 	}
 	if len(j.Policies) > 0 {
-		ac.policies.Judged()
+		ac.policies.Judged(j.Policies, j.At)
 	}
 	return ac.records.Put(ctx, record.Plan(p.id, j.Plan, record.VerdictFile), b)
 }

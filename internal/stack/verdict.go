@@ -40,6 +40,49 @@ func (p *Plan) Is(approved string) bool {
 	return p != nil && approved != "" && (approved == p.Name || approved == p.Approvable())
 }
 
+// Repeats reports whether a verdict says what another one said: they differ in nothing but who
+// was asked, and when. Without another one, it says that reviewers have nothing against the
+// plan. A verdict after which reviewers are asked again repeats none, since its time counts.
+func (v Verdict) Repeats(other *Verdict) bool {
+	if !v.Passed && !v.Held || v.failed() {
+		return false
+	}
+	same := Verdict{Plan: v.Plan, Passed: true}
+	if other != nil {
+		same = *other
+	}
+	same.By, same.At = v.By, v.At
+	return Digest(same) == Digest(v)
+}
+
+// Repeated is the status m with a verdict that repeats its own, which was not written since;
+// false if it does not.
+func Repeated(m Status, v *Verdict) (Status, bool) {
+	if v == nil || m.Pending == nil || m.Pending.Digest != v.Plan || !v.Repeats(m.Review) {
+		return m, false
+	}
+	m.Review = v
+	return m, true
+}
+
+// KeptVerdict is the verdict of the status m about its pending plan as it was kept beside the
+// plan, nil if the status says another one: it may say which reviewers were asked before.
+func KeptVerdict(m Status, j policy.Judgement) *Verdict {
+	if m.Pending == nil {
+		return nil
+	}
+	v := Verdict{Plan: j.Plan, Passed: true}
+	if m.Review != nil {
+		v = *m.Review
+	}
+	v.By, v.At = j.By, j.At
+	is, repeated := Repeated(m, &v)
+	if !repeated || !JudgedAs(is, *m.Pending, j) {
+		return nil
+	}
+	return &v
+}
+
 // Reviewed is the status m with what the reviewers said of the pending plan. If the policies say
 // another thing than before, the plan gets another name, so that an approval of the last
 // one does not count. The same holds if a plan is held that was approved before it had a

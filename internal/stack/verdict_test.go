@@ -390,3 +390,55 @@ func TestEarlierVerdicts(t *testing.T) {
 		t.Errorf("Decide() = %s: %s, want the approval by digest to count", d.Reason, d.Message)
 	}
 }
+
+// A verdict repeats another one if only the reviewers and the time differ. One after which they
+// are asked again repeats none.
+func TestVerdictsThatRepeat(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	held := Verdict{Plan: "d", By: "1", Held: true, Digest: "v", At: at, Findings: []policy.Finding{{Policy: "p", Effect: policy.Hold, Message: "m"}}}
+	with := func(change func(*Verdict)) *Verdict {
+		v := held
+		v.By, v.At = "2", at.Add(time.Hour)
+		change(&v)
+		return &v
+	}
+	for name, tt := range map[string]struct {
+		v    *Verdict
+		want bool
+	}{
+		"the same later":  {with(func(*Verdict) {}), true},
+		"another plan":    {with(func(v *Verdict) { v.Plan = "e" }), false},
+		"another outcome": {with(func(v *Verdict) { v.Held, v.Passed = false, true }), false},
+		"another digest":  {with(func(v *Verdict) { v.Digest = "w" }), false},
+		"another finding": {with(func(v *Verdict) { v.Findings = []policy.Finding{{Policy: "p", Effect: policy.Hold, Message: "n"}} }), false},
+		"more findings":   {with(func(v *Verdict) { v.More = 1 }), false},
+		"a refusal":       {with(func(v *Verdict) { v.Held, v.Refused = false, true }), false},
+		"no answer":       {with(func(v *Verdict) { v.Held = false }), false},
+		"what may pass": {with(func(v *Verdict) {
+			v.Findings = []policy.Finding{{Policy: "p", Effect: policy.Hold, Message: "m", Error: true}}
+		}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := Status{Plans: Plans{Pending: &Plan{Digest: "d", Name: "n", Verdict: "v"}}}
+			before.Review = &held
+			if got := tt.v.Repeats(&held); got != tt.want {
+				t.Errorf("Repeats() = %v, want %v", got, tt.want)
+			}
+			if is, ok := Repeated(before, tt.v); ok != tt.want || (is.Review == tt.v) != tt.want || before.Review != &held {
+				t.Errorf("Repeated() = %+v, %v, want %v", is.Review, ok, tt.want)
+			}
+		})
+	}
+	if held.Repeats(nil) {
+		t.Error("the first verdict holds the plan, and repeats none")
+	}
+	if v := (Verdict{Plan: "d", By: "1", Passed: true, At: at}); !v.Repeats(nil) {
+		t.Error("the first verdict has nothing against the plan, and is written")
+	}
+	if v := (Verdict{Plan: "d", By: "1", Passed: true, Allowed: true, Digest: "v", At: at}); v.Repeats(nil) {
+		t.Error("the first verdict allows the plan, and is not written")
+	}
+	if _, ok := Repeated(Status{}, &held); ok {
+		t.Error("without a pending plan a verdict is taken over")
+	}
+}

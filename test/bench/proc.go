@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,38 @@ func cpuOf(pid int) (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * time.Second / 100, nil
+}
+
+// cpuBelow is what the processes have used that a process started, and that run still.
+func cpuBelow(pid int) (time.Duration, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
+	children := map[int][]int{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var child, parent int
+		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		if _, err := fmt.Sscan(string(b), &child); err != nil {
+			return 0, fmt.Errorf("reading %s: %w", file, err)
+		}
+		if parent, err = strconv.Atoi(fields[1]); err != nil {
+			return 0, fmt.Errorf("reading %s: %w", file, err)
+		}
+		children[parent] = append(children[parent], child)
+	}
+	var sum time.Duration
+	for todo := children[pid]; len(todo) > 0; todo = todo[1:] {
+		if used, err := cpuOf(todo[0]); err == nil {
+			sum += used
+		}
+		todo = append(todo, children[todo[0]]...)
+	}
+	return sum, nil
 }
 
 // rssOf is what a process holds in memory, in bytes.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -64,6 +65,8 @@ type Policies struct {
 
 	mu   sync.Mutex
 	wake func(client.Object)
+
+	judged judgedTimes
 
 	stale atomic.Bool // the status of policies says less than is known
 }
@@ -251,6 +254,7 @@ func (p *Policies) read(ctx context.Context) {
 		return
 	}
 	before := p.now.Swap(next)
+	p.judged.keep(next)
 	if before == nil {
 		return // every stack is reconciled in the beginning
 	}
@@ -273,9 +277,47 @@ func (p *Policies) read(ctx context.Context) {
 	}
 }
 
-// Judged says that a plan was judged, so that the status of policies is written again.
-func (p *Policies) Judged() {
+// Judged says that policies judged a plan, so that their status is written again. The status
+// of the stack does not tell when it says the same as before.
+func (p *Policies) Judged(by []policy.Judge, at time.Time) {
 	if p != nil {
+		p.judged.note(by, at)
 		p.stale.Store(true)
 	}
+}
+
+// judgedTimes are when policies judged a plan last, by name, as far as this controller knows.
+type judgedTimes struct {
+	mu  sync.Mutex
+	all map[string]time.Time
+}
+
+func (j *judgedTimes) note(by []policy.Judge, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.all == nil {
+		j.all = map[string]time.Time{}
+	}
+	for _, one := range by {
+		if at.After(j.all[one.Policy]) {
+			j.all[one.Policy] = at
+		}
+	}
+}
+
+func (j *judgedTimes) of(name string) time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.all[name]
+}
+
+// keep forgets policies that are gone.
+func (j *judgedTimes) keep(s *snapshot) {
+	names := map[string]bool{}
+	for _, c := range s.policies {
+		names[c.source.Policy] = true
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	maps.DeleteFunc(j.all, func(name string, _ time.Time) bool { return !names[name] })
 }

@@ -36,6 +36,9 @@ func (p *Policies) report(ctx context.Context) {
 		if c.foreign {
 			continue
 		}
+		if t, at := tallies[c.source.Policy], p.judged.of(c.source.Policy); at.After(t.judged) {
+			t.judged = at
+		}
 		if err := p.write(ctx, c, tallies[c.source.Policy]); err != nil && ctx.Err() == nil {
 			p.Log.Warn("status of a policy not written", "policy", c.source.Policy, "err", err)
 			p.stale.Store(true)

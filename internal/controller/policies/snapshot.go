@@ -178,7 +178,11 @@ func (s *snapshot) differs(next *snapshot) func(client.Object, *Policies) bool {
 		}
 		was, is := s.subject(p, obj), next.subject(p, obj)
 		for _, pair := range pairs {
-			if pair.was != nil && pair.was.selector.Selects(was) || pair.is != nil && pair.is.selector.Selects(is) {
+			before, now := pair.was != nil && pair.was.selector.Selects(was), pair.is != nil && pair.is.selector.Selects(is)
+			if before || now {
+				if now && pair.is.pending {
+					continue // it is woken once the program is compiled; until then it could only wait
+				}
 				return true
 			}
 		}
