@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -154,16 +153,7 @@ func TestTwoUsersApprove(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
 	name := policed(t, c, "guards: {maxDestroys: 0}\napproval: {count: 2, groups: [ops], notRequester: true}")
-	member := func(user string, groups ...string) client.Client {
-		config := rest.CopyConfig(c.Config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append([]string{"system:masters"}, groups...)}
-		as, err := client.New(config, client.Options{Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return as
-	}
-	ann, bob, eve := member("ann", "ops"), member("bob", "ops"), member("eve", "dev")
+	ann, bob, eve := member(t, c, "ann", "ops"), member(t, c, "bob", "ops"), member(t, c, "eve", "dev")
 	patch := func(who client.Client, text string) {
 		t.Helper()
 		if err := who.Patch(t.Context(), c.Stack(t, "stack"), client.RawPatch(types.MergePatchType, []byte(text))); err != nil {

@@ -66,6 +66,33 @@ rego:
 	toldBy(t, c, strings.Replace(stack, "name: net", "name: other", 1), name+` cannot be evaluated, and holds every plan of this stack: spec.guards.windows[0].timeZone: is "Europe/Berlen"`)
 }
 
+// What is wrong with a policy is told when it is applied, with the field: parameters that a
+// policy of the library does not take, a program that does not compile, a source that does not
+// exist. The policy is stored all the same.
+func TestKubectlIsToldWhatIsWrongWithAPolicy(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	asked(t, c)
+	text, err := os.ReadFile("../../policies/required-tags/policy.rego")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(spec string) string {
+		return "apiVersion: policy.terrier.dev/v1alpha1\nkind: ClusterPolicy\nmetadata: {name: " + c.Namespace + "-told}\nspec:\n  selector: {namespaces: [nowhere-" + c.Namespace + "]}\n" + indent(2, spec) + "\n"
+	}
+	library := func(parameters string) string {
+		return "rego:\n  parameters: " + parameters + "\n  modules:\n    policy.rego: |\n" + indent(6, string(text))
+	}
+	toldBy(t, c, of(library("{tag: [owner]}")), "spec.rego.parameters.tag: the policy has no such parameter; it has effect, exempt_types, patterns and tags. Until this is corrected, every plan of a stack that the policy selects is held")
+	toldBy(t, c, of(library("{tags: [owner], effect: stop}")), `spec.rego.parameters.effect: is "stop", and must be one of deny, hold and warn`)
+	toldBy(t, c, of("onError: Deny\nrego:\n  modules:\n    policy.rego: |\n      package terrier\n      deny contains http.send({})"), "spec.rego: compiling the policy: ")
+	toldBy(t, c, of("rego:\n  sourceRef: {kind: GitRepository, namespace: "+c.Namespace+", name: none}"), "spec.rego.sourceRef: ")
+	toldBy(t, c, of("guards: {windows: [{from: '08:00', to: '18:00', timeZone: Europe/Berlen}]}"), `spec.guards.windows[0].timeZone: is "Europe/Berlen"`)
+	if said, ok := kubectl(t, c, "apply", "--dry-run=server", "-f", manifestFile(t, of(library("{tags: [owner]}")))); !ok || strings.Contains(said, "Warning") {
+		t.Errorf("kubectl says %q of a policy that is right", said)
+	}
+}
+
 // A deletion that destroys resources is told what it waits for; one that destroys nothing is
 // not.
 func TestKubectlIsToldOfProtectedDeletions(t *testing.T) {
