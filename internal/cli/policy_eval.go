@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -217,11 +218,11 @@ func (p policyCommands) dryRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dry-run {-f FILE | --policy POLICY}",
 		Short: "Show what a policy would say of all current plans",
-		Long: `Evaluates a policy for the pending plan of each stack, and for the plans that were
-applied last, as the records have them: one of each stack, the newest first. The command
-shows how many plans the policy would have held or denied, by verdict and by stack. The
-policy is evaluated on this machine and decides nothing. You need the permission to read
-the plans.
+		Long: `Evaluates a policy for the pending plan of each stack, and for the plans that it
+applied last: one of each stack, or as many as --applied says. The records have at most five
+of them for each stack. The command shows how many plans the policy would have held or
+denied, by verdict and by stack, how many it judged, and which could not be read. The policy
+is evaluated on this machine and decides nothing. You need the permission to read the plans.
 
 The file has the ClusterPolicy and Policy objects as you would apply them. Only stacks that
 they select are judged; -n, -A and -l choose among these. Guards are evaluated as well, and
@@ -230,14 +231,14 @@ requireSignedSource is for the controller. If a program is in a source, --source
 directory with the files of the source.
 
 The policy sees what you can read of the stacks, with the modules and providers that the
-last run of each used. The controller knows more: the signature of the source, the user who
+last run of each used, and for a plan that was applied those of that plan. The controller knows more: the signature of the source, the user who
 requested the change, and the tenant.
 
 The exit code is 0 whatever the policy says. With --exit-code it is 1 if the policy would
 hold or deny a plan, or cannot be evaluated for one. It is 1 in any case if there are plans,
 and none of them can be read.`,
 		Example: `  terrier policy dry-run -f production.yaml -A
-  terrier policy dry-run -f production.yaml -A --applied 500 -o json
+  terrier policy dry-run -f production.yaml -A --applied 5 -o json
   terrier policy dry-run --policy auto-approval -n network --exit-code`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -260,7 +261,7 @@ and none of them can be read.`,
 				return err
 			}
 			if !p.structured(f, r) {
-				p.rehearsal(pol, r, verbose)
+				p.rehearsal(pol, r, applied, verbose)
 			}
 			if r.Plans == 0 && len(r.Unread) > 0 || says && r.Effects[policy.Deny]+r.Effects[policy.Hold] > 0 {
 				return exit(1)
@@ -271,7 +272,7 @@ and none of them can be read.`,
 	p.allFlag(c)
 	c.Flags().StringVarP(&file, "filename", "f", "", "the policy in this `file`")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "only stacks with these `labels`")
-	c.Flags().IntVar(&applied, "applied", 100, "the `number` of applied plans that are judged as well, at most one of each stack")
+	c.Flags().IntVar(&applied, "applied", 1, "the `number` of applied plans of each stack that are judged as well, the newest first")
 	c.Flags().BoolVar(&verbose, "all-findings", false, "show warnings and allowed plans as well")
 	c.Flags().BoolVar(&says, "exit-code", false, "exit with 1 if the policy would hold or deny a plan")
 	flags.named(c)
@@ -281,7 +282,7 @@ and none of them can be read.`,
 
 // rehearsal shows what a policy would have said, the strictest verdict first, and below it
 // by stack.
-func (p policyCommands) rehearsal(pol *policies.Policy, r policies.Rehearsal, verbose bool) {
+func (p policyCommands) rehearsal(pol *policies.Policy, r policies.Rehearsal, applied int, verbose bool) {
 	for _, e := range []policy.Effect{policy.Deny, policy.Hold, policy.Allow, policy.Warn} {
 		if n := r.Effects[e]; n > 0 && (verbose || e.Compare(policy.Hold) >= 0) {
 			p.say("%s %s:\n", query.Count(n, "plan"), effectText(e))
@@ -291,6 +292,9 @@ func (p policyCommands) rehearsal(pol *policies.Policy, r policies.Rehearsal, ve
 	}
 	for _, why := range r.Unread {
 		p.note("Not judged: %s\n", why)
+	}
+	if n := len(r.Fewer); n > 0 {
+		p.note("Fewer than %d applied plans are kept of %s: %s.\n", applied, query.Count(n, "stack"), named(r.Fewer))
 	}
 	for _, note := range r.Notes {
 		p.note("%s\n", note)
@@ -307,6 +311,17 @@ func (p policyCommands) rehearsal(pol *policies.Policy, r policies.Rehearsal, ve
 		p.say("; could not be evaluated for %d", r.Errors)
 	}
 	p.say(".\n")
+}
+
+// namesShown bounds the names in one line.
+const namesShown = 10
+
+// named are names with commas, and how many there are besides.
+func named(all []string) string {
+	if n := len(all) - namesShown; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:namesShown], ", "), n)
+	}
+	return strings.Join(all, ", ")
 }
 
 // outcomes shows the plans with a verdict, by stack.

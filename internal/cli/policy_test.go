@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/policies"
 )
 
@@ -168,8 +172,55 @@ func TestPoliciesAreTriedOnACluster(t *testing.T) {
 		{"policy eval network --policy version.rego", 0, []string{"1.4.2", "6.9.0"}, "unknown"},
 		{"policy dry-run -f prod.yaml", 0, []string{"held 1 of 1 plan"}, ""},
 	})
+	e.applied(t, uses)
+	e.dialogue(t, []line{
+		{"policy dry-run -f here.yaml", 0, []string{"plan-b (applied ", "Would have denied 0 and held 2 of 2 plans of 1 stack (1 pending, 1 applied).\n"}, "Fewer"},
+		{"policy dry-run -f here.yaml --applied 0", 0, []string{"of 1 plan of 1 stack (1 pending, 0 applied)"}, "plan-b"},
+		{"policy dry-run --policy version.rego --all-findings --applied 3", 0, []string{"1.4.2", "1.3.0", "plan-a (applied ", "of 3 plans of 1 stack (1 pending, 2 applied)",
+			"Fewer than 3 applied plans are kept of 1 stack: " + name + "."}, ""},
+	})
+	delete(e.records, record.Plan(string(o.UID), planA, runner.FilePlanDoc))
+	e.dialogue(t, []line{{"policy dry-run -f here.yaml --applied 5", 0, []string{"Not judged: " + name + ": plan-a: its record is not kept any more", "(1 pending, 1 applied)"}, ""}})
 	delete(e.records, record.Plan(string(o.UID), digest, runner.FilePlanDoc))
-	e.dialogue(t, []line{{"policy dry-run -f here.yaml", 1, []string{"Not judged: " + name + ": plan-main-b8e362c206: its record is not kept any more"}, ""}})
+	e.dialogue(t, []line{{"policy dry-run -f here.yaml --applied 0", 1, []string{"Not judged: " + name + ": plan-main-b8e362c206: its record is not kept any more"}, ""}})
+}
+
+// The digests of plans that were applied.
+const (
+	planA = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	planB = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+)
+
+// applied has two plans that were applied, which used other versions of modules.
+func (e estate) applied(t *testing.T, uses string) {
+	t.Helper()
+	o := e.object(t)
+	uid := string(o.UID)
+	known := e.known(t, o)
+	var all []record.AppliedPlan
+	for i, digestOf := range []string{planB, planA} {
+		e.records[record.Plan(uid, digestOf, runner.FilePlanDoc)] = e.records[record.Plan(uid, digest, runner.FilePlanDoc)]
+		e.records[record.Plan(uid, digestOf, record.UsesFile)] = strings.ReplaceAll(uses, "1.4.2", "1.3.0")
+		name := []string{"plan-b", "plan-a"}[i]
+		all = append(all, record.AppliedPlan{Plan: stack.Plan{Name: name, Digest: digestOf, Changes: stack.Changes{Destroy: 2}}, Run: "apply-" + name, At: e.ago(time.Duration(i+1) * time.Hour)})
+	}
+	known.Applied, known.AppliedAt = &all[0].Plan, all[0].At
+	e.remember(t, known)
+	b, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.records[record.Applied(uid).Key] = string(b)
+}
+
+// known is what the controller knows of a stack, from its status.
+func (e estate) known(t *testing.T, o *v1alpha2.Terraform) stack.Status {
+	t.Helper()
+	var known stack.Status
+	if err := json.Unmarshal(o.Status.Terrier.Memory.Raw, &known); err != nil {
+		t.Fatal(err)
+	}
+	return known
 }
 
 // guardsIn is a policy with one guard, for some stacks.

@@ -84,6 +84,12 @@ func (r *Records) Uses(ctx context.Context, id query.StackID) (usage.Record, err
 	return get[usage.Record](ctx, r.conn, r.path(id, nil, "uses"))
 }
 
+// Applied implements Records.
+func (r *Records) Applied(ctx context.Context, id query.StackID) ([]query.AppliedPlan, error) {
+	list, err := get[items[query.AppliedPlan]](ctx, r.conn, r.path(id, nil, "applied"))
+	return list.Items, err
+}
+
 // Verdict implements Records.
 func (r *Records) Verdict(ctx context.Context, id query.StackID, digest string) (query.Verdict, error) {
 	v, err := get[*query.Verdict](ctx, r.conn, r.path(id, url.Values{"digest": {digest}}, "plan", "verdict"))

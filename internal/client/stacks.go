@@ -208,6 +208,10 @@ func (s *questions) Verdict(ctx context.Context, key query.Key, digest string) (
 	return getOf[*query.Verdict](ctx, s.stackConn, key, url.Values{"digest": {digest}}, "plan", "verdict")
 }
 
+func (s *questions) Applied(ctx context.Context, key query.Key) ([]query.AppliedPlan, error) {
+	return (&Records{s.conn}).Applied(ctx, query.StackID{Key: key})
+}
+
 func (s *questions) Uses(ctx context.Context, key query.Key) (usage.Record, error) {
 	return getOf[usage.Record](ctx, s.stackConn, key, nil, "uses")
 }

@@ -434,9 +434,55 @@ func drifted(m stack.Status, kind stack.RunKind, cause stack.Cause) bool {
 	return m.Applied != nil && !cause.Destroy && !m.Destroyed && len(m.Applied.PlanInputs.Differs(cause.PlanInputs)) == 0
 }
 
-// dropOldPlans removes plans that can no longer be applied.
+// keepApplied notes the plan that a run applied: its document outlives the next plans, so that
+// policies can be tried on it.
+func keepApplied(ctx context.Context, se *settler, p *pass, r *runner.Report, n note) error {
+	made := n.Cause.Plan
+	if made == nil || !r.Kind.Writes() || r.Outcome != stack.Succeeded {
+		return nil
+	}
+	doc, err := se.records.Get(ctx, record.Plan(p.id, made.Digest, record.PlanFile))
+	if fault.Of(err) == fault.Missing {
+		return nil
+	}
+	if reason := fault.Reason(err, ""); reason == blob.Damaged || reason == blob.KeyUnknown {
+		return nil // it cannot be read later either
+	}
+	if err != nil {
+		return fmt.Errorf("reading plan %s: %w", made.Name, err)
+	}
+	before, err := appliedPlans(ctx, se, p.id)
+	if err != nil {
+		return err
+	}
+	now := record.AppliedPlan{Plan: *made, Run: r.ID, At: r.Finished, Bytes: int64(len(doc))}
+	if err := record.Applied(p.id).Write(ctx, se.blobs, record.WithApplied(before, now)); err != nil {
+		return fmt.Errorf("keeping the plans that were applied: %w", err)
+	}
+	return nil
+}
+
+// appliedPlans are the plans that were applied last. Those of a record that does not open are
+// not known.
+func appliedPlans(ctx context.Context, se *settler, id string) ([]record.AppliedPlan, error) {
+	all, err := record.Applied(id).Read(ctx, se.blobs)
+	if reason := fault.Reason(err, ""); fault.Of(err) == fault.Missing || reason == blob.Damaged || reason == blob.KeyUnknown {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the plans that were applied: %w", err)
+	}
+	return all, nil
+}
+
+// dropOldPlans removes plans that can no longer be applied. Of those that were applied last,
+// what users read stays.
 func (se *settler) dropOldPlans(ctx context.Context, p *pass, keep string) error {
-	stay := []string{record.Plan(p.id, keep, "")}
+	applied, err := appliedPlans(ctx, se, p.id)
+	if err != nil {
+		return err
+	}
+	stay := append(record.AppliedFiles(p.id, applied), record.Plan(p.id, keep, ""))
 	for _, q := range []*stack.Plan{p.o.Status.Pending, p.o.Status.Applied, p.o.Status.Preview} {
 		if q != nil && q.Digest != "" {
 			stay = append(stay, record.Plan(p.id, q.Digest, ""))

@@ -236,6 +236,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		{"snapshots", func(ctx context.Context) error { return se.dropSnapshots(ctx, p, r, n) }},
 		{"secrets", func(ctx context.Context) error { return se.settleSecrets(ctx, p, r, n) }}, // before what they hide is shown
 		{"uses", func(ctx context.Context) error { return keepUses(ctx, se, p, r, n) }},
+		{"applied", func(ctx context.Context) error { return keepApplied(ctx, se, p, r, n) }},
 		{"plan", func(ctx context.Context) error { return se.keepPlan(ctx, p, r, n, run) }},
 		{"post-deploy", func(ctx context.Context) error { return takePostDeploy(ctx, se, p, r) }},
 		{"check-blocks", func(ctx context.Context) error { return se.hideCheckBlocks(ctx, p, run) }},

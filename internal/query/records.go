@@ -49,6 +49,66 @@ type Records interface {
 	SecretRecords
 	UsesRecords
 	VerdictRecords
+	AppliedRecords
+}
+
+// AppliedPlan is a plan that was applied, with what it used.
+type AppliedPlan struct {
+	PlanInfo
+	AppliedAt time.Time    `json:"appliedAt"`
+	Uses      *usage.Usage `json:"uses,omitempty"` // nil if it is not known
+}
+
+// AppliedRecords know the plans that were applied.
+type AppliedRecords interface {
+	// Applied returns the plans that a stack applied last, the newest first: those whose
+	// documents are kept.
+	Applied(ctx context.Context, id StackID) ([]AppliedPlan, error)
+}
+
+// Applied implements Records.
+func (b *Blobs) Applied(ctx context.Context, id StackID) ([]AppliedPlan, error) {
+	if id.UID == "" {
+		return nil, nil // of a deleted stack no plan is kept
+	}
+	if err := CheckID(id, "any"); err != nil {
+		return nil, err
+	}
+	kept, err := b.store.Get(ctx, record.Applied(id.UID).Key)
+	if fault.Of(err) == fault.Missing {
+		return nil, nil
+	}
+	var all []record.AppliedPlan
+	if err == nil {
+		all, err = record.Applied(id.UID).Decode(kept)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the plans that the stack %s applied: %w", id.Key, err)
+	}
+	var out []AppliedPlan
+	for _, a := range all {
+		one := AppliedPlan{PlanInfo: *PlanInfoOf(&a.Plan), AppliedAt: a.At}
+		b, err := b.store.Get(ctx, record.Plan(id.UID, a.Plan.Digest, record.UsesFile))
+		if err == nil {
+			if found, err := usage.Parse(b); err == nil {
+				one.Uses = &found
+			}
+		} else if reason := fault.Reason(err, ""); fault.Of(err) != fault.Missing && reason != blob.Damaged && reason != blob.KeyUnknown {
+			return nil, fmt.Errorf("reading what the plan %s of the stack %s uses: %w", a.Plan.Name, id.Key, err)
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// Applied returns the plans that a stack applied last, the newest first.
+func (s *Stacks) Applied(ctx context.Context, key Key) ([]AppliedPlan, error) {
+	o, err := s.Read(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	st := View(o)
+	return s.Objects.Records.Applied(ctx, st.ID())
 }
 
 // VerdictRecords know what policies said of plans.

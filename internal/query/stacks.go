@@ -49,6 +49,7 @@ type StackReader interface {
 	Log(ctx context.Context, key Key, run string, o LogOptions) (io.ReadCloser, error)
 	Plan(ctx context.Context, key Key, digest string) (PlanDocument, error)
 	Verdict(ctx context.Context, key Key, digest string) (*Verdict, error)
+	Applied(context.Context, Key) ([]AppliedPlan, error)
 
 	Watch(context.Context, Filter) iter.Seq2[Change, error]
 	Outputs(ctx context.Context, key Key, show bool) ([]Output, error)

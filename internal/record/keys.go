@@ -13,6 +13,8 @@ import (
 // Names of files that are not those of a run's directory.
 const (
 	ReportFile        = "report.json"  // of a run
+	PlanFile          = "plan.json"    // of a plan: what it does, masked
+	UsesFile          = "uses.json"    // of a plan
 	VerdictFile       = "verdict.json" // of a plan
 	RetainedFile      = "record.json"  // of a deleted stack
 	RetainedStateFile = "state.json"

@@ -26,7 +26,8 @@ const withStack = "the stack is gone"
 // All kinds. The functions that make their keys are in keys.go.
 var (
 	runFile       = Kind{"stacks/<uid>/runs/<run>/<file>", "report.json, log.txt and events.jsonl of a run; of a check that found nothing, under the name check, and without events", "controller", "20 newer runs have ended; a check that found nothing replaces the one before"}
-	planFile      = Kind{"stacks/<uid>/plans/<digest>/<file>", "plan.bin, plan.json, plan.txt, lock.hcl and uses.json of a plan; plan-raw.json where webhooks may see it; verdict.json if policies judged it", "controller", "the plan is neither pending, applied last, nor the preview"}
+	planFile      = Kind{"stacks/<uid>/plans/<digest>/<file>", "plan.bin, plan.json, plan.txt, lock.hcl and uses.json of a plan; plan-raw.json where webhooks may see it; verdict.json if policies judged it", "controller", "the plan is neither pending, applied last, nor the preview; of the plans in applied.json, plan.json, uses.json and verdict.json stay"}
+	applied       = Kind{"stacks/<uid>/applied.json", "the plans that were applied last: at most 5, and fewer if their documents have more than 32 MiB", "controller", withStack}
 	snapshot      = Kind{"stacks/<uid>/snapshots/<hex>", "the job that a destroy is made from", "controller", "a later apply succeeded"}
 	rescued       = Kind{"stacks/<uid>/rescued/<run>.tfstate", "a state that a backend refused", "controller", withStack}
 	state         = Kind{"stacks/<uid>/state.json", "a copy of the newest state, for a namespace that is deleted with its Secrets", "controller", withStack}
@@ -63,7 +64,7 @@ var (
 // Kinds are all kinds of records, those of stacks first.
 func Kinds() []Kind {
 	return []Kind{
-		runFile, planFile, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, approvers, checked, uses, handedOut, loggedIn,
+		runFile, planFile, applied, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, approvers, checked, uses, handedOut, loggedIn,
 		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, identityKey, auditSegment, marker, witness, resealing,
 	}
 }

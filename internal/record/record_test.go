@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ var keys = map[string]string{
 	record.Run("u", "apply-1", record.ReportFile):        "stacks/u/runs/apply-1/report.json",
 	record.Run("u", record.QuietRun, "log.txt"):          "stacks/u/runs/check/log.txt",
 	record.Plan("u", "sha256:d1", "plan.bin"):            "stacks/u/plans/d1/plan.bin",
+	record.Applied("u").Key:                              "stacks/u/applied.json",
 	record.Snapshot("u", "sha256:d2"):                    "stacks/u/snapshots/d2",
 	record.Rescued("u", "apply-1"):                       "stacks/u/rescued/apply-1.tfstate",
 	record.State("u"):                                    "stacks/u/state.json",
@@ -257,6 +259,48 @@ func TestKnown(t *testing.T) {
 	for _, key := range []string{"inventory/2026", "README", "stacks", "installation.json.bak", "notices"} {
 		if record.Known(key) {
 			t.Errorf("%s is a record", key)
+		}
+	}
+}
+
+// The plans that were applied last are kept, as many as there is room for.
+func TestPlansThatWereApplied(t *testing.T) {
+	made := func(n int, bytes int64) record.AppliedPlan {
+		return record.AppliedPlan{Plan: stack.Plan{Digest: fmt.Sprint("sha256:", n), Example: "a secret?"}, Run: fmt.Sprint("apply-", n), Bytes: bytes}
+	}
+	names := func(all []record.AppliedPlan) string {
+		var out []string
+		for _, a := range all {
+			out = append(out, a.Run)
+			if a.Plan.Example != "" {
+				t.Errorf("%s has the example %q", a.Run, a.Plan.Example)
+			}
+		}
+		return strings.Join(out, " ")
+	}
+	for name, tt := range map[string]struct {
+		sizes []int64
+		want  string
+	}{
+		"one":                   {[]int64{1}, "apply-0"},
+		"as many as are kept":   {[]int64{1, 1, 1, 1, 1}, "apply-4 apply-3 apply-2 apply-1 apply-0"},
+		"more":                  {[]int64{1, 1, 1, 1, 1, 1, 1}, "apply-6 apply-5 apply-4 apply-3 apply-2"},
+		"a large one":           {[]int64{1, 1, 100 << 20}, "apply-2 apply-1 apply-0"},
+		"after a large one":     {[]int64{1, 100 << 20, 1}, "apply-2"},
+		"larger than the bound": {[]int64{20 << 20, 20 << 20, 10 << 20, 1}, "apply-3 apply-2 apply-1"},
+	} {
+		var all []record.AppliedPlan
+		for n, bytes := range tt.sizes {
+			all = record.WithApplied(all, made(n, bytes))
+			if again := record.WithApplied(all, made(n, bytes)); names(again) != names(all) {
+				t.Errorf("%s: noted again: %s, want %s", name, names(again), names(all))
+			}
+		}
+		if got := names(all); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+		if files := record.AppliedFiles("u", all); len(files) != 3*len(all) || !slices.Contains(files, record.Plan("u", all[0].Plan.Digest, record.PlanFile)) {
+			t.Errorf("%s: files %q", name, files)
 		}
 	}
 }

@@ -56,6 +56,8 @@ func (a stackAPI) routes() []route {
 		reads(a.gate, oneStack+"/plan/verdict", guarded, plan, op("getVerdict", "Returns what policies find in the pending plan, or found in a plan before it was applied; null if they found nothing.",
 			word("digest", "The digest of a plan.")),
 			func(c call) (*query.Verdict, error) { return a.stacks.Verdict(c.ctx(), c.key(), c.Query("digest")) }),
+		reads(a.gate, oneStack+"/applied", guarded, plan, op("listAppliedPlans", "Lists the plans that a stack applied last and whose documents are kept, newest first, with the modules and providers of each."),
+			func(c call) (list[query.AppliedPlan], error) { return listed(a.stacks.Applied(c.ctx(), c.key())) }),
 	}
 	table[5].within = streaming
 	return append(table, a.detailRoutes(see, plan, op)...)

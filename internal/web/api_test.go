@@ -47,6 +47,7 @@ var _ = addDoors(map[string]string{
 	"GET /api/v1/namespaces/:namespace/stacks/:name/drift":              "get terraforms/plan apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/plan":               "get terraforms/plan apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/plan/document":      "get terraforms/plan apps/net",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/applied":            "get terraforms/plan apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/plan/verdict":       "get terraforms/plan apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/runs":               "get terraforms/log apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/runs/:run":          "get terraforms/log apps/net",

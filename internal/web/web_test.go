@@ -167,6 +167,14 @@ func (e estate) StateVersions(ctx context.Context, key query.Key) (query.KeptSta
 	return e.records.States(ctx, id)
 }
 
+func (e estate) Applied(ctx context.Context, key query.Key) ([]query.AppliedPlan, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return nil, err
+	}
+	return e.records.Applied(ctx, id)
+}
+
 func (e estate) Verdict(ctx context.Context, key query.Key, digest string) (*query.Verdict, error) {
 	id, err := e.id(key)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policy/document"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -19,6 +20,7 @@ type Stacks interface {
 	List(context.Context, query.Filter) ([]query.Stack, error)
 	Plan(ctx context.Context, key query.Key, digest string) (query.PlanDocument, error)
 	Uses(context.Context, query.Key) (usage.Record, error)
+	Applied(context.Context, query.Key) ([]query.AppliedPlan, error)
 }
 
 // Outcome is what a policy would have said of one plan.
@@ -41,13 +43,14 @@ type Rehearsal struct {
 	Verdicts map[policy.Effect][]string `json:"verdicts"`
 	Outcomes []Outcome                  `json:"outcomes"`         // by stack
 	Unread   []string                   `json:"unread,omitempty"` // plans that could not be read, and why
+	Fewer    []string                   `json:"fewer,omitempty"`  // stacks of which fewer applied plans are kept than were asked for
 	Notes    []string                   `json:"notes,omitempty"`  // what was not known
 }
 
 // Rehearsing is what a dry run is about.
 type Rehearsing struct {
 	Filter     query.Filter
-	Applied    int                                       // how many plans that were applied are judged, the newest first
+	Applied    int                                       // how many plans that it applied are judged of each stack, the newest first
 	Namespaces func(context.Context) (Namespaces, error) // the labels of namespaces
 	Now        time.Time
 }
@@ -57,9 +60,12 @@ const atOnce = 4
 
 // judged is a plan that a policy is asked about.
 type judged struct {
-	stack   query.Stack
-	plan    query.PlanInfo
-	applied time.Time
+	stack    query.Stack
+	plan     query.PlanInfo
+	applied  time.Time       // zero of a pending plan
+	uses     *usage.Usage    // of a plan that was applied; nil if it is not known
+	previous *query.PlanInfo // of a plan that was applied: the one before; nil if it is not known
+	since    time.Time       // when that was applied
 }
 
 // Rehearse asks a policy about the pending plans of the stacks that it selects, and about
@@ -77,42 +83,90 @@ func (p *Policy) Rehearse(ctx context.Context, s Stacks, r Rehearsing) (Rehearsa
 	if err != nil {
 		return out, err
 	}
-	plans := p.plans(all, namespaces, r.Applied)
-	outcomes, unread := make([]*Outcome, len(plans)), make([]string, len(plans))
-	var work sync.WaitGroup
-	var judging sync.Mutex // one evaluation at a time: the answers of a policy bound its own memory
-	slots := make(chan struct{}, atOnce)
-	for i, one := range plans {
-		work.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			o, err := p.outcome(ctx, s, one, namespaces, r.Now, &judging)
-			if outcomes[i] = o; err != nil {
-				unread[i] = one.stack.Key().String() + ": " + one.plan.Name + ": " + reasonOf(err)
-			}
-		})
+	var selected []query.Stack
+	for _, st := range all {
+		if p.Selects(SubjectOf(st, namespaces)) {
+			selected = append(selected, st)
+		}
 	}
-	work.Wait()
+	plans, err := out.plans(ctx, s, selected, r.Applied)
+	if err != nil {
+		return out, err
+	}
+	outcomes, unread := make([]*Outcome, len(plans)), make([]string, len(plans))
+	var judging sync.Mutex // one evaluation at a time: the answers of a policy bound its own memory
+	each(len(plans), func(i int) {
+		o, err := p.outcome(ctx, s, plans[i], namespaces, r.Now, &judging)
+		if outcomes[i] = o; err != nil {
+			unread[i] = plans[i].stack.Key().String() + ": " + plans[i].plan.Name + ": " + reasonOf(err)
+		}
+	})
 	out.count(plans, outcomes, unread)
 	return out, ctx.Err()
 }
 
-// plans are those that a policy is asked about.
-func (p *Policy) plans(all []query.Stack, n Namespaces, most int) []judged {
-	var pending, applied []judged
+// plans are those that a policy is asked about: the pending plan of each stack, and the newest
+// ones that it applied.
+func (r *Rehearsal) plans(ctx context.Context, s Stacks, all []query.Stack, most int) ([]judged, error) {
+	var pending []judged
+	applied, failed := make([][]judged, len(all)), make([]error, len(all))
+	each(len(all), func(i int) {
+		if most > 0 {
+			applied[i], failed[i] = appliedBy(ctx, s, all[i])
+		}
+	})
 	for _, st := range all {
-		if !p.Selects(SubjectOf(st, n)) {
-			continue
-		}
 		if st.Plan != nil {
-			pending = append(pending, judged{st, *st.Plan, time.Time{}})
-		}
-		if st.Applied != nil && st.Applied.Digest != "" {
-			applied = append(applied, judged{st, *st.Applied, st.AppliedAt})
+			pending = append(pending, judged{stack: st, plan: *st.Plan})
 		}
 	}
-	slices.SortStableFunc(applied, func(a, b judged) int { return b.applied.Compare(a.applied) })
-	return append(pending, applied[:min(len(applied), max(0, most))]...)
+	for i, st := range all {
+		if failed[i] != nil {
+			r.Unread = append(r.Unread, st.Key().String()+": the plans that it applied: "+failed[i].Error())
+		}
+		if n := len(applied[i]); 0 < n && n < most && failed[i] == nil {
+			r.Fewer = append(r.Fewer, st.Key().String())
+		}
+		pending = append(pending, applied[i][:min(len(applied[i]), max(0, most))]...)
+	}
+	return pending, ctx.Err()
+}
+
+// appliedBy are the plans that a stack applied, the newest first. A server of an earlier release
+// knows the newest alone.
+func appliedBy(ctx context.Context, s Stacks, st query.Stack) ([]judged, error) {
+	if st.Applied == nil || st.Applied.Digest == "" {
+		return nil, nil
+	}
+	kept, err := s.Applied(ctx, st.Key())
+	if fault.Of(err) == fault.Missing {
+		err = nil
+	}
+	var out []judged
+	if len(kept) == 0 || kept[0].Digest != st.Applied.Digest { // it was applied before plans were kept
+		out = append(out, judged{stack: st, plan: *st.Applied, applied: st.AppliedAt})
+	}
+	for _, k := range kept {
+		out = append(out, judged{stack: st, plan: k.PlanInfo, applied: k.AppliedAt, uses: k.Uses})
+	}
+	for i := range out[:len(out)-1] {
+		out[i].previous, out[i].since = &out[i+1].plan, out[i+1].applied
+	}
+	return out, err
+}
+
+// each calls do for 0 to n-1, a few at once.
+func each(n int, do func(int)) {
+	var work sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for i := range n {
+		work.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			do(i)
+		})
+	}
+	work.Wait()
 }
 
 func (p *Policy) outcome(ctx context.Context, s Stacks, one judged, n Namespaces, now time.Time, judging *sync.Mutex) (*Outcome, error) {
@@ -121,7 +175,7 @@ func (p *Policy) outcome(ctx context.Context, s Stacks, one judged, n Namespaces
 	if err != nil {
 		return nil, err
 	}
-	facts, err := FactsOf(ctx, s, one.stack, one.plan, n, now)
+	facts, err := one.facts(ctx, s, n, now)
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +191,22 @@ func (p *Policy) outcome(ctx context.Context, s Stacks, one judged, n Namespaces
 		out.Now = v.Effect
 	}
 	return out, nil
+}
+
+// facts are those of FactsOf, and of a plan that was applied what was known then.
+func (j judged) facts(ctx context.Context, s Stacks, n Namespaces, now time.Time) (document.Facts, error) {
+	if j.applied.IsZero() {
+		return FactsOf(ctx, s, j.stack, j.plan, n, now)
+	}
+	f := factsOf(j.stack, j.plan, n, now)
+	f.Previous = nil
+	if j.previous != nil {
+		f.Previous = previousOf(*j.previous, j.since)
+	}
+	if j.uses != nil {
+		f.Use(*j.uses)
+	}
+	return f, nil
 }
 
 func reasonOf(err error) string {

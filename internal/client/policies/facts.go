@@ -32,6 +32,20 @@ func SubjectOf(s query.Stack, n Namespaces) policyapi.Subject {
 // FactsOf are the facts about a plan of a stack that its user can read. The controller
 // knows more: the source with its signature, the tenant, and the requester.
 func FactsOf(ctx context.Context, from Stacks, s query.Stack, p query.PlanInfo, n Namespaces, now time.Time) (document.Facts, error) {
+	f := factsOf(s, p, n, now)
+	r, err := from.Uses(ctx, s.Key())
+	switch {
+	case fault.Of(err) == fault.Missing || fault.Of(err) == fault.Denied: // the input says that it is not known
+		return f, nil
+	case err != nil:
+		return f, err
+	}
+	f.Use(r.Usage)
+	return f, nil
+}
+
+// factsOf are those facts without modules and providers.
+func factsOf(s query.Stack, p query.PlanInfo, n Namespaces, now time.Time) document.Facts {
 	of := SubjectOf(s, n)
 	source, _, _ := strings.Cut(s.Source, "/")
 	if source == s.Source {
@@ -50,18 +64,15 @@ func FactsOf(ctx context.Context, from Stacks, s query.Stack, p query.PlanInfo, 
 		f.Run.Cause = "destroy"
 	}
 	if a := s.Applied; a != nil && a.Digest != p.Digest {
-		c := a.Changes
-		f.Previous = &document.Previous{Name: a.Name, Digest: a.Digest, AppliedAt: s.AppliedAt, Counts: map[string]int{
-			"add": c.Add, "change": c.Change, "destroy": c.Destroy, "import": c.Import, "forget": c.Forget, "move": c.Move, "outputs": c.Outputs,
-		}}
+		f.Previous = previousOf(*a, s.AppliedAt)
 	}
-	r, err := from.Uses(ctx, s.Key())
-	switch {
-	case fault.Of(err) == fault.Missing || fault.Of(err) == fault.Denied: // the input says that it is not known
-		return f, nil
-	case err != nil:
-		return f, err
-	}
-	f.Use(r.Usage)
-	return f, nil
+	return f
+}
+
+// previousOf is a plan as the one that was applied before.
+func previousOf(p query.PlanInfo, at time.Time) *document.Previous {
+	c := p.Changes
+	return &document.Previous{Name: p.Name, Digest: p.Digest, AppliedAt: at, Counts: map[string]int{
+		"add": c.Add, "change": c.Change, "destroy": c.Destroy, "import": c.Import, "forget": c.Forget, "move": c.Move, "outputs": c.Outputs,
+	}}
 }

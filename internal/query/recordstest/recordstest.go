@@ -78,6 +78,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		"a plan is read by its digest":                   planByDigest,
 		"what a stack uses is read":                      whatAStackUses,
 		"what policies found is read":                    whatPoliciesFound,
+		"plans that were applied are read":               plansThatWereApplied,
 		"what is not there is missing":                   missing,
 		"states of the past are read by their names":     statesByName,
 		"a state beside its Secret is kept and read":     stateBesideItsSecret,
@@ -125,6 +126,33 @@ func whatAStackUses(t *testing.T, w *world, r query.Records) {
 	got, err := r.Uses(t.Context(), Stack)
 	if diff := cmp.Diff(got, want); err != nil || diff != "" {
 		t.Errorf("Uses() (-got +want): %v\n%s", err, diff)
+	}
+}
+
+func plansThatWereApplied(t *testing.T, w *world, r query.Records) {
+	if got, err := r.Applied(t.Context(), Stack); len(got) != 0 || err != nil {
+		t.Errorf("before there is one: Applied() = %+v, %v", got, err)
+	}
+	other := "sha256:" + strings.Repeat("7", 64)
+	kept, err := json.Marshal([]record.AppliedPlan{
+		{Plan: stack.Plan{Name: "plan-b", Digest: Digest, Changes: stack.Changes{Add: 1}, PlanInputs: stack.PlanInputs{Revision: "main@sha1:2"}, At: start}, Run: "apply-2", At: start.Add(time.Minute)},
+		{Plan: stack.Plan{Name: "plan-a", Digest: other, At: start}, Run: "apply-1", At: start},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.put(record.Applied(Stack.UID).Key, string(kept))
+	w.put(record.Plan(Stack.UID, Digest, record.UsesFile), `{"providers": [{"source": "registry.opentofu.org/hashicorp/aws", "version": "6.0.0"}]}`)
+	want := []query.AppliedPlan{
+		{
+			PlanInfo:  query.PlanInfo{Name: "plan-b", Digest: Digest, Changes: stack.Changes{Add: 1}, Revision: "main@sha1:2", At: start},
+			AppliedAt: start.Add(time.Minute), Uses: &usage.Usage{Providers: []usage.Provider{{Source: "registry.opentofu.org/hashicorp/aws", Version: "6.0.0"}}},
+		},
+		{PlanInfo: query.PlanInfo{Name: "plan-a", Digest: other, At: start}, AppliedAt: start},
+	}
+	got, err := r.Applied(t.Context(), Stack)
+	if diff := cmp.Diff(got, want); err != nil || diff != "" {
+		t.Errorf("Applied() (-got +want): %v\n%s", err, diff)
 	}
 }
 

@@ -156,6 +156,8 @@ func (e *estate) Verdict(context.Context, query.Key, string) (*query.Verdict, er
 	return e.verdict, e.err
 }
 
+func (e *estate) Applied(context.Context, query.Key) ([]query.AppliedPlan, error) { return nil, e.err }
+
 func (e *estate) Uses(context.Context, query.Key) (usage.Record, error) { return e.uses, e.err }
 
 func (e *estate) Inputs(context.Context, query.Key) ([]query.InputInfo, error) {
