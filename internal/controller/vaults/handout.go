@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -61,8 +62,8 @@ func (h handout) due() time.Time {
 // it the next attempt is made.
 const retryRenewal = 45 * time.Second
 
-// record is the key of the record of a handout.
-func (v *Vaults) record(uid string) string {
+// recordOf is the key of the record of a handout.
+func recordOf(v *Vaults, uid string) string {
 	if v.Logins {
 		return record.LoggedIn(uid)
 	}
@@ -70,7 +71,7 @@ func (v *Vaults) record(uid string) string {
 }
 
 func (v *Vaults) keep(ctx context.Context, uid string, h handout) error {
-	if err := record.At[handout](v.record(uid)).Write(ctx, v.Records, h); err != nil {
+	if err := record.At[handout](recordOf(v, uid)).Write(ctx, v.Records, h); err != nil {
 		return fmt.Errorf("recording the session of run %s at the Vault: %w", h.Run, err)
 	}
 	return nil
@@ -78,7 +79,7 @@ func (v *Vaults) keep(ctx context.Context, uid string, h handout) error {
 
 // handedOut is what was handed out for a stack; nil if nothing is.
 func (v *Vaults) handedOut(ctx context.Context, uid string) (*handout, error) {
-	h, err := record.At[handout](v.record(uid)).Read(ctx, v.Records)
+	h, err := record.At[handout](recordOf(v, uid)).Read(ctx, v.Records)
 	if fault.Of(err) == fault.Missing {
 		return nil, nil
 	}
@@ -89,12 +90,12 @@ func (v *Vaults) handedOut(ctx context.Context, uid string) (*handout, error) {
 }
 
 // session is that of a handout, at the server where it was made.
-func (v *Vaults) session(h handout) (vault.Session, error) {
+func (h handout) session(client *http.Client) (vault.Session, error) {
 	at, err := url.Parse(h.URL)
 	if err != nil {
 		return vault.Session{}, fmt.Errorf("the session of run %s names no server: %w", h.Run, err)
 	}
-	server := vault.Server{URL: at, Namespace: h.Namespace, HTTP: v.Config.Server.HTTP}
+	server := vault.Server{URL: at, Namespace: h.Namespace, HTTP: client}
 	return server.Resume(secret.New(h.Token), h.Accessor), nil
 }
 
@@ -110,7 +111,7 @@ func (v *Vaults) Renew(ctx context.Context, uid string) (time.Time, error) {
 	if due := h.due(); now.Before(due) {
 		return due, nil
 	}
-	s, err := v.session(*h)
+	s, err := h.session(v.Config.Server.HTTP)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -125,7 +126,7 @@ func (v *Vaults) Renew(ctx context.Context, uid string) (time.Time, error) {
 	}
 	ask := func(renew func() (time.Duration, error)) {
 		var long time.Duration
-		err := v.asking(ctx, *h, func() (err error) {
+		err := h.asking(ctx, v, func() (err error) {
 			long, err = renew()
 			return err
 		})
@@ -147,11 +148,11 @@ func (v *Vaults) End(ctx context.Context, uid string) error {
 	if err != nil || h == nil {
 		return err
 	}
-	return v.asking(ctx, *h, func() error { return v.finish(ctx, uid, *h) })
+	return h.asking(ctx, v, func() error { return v.finish(ctx, uid, *h) })
 }
 
 // asking asks the server of a handout, unless that did not answer a moment ago.
-func (v *Vaults) asking(ctx context.Context, h handout, ask func() error) error {
+func (h handout) asking(ctx context.Context, v *Vaults, ask func() error) error {
 	err := v.gates.of(h.URL).through(ctx, v.Now, ask)
 	if _, ok := errors.AsType[notEnded](err); !ok && fault.Reason(err, "") == vault.ReasonUnreachable {
 		return notEnded{err}
@@ -160,14 +161,14 @@ func (v *Vaults) asking(ctx context.Context, h handout, ask func() error) error 
 }
 
 func (v *Vaults) finish(ctx context.Context, uid string, h handout) error {
-	s, err := v.session(h)
+	s, err := h.session(v.Config.Server.HTTP)
 	if err == nil {
 		err = s.End(ctx, h.Leases)
 	}
 	if err != nil {
 		return notEnded{fmt.Errorf("giving back what run %s had of the Vault: %w", h.Run, err)}
 	}
-	return v.Records.Delete(ctx, v.record(uid))
+	return v.Records.Delete(ctx, recordOf(v, uid))
 }
 
 // notEnded is an error of a server about a session, and not of the records.
@@ -186,7 +187,7 @@ func (v *Vaults) EndOrForget(ctx context.Context, uid string) error {
 		return err
 	}
 	v.Log.Warn("credentials of a run are not given back: they end by themselves", "stack", uid, "err", err)
-	return v.Records.Delete(ctx, v.record(uid))
+	return v.Records.Delete(ctx, recordOf(v, uid))
 }
 
 // trimAuth is the mount of a method, with or without auth/ before it.

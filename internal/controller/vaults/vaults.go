@@ -143,7 +143,7 @@ func (v *Vaults) open(ctx context.Context, in signIn) (vault.Session, error) {
 // time. An error has ended what it began.
 func (v *Vaults) Begin(ctx context.Context, of Stack, run string, wanted []input.VaultSecret) (values map[string][]byte, err error) {
 	err = v.gates.of(v.Config.Server.URL.String()).through(ctx, v.Now, func() (err error) {
-		values, err = v.begin(ctx, of, run, wanted)
+		values, err = begin(ctx, v, of, run, wanted)
 		return err
 	})
 	return values, err
@@ -173,7 +173,8 @@ func (v *Vaults) Login(ctx context.Context, uid, run string, at vault.Server, by
 	return token, err
 }
 
-func (v *Vaults) begin(ctx context.Context, of Stack, run string, wanted []input.VaultSecret) (map[string][]byte, error) {
+// begin is Begin, once the server may be asked.
+func begin(ctx context.Context, v *Vaults, of Stack, run string, wanted []input.VaultSecret) (map[string][]byte, error) {
 	in, err := v.signInOf(ctx, of.Account)
 	if err != nil {
 		return nil, err
