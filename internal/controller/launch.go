@@ -125,17 +125,26 @@ func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 	if job.Encryption, err = la.jobs.sealing.of(ctx, p); err != nil {
 		return err
 	}
+	if !vaults.Makes(la.jobs.key, &job) {
+		return la.runner.Start(ctx, job)
+	}
+	// What is made is ended if the run does not begin, so none is made for a run that waits.
+	if err := la.runner.Room(ctx, job); err != nil {
+		return err
+	}
 	masked := len(job.Mask)
 	p.entry.vault = vaults.Known{}
 	if err := la.jobs.vaults.Fill(ctx, readerOf(la.jobs, p), la.jobs.key, &job); err != nil {
 		return err
 	}
-	if len(job.Mask) != masked {
-		if err := la.rememberSecrets(ctx, p, job.Mask); err != nil {
-			return err
-		}
+	if err := la.rememberMade(ctx, p, job.Mask[:masked], job.Mask[masked:]); err != nil {
+		return err
 	}
-	return la.runner.Start(ctx, job)
+	err = la.runner.Start(ctx, job)
+	if fault.Reason(err, "") == runner.NoRoom { // each attempt makes others, so they become rare
+		p.entry.room = p.entry.room.longer(p.o.Now, roomFor{p.obj.GetGeneration(), p.note.Cause.Replan}, err.Error())
+	}
+	return err
 }
 
 // startMost is how long a run may take to begin.
@@ -319,6 +328,17 @@ func (la *launcher) rememberSecrets(ctx context.Context, p *pass, values []strin
 		la.status.teller.lostSecrets(p, done.Damage)
 	}
 	return nil
+}
+
+// rememberMade keeps prints of values that were made for a run, which is given others as well.
+func (la *launcher) rememberMade(ctx context.Context, p *pass, others, made []string) error {
+	done, err := la.records.RememberMade(ctx, p.id, made, p.o.Now)
+	if err != nil || done.Damage == nil {
+		return err
+	}
+	la.status.teller.lostSecrets(p, done.Damage)
+	p.entry.secrets = "" // the record that was damaged had the others
+	return la.rememberSecrets(ctx, p, others)
 }
 
 // startState returns the state that a run starts from, and remembers whether it was

@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,41 @@ func TestRemembered(t *testing.T) {
 	}
 	if got := string(p.Lines([]byte("a old-password-1\nb new-password-2\nc\n"))); got != "a "+Mask+"\nb "+Mask+"\nc\n" {
 		t.Errorf("Lines() = %q", got)
+	}
+}
+
+// What was made for runs is hidden as well, and pushes out none of the values that a state may
+// hold for longer.
+func TestValuesOfRunsPushOutNoOthers(t *testing.T) {
+	const rotated = "the value of a Secret that was rotated"
+	made := func(run int) string {
+		var lines strings.Builder
+		for line := range 100 {
+			fmt.Fprintf(&lines, "line %d of what was made for the run %d\n", line, run)
+		}
+		return lines.String()
+	}
+	m := Remembered{Key: []byte("k")}
+	m.Add([]string{rotated})
+	for run := range 600 {
+		if !m.AddMade([]string{made(run)}) {
+			t.Fatalf("nothing is new of the run %d", run)
+		}
+	}
+	hides := func(text string) bool {
+		t.Helper()
+		prints, err := m.Prints()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return prints.String(text) == Mask
+	}
+	if !hides(rotated) || !hides("line 7 of what was made for the run 599") || hides("line 7 of what was made for the run 0") {
+		t.Errorf("hidden are the value of a Secret: %t, the newest that was made: %t, the oldest: %t; want the first two",
+			hides(rotated), hides("line 7 of what was made for the run 599"), hides("line 7 of what was made for the run 0"))
+	}
+	if !m.Add([]string{made(599)}) || m.Add([]string{made(599)}) {
+		t.Error("a value that a Secret holds now counts as made for a run")
 	}
 }
 

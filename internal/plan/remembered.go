@@ -72,18 +72,29 @@ func ReadRemembered(b []byte) (Remembered, error) {
 
 // RememberedValue is what is kept of one secret value.
 type RememberedValue struct {
-	ID    string   `json:"id"`    // a keyed hash of the value
-	Forms []string `json:"forms"` // of each form: length.hint.hash
+	ID    string   `json:"id"`             // a keyed hash of the value
+	Forms []string `json:"forms"`          // of each form: length.hint.hash
+	Made  bool     `json:"made,omitempty"` // for one run alone; no later run is given it
 }
 
-// formsKept bounds the forms of all values of one stack. Values that the stack was
-// given last are kept whatever they come to.
-const formsKept = 1 << 17
+// formsKept bounds the forms of all values of one stack, and madeKept in addition those of
+// values that were made for one run: there are others for each run, and a state rarely holds
+// them, so they take no room from values that it may hold for years. Values that the stack
+// was given last are kept whatever they come to.
+const (
+	formsKept = 1 << 17
+	madeKept  = 1 << 14
+)
 
 // Add remembers the values that a stack is given now, and reports whether there
 // was anything new among them. The values that it was given longest ago go when
 // there is no room.
-func (m *Remembered) Add(values []string) bool {
+func (m *Remembered) Add(values []string) bool { return m.add(values, false) }
+
+// AddMade is Add for values that were made for one run.
+func (m *Remembered) AddMade(values []string) bool { return m.add(values, true) }
+
+func (m *Remembered) add(values []string, made bool) bool {
 	h := Prints{Key: m.Key}.hasher()
 	was := map[string]RememberedValue{}
 	for _, v := range m.Values {
@@ -98,28 +109,32 @@ func (m *Remembered) Add(values []string) bool {
 		}
 		given[id] = true
 		v, known := was[id]
-		if !known {
-			fresh, v = true, RememberedValue{ID: id, Forms: printsOf(h, value)}
+		switch {
+		case !known:
+			fresh, v = true, RememberedValue{ID: id, Forms: printsOf(h, value), Made: made}
+		case v.Made && !made:
+			fresh, v.Made = true, false
 		}
 		now = append(now, v)
 	}
 	if !fresh {
 		return false
 	}
-	room := formsKept
+	room := map[bool]int{false: formsKept, true: madeKept}
 	for _, v := range now {
-		room -= len(v.Forms)
+		room[v.Made] -= len(v.Forms)
 	}
+	var before []RememberedValue // the newest first
 	for _, v := range slices.Backward(m.Values) {
 		if given[v.ID] {
 			continue
 		}
-		if room -= len(v.Forms); room < 0 {
-			break
+		if room[v.Made] -= len(v.Forms); room[v.Made] >= 0 { // once it is below, nothing older fits
+			before = append(before, v)
 		}
-		now = slices.Insert(now, 0, v)
 	}
-	m.Values = now
+	slices.Reverse(before)
+	m.Values = append(before, now...)
 	return true
 }
 

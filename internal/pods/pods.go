@@ -129,6 +129,21 @@ func (p *Pods) Launch(ctx context.Context, l remote.Launch) (remote.Place, error
 	return placeOf(pod), nil
 }
 
+// Room implements remote.Launcher: the API server admits the pod, its ResourceQuotas
+// included, and creates none. A webhook of the cluster may keep it from answering.
+func (p *Pods) Room(ctx context.Context, l remote.Launch) error {
+	pod, err := p.manifest(l)
+	if err != nil {
+		return nil // Launch says so
+	}
+	if err := p.live.Create(ctx, pod, client.FieldOwner(kube.FieldManager), client.DryRunAll); err != nil {
+		if err = refused(err, pod, l.Job.Words); fault.Reason(err, "") == runner.NoRoom {
+			return err
+		}
+	}
+	return nil
+}
+
 // Look implements remote.Launcher. The cache may not have a pod that was just created,
 // so the API server alone says that there is none.
 func (p *Pods) Look(ctx context.Context, at remote.Place) (remote.Life, error) {

@@ -55,6 +55,11 @@ type Runner interface {
 	// ctx ends before the start is complete, there is no run either.
 	Start(ctx context.Context, job Job) error
 
+	// Room asks whether a run could start now, and changes nothing. Its error is that
+	// of Start, as far as it is known: without one Start may find no room all the same.
+	// It is asked before something is made for the run that would have to be ended.
+	Room(ctx context.Context, job Job) error
+
 	// Current returns the report of the run that has the key, or nil. A run that
 	// died without a report of its end is reported as Done and Killed, and only
 	// after every process of it is dead and the newest state that it left was

@@ -38,6 +38,7 @@ type Acts struct {
 	Begin  func(ctx context.Context, job Job) error   // starts the run of a job that was checked; after an error Runs removes the run's directory
 	Find   func(key, id string) (*Report, error)      // reads the report of a run; nil if the directory is none of a run
 	Cancel func(ctx context.Context, r *Report) error // asks a run that goes on to stop
+	Room   func(ctx context.Context, job Job) error   // asks whether a run could begin; nil where there is always room
 	Forget func(key, id string) error                 // called before the directory of a run that ended is removed; may be nil
 }
 
@@ -78,13 +79,35 @@ func (s *Runs) Start(ctx context.Context, job Job) error {
 		return nil
 	}
 	if current != nil {
-		return fault.New(fault.Conflict, StackBusy,
-			fmt.Errorf("starting run %s: run %s of the same stack comes first", job.ID, current.ID))
+		return busy(job, current)
 	}
 	if err := s.acts.Begin(ctx, job); err != nil {
 		return errors.Join(fmt.Errorf("starting run %s: %w", job.ID, err), RemoveRun(s.run(job.Key(), job.ID)))
 	}
 	return nil
+}
+
+// Room asks whether a run could start now.
+func (s *Runs) Room(ctx context.Context, job Job) error {
+	if err := job.Check(); err != nil {
+		return err
+	}
+	defer s.Lock(job.Key())()
+	current, err := s.current(job.Key())
+	switch {
+	case err != nil || current != nil && current.ID == job.ID:
+		return err
+	case current != nil:
+		return busy(job, current)
+	case s.acts.Room == nil:
+		return nil
+	}
+	return s.acts.Room(ctx, job)
+}
+
+// busy is the error about a run that has the key of another one.
+func busy(job Job, current *Report) error {
+	return fault.New(fault.Conflict, StackBusy, fmt.Errorf("starting run %s: run %s of the same stack comes first", job.ID, current.ID))
 }
 
 // Current returns the one run of a key that was not forgotten yet, or nil.

@@ -23,6 +23,16 @@ type Remembering struct {
 // begins: a view of its state hides them, also when the Secrets hold others by then.
 // A damaged record is replaced. It counts as incomplete until SettleSecrets.
 func (s *Store) RememberSecrets(ctx context.Context, id string, values []string, now time.Time) (Remembering, error) {
+	return s.remember(ctx, id, now, func(m *plan.Remembered) bool { return m.Add(values) })
+}
+
+// RememberMade is RememberSecrets for values that were made for one run. They push out no
+// others.
+func (s *Store) RememberMade(ctx context.Context, id string, values []string, now time.Time) (Remembering, error) {
+	return s.remember(ctx, id, now, func(m *plan.Remembered) bool { return m.AddMade(values) })
+}
+
+func (s *Store) remember(ctx context.Context, id string, now time.Time, add func(*plan.Remembered) bool) (Remembering, error) {
 	var done Remembering
 	known, err := s.secretRecord(ctx, id)
 	if errors.Is(err, record.ErrSecretsUnknown) {
@@ -35,7 +45,7 @@ func (s *Store) RememberSecrets(ctx context.Context, id string, values []string,
 		known.Key = make([]byte, 32)
 		_, err = rand.Read(known.Key)
 	}
-	if err == nil && (known.Add(values) || done.Damage != nil) {
+	if err == nil && (add(&known.Remembered) || done.Damage != nil) {
 		err = known.Place.Write(ctx, s.Blobs, known.Remembered)
 		if err == nil && known.Former != "" {
 			err = s.Blobs.Delete(ctx, known.Former)

@@ -18,6 +18,10 @@ import (
 // retryEnd is when the end of a session at a server that did not answer is tried again.
 const retryEnd = 30 * time.Second
 
+// Makes reports whether a job needs secrets that are made when its run begins. The key is
+// that of the placeholders (input.Made).
+func Makes(key secret.Text, job *runner.Job) bool { return len(input.Made(key, texts(job)...)) > 0 }
+
 // Fill makes the secrets that a run is given when it begins, and puts them into a copy of
 // the job that no record has. The key is that of the placeholders (input.Made). Without a
 // Vault, v is nil: a job that needs one is then Denied.

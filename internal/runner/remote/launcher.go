@@ -18,6 +18,10 @@ type Launcher interface {
 	// NoRoom says that there is no room now.
 	Launch(ctx context.Context, launch Launch) (Place, error)
 
+	// Room says whether there is room for a place, and makes none. Its error is Later with
+	// the reason NoRoom; whatever else is wrong, Launch says.
+	Room(ctx context.Context, launch Launch) error
+
 	// Look says what became of a place. Gone has to be certain: after it nothing of
 	// the place can run any more.
 	Look(ctx context.Context, p Place) (Life, error)

@@ -137,7 +137,7 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if r.signer, err = newSigner(c.Key); err != nil {
 		return nil, err
 	}
-	if r.Runs, err = runner.OpenRuns(c.Dir, runner.AsPods, runner.Acts{Begin: starts{r}.begin, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
+	if r.Runs, err = runner.OpenRuns(c.Dir, runner.AsPods, runner.Acts{Begin: starts{r}.begin, Room: starts{r}.room, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
 		return nil, err
 	}
 	r.prepared = &preparedStore{lock: r.Lock, stack: r.StackDir, bytes: c.Prepared, log: c.Log}
@@ -197,17 +197,14 @@ type starts struct{ *Runner }
 
 // begin makes the place of a run, and keeps the order for its agent.
 func (r starts) begin(ctx context.Context, job runner.Job) error {
-	if !r.owns(job.Key()) {
-		return fault.New(fault.Later, runner.StackBusy, errors.New("the stack is another controller's"))
-	}
-	host, err := runner.Find(ctx, r.config.Contents, job)
+	at, err := r.place(&job)
 	if err != nil {
 		return err
 	}
-	in, _, _ := strings.Cut(job.Name, "/")
-	at := Place{Namespace: in, Name: placeName(&job)}
-	if r.removals.blocks(in, job.Key(), at.Name) {
-		return fault.New(fault.Later, runner.StackBusy, errors.New("the place of an earlier run of the stack is still being removed"))
+	in := at.Namespace
+	host, err := runner.Find(ctx, r.config.Contents, job)
+	if err != nil {
+		return err
 	}
 	shape, err := r.sharing.shape(&job, &host)
 	if err != nil {
@@ -233,6 +230,28 @@ func (r starts) begin(ctx context.Context, job runner.Job) error {
 		return err
 	}
 	return r.sharing.begin(ctx, r.knownRuns, run, rec, open, &run.order.Job, seal)
+}
+
+// place names the place of a run, unless another one is in the way.
+func (r starts) place(job *runner.Job) (Place, error) {
+	if !r.owns(job.Key()) {
+		return Place{}, fault.New(fault.Later, runner.StackBusy, errors.New("the stack is another controller's"))
+	}
+	in, _, _ := strings.Cut(job.Name, "/")
+	at := Place{Namespace: in, Name: placeName(job)}
+	if r.removals.blocks(in, job.Key(), at.Name) {
+		return Place{}, fault.New(fault.Later, runner.StackBusy, errors.New("the place of an earlier run of the stack is still being removed"))
+	}
+	return at, nil
+}
+
+// room asks whether a run could begin.
+func (r starts) room(ctx context.Context, job runner.Job) error {
+	at, err := r.place(&job)
+	if err != nil || job.Shares != "" && r.sharing.some() { // it may get an open place
+		return err
+	}
+	return r.config.Launcher.Room(ctx, Launch{Name: at.Name, Key: job.Key(), ID: job.ID, Job: &job})
 }
 
 // draft writes a run down, which has no place yet but its name.

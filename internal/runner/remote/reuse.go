@@ -271,6 +271,18 @@ func (s *sharing) take(ctx context.Context, key, shape string) (*openPlace, erro
 	return nil, nil
 }
 
+// some reports whether a place is open that could have another run.
+func (s *sharing) some() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.places {
+		if o.asking > 0 && !o.over && !o.taken {
+			return true
+		}
+	}
+	return false
+}
+
 // take takes a place for a run of a shape. The lock is held.
 func (o *openPlace) take(shape string) bool {
 	if shape == "" || o.shape != shape || o.asking == 0 || o.over || o.taken {

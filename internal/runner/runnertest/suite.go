@@ -323,6 +323,7 @@ func oneAtATime(t *testing.T, f Fixture) {
 	other.ID, other.Kind = "other", stack.PlanRun
 	for doing, err := range map[string]error{
 		"starting another run": r.Start(t.Context(), other),
+		"room for another run": r.Room(t.Context(), other),
 		"forgetting the run":   r.Forget(s.Job.Stack, id),
 		"removing the stack":   r.Remove(s.Job.Stack),
 	} {

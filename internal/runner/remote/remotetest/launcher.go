@@ -31,6 +31,8 @@ import (
 
 // Launcher is a remote.Launcher of processes.
 type Launcher struct {
+	unbounded
+
 	Dir       string // of all places
 	Binary    string // that runs agent.Program with the argument agent.Argument, and writes its exit code with Exit
 	URL       string // of the controller, for the agents of places that are made from now on
@@ -64,6 +66,12 @@ const (
 	fileExit  = "exit"
 	dirAgent  = "agent"
 )
+
+// unbounded is the part of a Launcher that always has room.
+type unbounded struct{}
+
+// Room implements remote.Launcher.
+func (unbounded) Room(context.Context, remote.Launch) error { return nil }
 
 // EnvExit names the file that the binary of a Launcher writes its exit code to.
 const EnvExit = "TERRIER_TEST_EXIT"
