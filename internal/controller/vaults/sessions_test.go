@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 )
 
@@ -102,6 +103,25 @@ func TestARoleThatGetsAnotherPolicy(t *testing.T) {
 		w.vaults.sweep(t.Context())
 		if all := s.Accessors(t, "app"); len(all) != 0 {
 			t.Errorf("the session of before goes on: %q", all)
+		}
+	})
+}
+
+// What has to change is the account and not the stack: it is no fault of the stack that stays
+// until the stack changes, and the next attempt succeeds.
+func TestAnAccountThatIsAnnotatedLater(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		w := newWorld(t, s)
+		said := w.vaults.Accounts.(accounts).annotations
+		said[appAccount] = map[string]string{}
+		_, err := w.read(t, appAccount, "vault://kyuubi/database")
+		next := stack.Decide(stack.Observation{Spec: stack.Spec{RetryEvery: time.Minute}, Blocked: &stack.Blocked{Kind: fault.Of(err), Reason: stack.InputsFailed}})
+		if wait, ok := next.Action.(stack.Wait); !ok || wait.For != time.Minute || next.Ready != stack.Stalled {
+			t.Errorf("after %v the stack is %s and does %+v, want that it tries again within a minute", err, next.Ready, next.Action)
+		}
+		said[appAccount] = map[string]string{RoleAnnotation: "app"}
+		if got, err := w.read(t, appAccount, "vault://kyuubi/database"); err != nil || string(got.Data["password"]) != "value-canary" {
+			t.Errorf("Read() = %+v, %v", got, err)
 		}
 	})
 }
