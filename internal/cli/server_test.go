@@ -336,6 +336,8 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "provider keys add -", stdin: "a key", code: 4},
 		{args: "provider keys remove 00", code: 4},
 		{args: "identity jwks", code: 4},
+		{args: "state key network", code: 2}, // it needs a reason
+		{args: "status"},
 	} {
 		var got [2]said
 		for i, p := range []platform{viaCluster, viaServer} {
@@ -363,7 +365,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 
 // elsewhere are commands that ask neither a cluster nor a server, and those that
 // have a test of their own.
-var elsewhere = map[string]bool{"version": true, "help": true, "import lynq": true, "policy test": true,
+var elsewhere = map[string]bool{"version": true, "help": true, "import lynq": true, "policy test": true, "scan": true,
 	"registry tokens list": true, "registry tokens create": true, "registry tokens revoke": true}
 
 // commandOf are the words of a command before its arguments.
