@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -36,7 +35,7 @@ type Blobs struct {
 	live  Live
 	every time.Duration
 
-	Cipher *encryption.Cipher // nil encrypts and decrypts no state
+	stateCipher
 }
 
 // NewBlobs returns the records in store, together with the runs that go on. A

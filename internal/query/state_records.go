@@ -139,8 +139,13 @@ func errNoCipher() error {
 	return fault.New(fault.Invalid, encryption.ReasonKey, errors.New("these records have no keys of states"))
 }
 
+// stateCipher is the part of Blobs that encrypts and decrypts states.
+type stateCipher struct {
+	Cipher *encryption.Cipher // nil encrypts and decrypts no state
+}
+
 // EncryptState implements StateCipher.
-func (b *Blobs) EncryptState(ctx context.Context, id StackID, ref kube.StateRef, state []byte) ([]byte, error) {
+func (b *stateCipher) EncryptState(ctx context.Context, id StackID, ref kube.StateRef, state []byte) ([]byte, error) {
 	if b.Cipher == nil {
 		return nil, errNoCipher()
 	}
@@ -151,7 +156,7 @@ func (b *Blobs) EncryptState(ctx context.Context, id StackID, ref kube.StateRef,
 }
 
 // DecryptState implements StateCipher.
-func (b *Blobs) DecryptState(ctx context.Context, _ StackID, ref kube.StateRef, document []byte) ([]byte, error) {
+func (b *stateCipher) DecryptState(ctx context.Context, _ StackID, ref kube.StateRef, document []byte) ([]byte, error) {
 	if b.Cipher == nil {
 		return nil, errNoCipher()
 	}
@@ -160,7 +165,7 @@ func (b *Blobs) DecryptState(ctx context.Context, _ StackID, ref kube.StateRef, 
 }
 
 // StateKeys implements StateCipher.
-func (b *Blobs) StateKeys(ctx context.Context, _ StackID, place, _ string) (StateKeys, error) {
+func (b *stateCipher) StateKeys(ctx context.Context, _ StackID, place, _ string) (StateKeys, error) {
 	if b.Cipher == nil {
 		return StateKeys{}, errNoCipher()
 	}
