@@ -119,6 +119,6 @@ kyuubi: the estate is up. In another terminal, in this directory:
   $bin/terrier get -A
   $bin/terrier audit list --what secret-read,identity-issued
   $bin/bao kv get kyuubi/database
-  $bin/bao kv put kyuubi/database mariadb_password=changed
+  $bin/bao kv put kyuubi/database mariadb_password=changeme
 TEXT
 wait -n
