@@ -161,6 +161,9 @@ func (b *stateCipher) DecryptState(ctx context.Context, _ StackID, ref kube.Stat
 		return nil, errNoCipher()
 	}
 	state, _, err := b.Cipher.Decrypt(ctx, encryption.OfSecret(ref.String()), document)
+	if fault.Reason(err, "") == encryption.ReasonKey { // the document is the caller's, and nothing is broken here
+		err = fault.New(fault.Invalid, encryption.ReasonKey, err)
+	}
 	return state, err
 }
 
