@@ -65,6 +65,7 @@ func TestARolloutStopsAndIsResumed(t *testing.T) {
 	o.phase(tenantsv1.RolloutComplete)
 	o.template("rollout: {maxSkew: 1}", "serviceAccountName: other")
 	o.generation("the first has it", 2, 1)
+	o.phase(tenantsv1.RolloutInProgress) // seen under way before it fails, or nothing is told of the limit
 	o.are(false, "a000-web")
 	r := o.phase(tenantsv1.RolloutFailed)
 	if r.GoodGeneration != 1 || r.UpdatedNodes != 1 || r.FailedNodes != 1 || !strings.Contains(r.Message, "a000-web") {
