@@ -156,7 +156,7 @@ func (p *parts) run(ctx context.Context, mgr ctrl.Manager, handler http.Handler)
 		}
 		ended <- nil
 	}()
-	go func() { ended <- mgr.Start(ctx) }()
+	go func() { ended <- p.inTime(ctx, mgr.Start(ctx)) }()
 	said := make(chan error, 1)
 	go func() { said <- p.ready(ctx, mgr) }()
 
@@ -187,13 +187,27 @@ func (p *parts) run(ctx context.Context, mgr ctrl.Manager, handler http.Handler)
 					errs = append(errs, err)
 				case <-late:
 					// An API server that no longer answers blocks them; the process ends.
-					p.log.Warn("controllers did not end in time")
+					p.log.Warn(endedLate)
 					return errors.Join(errs...)
 				}
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// endedLate is logged when a stop does not wait for the controllers any longer.
+const endedLate = "controllers did not end in time"
+
+// inTime is the error with which the manager ended. That a reconcile went on for longer
+// than stopManager after a stop is none: the next process takes over whatever it did,
+// as after a crash, and a stop that was asked for succeeds.
+func (p *parts) inTime(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		p.log.Warn(endedLate)
+		return nil
+	}
+	return err
 }
 
 func ignoreDeadline(err error) error {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
@@ -14,7 +13,7 @@ import (
 func toldBy(t *testing.T, c *testkit.Cluster, manifest string, want ...string) {
 	t.Helper()
 	file := manifestFile(t, manifest)
-	testkit.Eventually(t, time.Minute, "kubectl warns", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "kubectl warns", func(context.Context) error {
 		said, ok := kubectl(t, c, "apply", "--dry-run=server", "-f", file)
 		for _, w := range want {
 			if !ok || !strings.Contains(said, "Warning: "+w) {
@@ -105,7 +104,7 @@ func TestKubectlIsToldOfProtectedDeletions(t *testing.T) {
 	c.AwaitReady(t, "gone")
 	c.AwaitReady(t, "kept")
 	name := policed(t, c, "guards: {maxDestroys: 0, windows: [{days: [Mon], from: '00:00', to: '00:01'}]}")
-	testkit.Eventually(t, time.Minute, "kubectl warns", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "kubectl warns", func(context.Context) error {
 		said, ok := kubectl(t, c, "delete", "--dry-run=server", "terraforms.infra.contrib.fluxcd.io", "gone")
 		for _, want := range []string{
 			"the destroy is planned first, and " + name + " judges the plan: if it is held, the object stays until a user approves it",
