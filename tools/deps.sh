@@ -34,6 +34,8 @@ there /usr/sbin/mariadbd /usr/local/sbin/mariadbd /usr/bin/mariadbd || install M
 there '/usr/lib/postgresql/*/bin/initdb' /usr/local/bin/initdb /usr/bin/initdb || install PostgreSQL postgresql
 # So does the guide's example of RabbitMQ.
 there /usr/lib/rabbitmq/bin/rabbitmq-server || install RabbitMQ rabbitmq-server
+# Inventories are compared with what Ansible makes of them.
+command -v ansible-inventory >/dev/null || install Ansible ansible-core
 # Pages are tested in a real browser.
 there /usr/bin/chromium /usr/local/bin/chromium /usr/bin/google-chrome || install Chromium chromium fonts-dejavu-core
 command -v go >/dev/null || fail "Go is missing: get 1.26.8 or newer from https://go.dev/dl/"
