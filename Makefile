@@ -54,6 +54,8 @@ kafka    := $(call guided,mongey,kafka,0.7.1)
 standin  := $(call guided,hashicorp,aws,5.99.0)
 # The example kyuubi has one with the provider of Vault, which cannot be had either.
 kyuubi   := bin/mirror-kyuubi/registry.opentofu.org/hashicorp/vault/5.3.0/$(platform)/terraform-provider-vault_v5.3.0
+# The example tenant-building has one with the providers of Proxmox VE and of DNS.
+building := $(foreach p,bpg/proxmox/0.70.1 hashicorp/dns/3.4.3,bin/mirror-building/registry.opentofu.org/$p/$(platform)/terraform-provider-$(word 2,$(subst /, ,$p))_v$(notdir $p))
 standins := $(call guided,hashicorp,random,3.5.1) $(call guided,redis,redis,1.3.5) $(call guided,cyrilgdn,postgresql,1.21.0)
 
 ##@ Use it
@@ -195,6 +197,10 @@ providers-guide: $(rabbitmq) $(kafka) $(standin) ## the providers that the guide
 providers-kyuubi: $(standin) ## what stands in for the provider of Vault
 	@mkdir -p $(dir $(kyuubi)) && ln -f $(standin) $(kyuubi)
 
+.PHONY: providers-building
+providers-building: $(standin) ## what stands in for the providers of Proxmox VE and DNS
+	@for p in $(building); do mkdir -p $$(dirname $$p) && ln -f $(standin) $$p; done
+
 $(rabbitmq): $(wildcard tools/providers/rabbitmq/*)
 	cd tools/providers/rabbitmq && go build -ldflags '$(small)' -o $(CURDIR)/$@ .
 	@touch $@
@@ -269,11 +275,11 @@ chart-push: chart ## push it to oci://REGISTRY/charts
 ##@ Prove it
 
 .PHONY: test
-test: deps build providers providers-guide providers-kyuubi bin/kubectl bin/helm bin/source-controller bin/fake-gcs-server azure-if-npm ## every test, on a machine that has only Go, git and make
+test: deps build providers providers-guide providers-kyuubi providers-building bin/kubectl bin/helm bin/source-controller bin/fake-gcs-server azure-if-npm ## every test, on a machine that has only Go, git and make
 	@tools/test.sh $(tested)
 
 .PHONY: e2e
-e2e: build providers providers-guide providers-kyuubi bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
+e2e: build providers providers-guide providers-kyuubi providers-building bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
 	go test -count=1 -v -timeout 30m ./test/e2e/...
 
 .PHONY: pictures

@@ -2,8 +2,9 @@
 // that cannot be had here: hashicorp/aws, hashicorp/random as of release 3, and
 // redis/redis. It takes the resource types, arguments and blocks that the
 // examples use, and keeps what it makes in one JSON file, so that a test sees
-// what a run did to the cloud. It is also cyrilgdn/postgresql and hashicorp/vault,
-// which keep nothing: they change the real server that they are given.
+// what a run did to the cloud. It is also cyrilgdn/postgresql, hashicorp/vault,
+// hashicorp/dns and bpg/proxmox, which keep nothing: they change the server that they are given. That
+// is a real one, but for Proxmox VE (test/proxmox).
 //
 // Which one it is, is said by the name that it is started under, as a mirror has
 // it: terraform-provider-aws_v5.99.0. It refuses every other name, and it does
@@ -33,6 +34,8 @@ var known = map[string]struct {
 	"redis":      {"redis/redis", newRedis},
 	"postgresql": {"cyrilgdn/postgresql", newPostgreSQL},
 	"vault":      {"hashicorp/vault", newVault},
+	"proxmox":    {"bpg/proxmox", newProxmox},
+	"dns":        {"hashicorp/dns", newDNS},
 }
 
 func main() {
