@@ -221,7 +221,7 @@ func TestATokenEndsAtItsPool(t *testing.T) {
 	if _, refused := e.ask(t, "vintronics", "PUT", q+"102/config", "net0=virtio,bridge%3Dvmbr0,tag%3D100"); !strings.Contains(refused, "403 Permission check failed (/sdn/zones/localnetwork/vmbr0/100, SDN.Use)") {
 		t.Errorf("the VLAN of another is answered with %q", refused)
 	}
-	if rows, _ := e.done(t, "vintronics", "GET", q).([]any); len(rows) != 2 {
+	if rows, _ := e.done(t, "vintronics", "GET", "nodes/pve-tenant/qemu").([]any); len(rows) != 2 {
 		t.Errorf("it sees %v, want the template and its own", rows)
 	}
 	for authorization, want := range map[string]string{"": "401 No ticket", "PVEAPIToken=terrier@pve!nobody=x": "401 no such API token", "PVEAPIToken=terrier@pve!grooveiq=x": "401 invalid token value!"} {
