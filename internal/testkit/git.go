@@ -69,7 +69,7 @@ func newGit(tb testing.TB, repository string) *Git {
 	g.git(g.tree, "remote", "add", "origin", bare)
 	g.backend = &cgi.Handler{
 		Path: filepath.Join(strings.TrimSpace(g.git("", "--exec-path")), "git-http-backend"),
-		Env:  []string{"GIT_PROJECT_ROOT=" + g.Root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+		Env:  []string{"GIT_PROJECT_ROOT=" + g.Root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_CONFIG_KEY_1=http.receivepack", "GIT_CONFIG_VALUE_1=true"},
 	}
 	return g
 }
