@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -26,6 +27,7 @@ func (p *parts) fillAccess(ctx context.Context, o *web.Options, auth web.Auth) e
 	if err != nil {
 		return err
 	}
+	people.Git = func() (*outbound.Client, error) { return p.outbound() }
 	recent := access.NewRecentAuth(auth, p.Now)
 	ended, err := openSignOuts(ctx, p.blobs, p.Config.SessionLife, p.Now)
 	if err != nil {

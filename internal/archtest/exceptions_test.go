@@ -28,6 +28,8 @@ var (
 		"internal/workdir → github.com/hashicorp/hcl":      "reading a module's variables and backend is the job",
 		"internal/workdir → github.com/zclconf/go-cty":     "the values of that language",
 		"internal/tenant → github.com/google/cel-go":       "conditions of templates are written in the language that Kubernetes has for them; it has no way out",
+		"internal/drift → github.com/hashicorp/hcl":        "editing modules is the job",
+		"internal/drift → github.com/zclconf/go-cty":       "the values of that language",
 		"internal/address → github.com/Masterminds/semver": "the order of versions is the one of semantic versions",
 		"internal/scan → github.com/hashicorp/hcl":         "reading modules is the job",
 		"internal/scan → github.com/zclconf/go-cty":        "the values of that language",

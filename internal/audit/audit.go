@@ -77,6 +77,7 @@ const (
 	PlanFailed        What = "plan-failed"        // no plan could be made; once for a series of failures
 	Recovered         What = "recovered"          // a series of failures ended
 	DriftFound        What = "drift"              // resources differ from what was applied
+	DriftAccepted     What = "drift-accepted"     // a user accepted drift: the configuration is to be changed
 	DriftResolved     What = "drift-resolved"     // they do not differ any more
 	UntrackedFound    What = "untracked-found"    // an apply was interrupted, and may have created untracked resources
 	UntrackedIgnored  What = "untracked-ignored"  // a user ignored them

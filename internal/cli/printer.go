@@ -164,6 +164,12 @@ func (p *printer) printPlan(doc query.PlanDocument, f format, limit int) error {
 		p.write(s)
 		p.say("\n")
 	}
+	for _, text := range doc.Besides() {
+		for _, line := range wrap(text, 92) {
+			p.say("%s\n", line)
+		}
+		p.say("\n")
+	}
 	return plan.Render(p.Stdout, d, plan.Options{Color: color, Wide: f == forWide, Limit: limit})
 }
 

@@ -258,6 +258,9 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "approve network", code: 2}, // it destroys a resource
 		{args: "approve network --yes"},
 		{args: "approve network --yes"},
+		{args: "drift show network"},
+		{args: "drift accept network", code: 4},
+		{args: "drift accept network --branch b", code: 4},
 		{args: "repair network --yes", code: 5},
 		{args: "cancel network", code: 5},
 		{args: "suspend network"},
@@ -374,7 +377,7 @@ func commandOf(args string) string {
 	if words[0] == "provider" && words[1] == "keys" {
 		return strings.Join(words[:3], " ")
 	}
-	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider", "registry", "policy", "identity"}, words[0]) || words[0] == "retained" && len(words) > 1 {
+	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider", "registry", "policy", "identity", "drift"}, words[0]) || words[0] == "retained" && len(words) > 1 {
 		return words[0] + " " + words[1]
 	}
 	return words[0]

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ var stackColumns = []stackColumn{
 	{"SOURCE", ifWide, func(_ listView, s query.Stack) cell { return plain(s.Source) }},
 	{"SINCE", ifWide, func(v listView, s query.Stack) cell { return plain(age(v.now, s.Since)) }},
 	{"NEXT", ifWide, nextAttempt},
+	{"MAY DRIFT", ifWide, mayDrift},
 	{"MESSAGE", always, stackMessage},
 }
 
@@ -68,6 +70,14 @@ func (v listView) row(s query.Stack) []cell {
 		}
 	}
 	return out
+}
+
+// mayDrift is how many attributes drifted that a rule lets drift.
+func mayDrift(_ listView, s query.Stack) cell {
+	if n := s.Tolerated.Total(); n > 0 {
+		return plain(strconv.Itoa(n))
+	}
+	return cell{}
 }
 
 func nextAttempt(v listView, s query.Stack) cell {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,8 +21,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/source"
 )
 
 // Connection says which cluster or which server is meant, and as which user.
@@ -99,7 +103,19 @@ func Connect(c Connection) (*command.Stacks, string, error) {
 		}
 		return s.find()
 	}
-	return command.New(kube, c.StackKinds(), &Records{&conn{find: sync.OnceValues(find), waiting: c.Waiting}}, c.Now), namespace, nil
+	stacks := command.New(kube, c.StackKinds(), &Records{&conn{find: sync.OnceValues(find), waiting: c.Waiting}}, c.Now)
+	stacks.Git = gitOf
+	return stacks, namespace, nil
+}
+
+// gitOf is a client for the repository of a source, which the user named: any host is allowed.
+func gitOf(repository *url.URL) (*outbound.Client, error) {
+	port := cmp.Or(repository.Port(), map[string]string{"http": "80", "https": "443"}[repository.Scheme])
+	allow, err := outbound.ParseAllow(net.JoinHostPort(repository.Hostname(), port))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, source.ReasonURL, err)
+	}
+	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: true, Proxy: true}), nil
 }
 
 // ConnectTenants is Connect for registries, templates and tenants.

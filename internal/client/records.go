@@ -90,6 +90,23 @@ func (r *Records) Applied(ctx context.Context, id query.StackID) ([]query.Applie
 	return list.Items, err
 }
 
+// ProposeDrift implements Records. The server knows the configuration.
+func (r *Records) ProposeDrift(ctx context.Context, id query.StackID, _ query.Configured, o query.DriftOrder) (query.DriftPatch, error) {
+	return get[query.DriftPatch](ctx, r.conn, r.path(id, driftParams(o), "drift", "patch"))
+}
+
+func driftParams(o query.DriftOrder) url.Values {
+	params := url.Values{}
+	for _, a := range o.Addresses {
+		params.Add("address", a)
+	}
+	for _, a := range o.Attributes {
+		params.Add("attribute", a)
+	}
+	flag(params, "ignoreChanges", o.IgnoreChanges)
+	return params
+}
+
 // Verdict implements Records.
 func (r *Records) Verdict(ctx context.Context, id query.StackID, digest string) (query.Verdict, error) {
 	v, err := get[*query.Verdict](ctx, r.conn, r.path(id, url.Values{"digest": {digest}}, "plan", "verdict"))

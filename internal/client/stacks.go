@@ -64,6 +64,11 @@ func answered(ctx context.Context, key query.Key, err error) error {
 	return err
 }
 
+// ProposeDrift implements query.StackReader.
+func (s *questions) ProposeDrift(ctx context.Context, key query.Key, o query.DriftOrder) (query.DriftPatch, error) {
+	return getOf[query.DriftPatch](ctx, s.stackConn, key, driftParams(o), "drift", "patch")
+}
+
 // questions are what a user asks about stacks.
 type questions struct{ stackConn }
 

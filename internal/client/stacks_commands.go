@@ -23,6 +23,15 @@ func (s *commands) Reject(ctx context.Context, key query.Key, seen query.PlanInf
 	return doOf[query.Stack](ctx, s.stackConn, key, command.SeenPlan{Name: seen.Name, Digest: seen.Digest, Comment: comment}, "reject")
 }
 
+func (s *commands) AcceptDrift(ctx context.Context, key query.Key, o command.AcceptDriftOrder) (command.AcceptedDrift, error) {
+	var out command.AcceptedDrift
+	err := key.Check()
+	if err == nil {
+		err = s.post(ctx, transferTime, o, &out, object(key, "stacks", "drift", "accept")...)
+	}
+	return out, err
+}
+
 func (s *commands) Replan(ctx context.Context, key query.Key) (request string, err error) {
 	var asked command.Requested
 	err = s.do(ctx, key, struct{}{}, &asked, "replan")

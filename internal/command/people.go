@@ -2,11 +2,13 @@ package command
 
 import (
 	"context"
+	"net/url"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/situation"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -30,6 +32,8 @@ type StackCommands interface {
 	Resume(context.Context, query.Key) error
 	Unlock(ctx context.Context, key query.Key, id string) error
 	Cancel(ctx context.Context, key query.Key, run string) (query.Stack, error)
+
+	AcceptDrift(ctx context.Context, key query.Key, o AcceptDriftOrder) (AcceptedDrift, error)
 
 	PreviewDestroy(context.Context, query.Key) (query.PlanDocument, error)
 	PlanRepair(ctx context.Context, key query.Key, a RepairAnswers) (request string, err error)
@@ -110,6 +114,9 @@ type People struct {
 	kinds   query.Kinds
 	records query.Records
 	now     func() time.Time
+
+	// Git makes the client by which changes of configurations are pushed; nil if none are.
+	Git func() (*outbound.Client, error)
 }
 
 // NewPeople returns the People of the cluster of config, whose user must be
@@ -129,6 +136,9 @@ func (p *People) As(u access.User) (Person, error) {
 		return Person{}, err
 	}
 	stacks := New(clients.Kube, p.kinds, p.records, p.now)
+	if p.Git != nil {
+		stacks.Git = func(*url.URL) (*outbound.Client, error) { return p.Git() }
+	}
 	tenants := NewTenants(stacks, clients.Config)
 	flux, err := situation.NewFluxObjects(clients.Config)
 	return Person{User: u, Stacks: stacks, Tenants: tenants, Secrets: secrets{stacks, tenants}, Flux: flux}, err

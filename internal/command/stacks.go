@@ -10,6 +10,7 @@ package command
 
 import (
 	"context"
+	"net/url"
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -25,6 +27,10 @@ type Stacks struct {
 	editor
 	*States
 	*Sessions
+
+	// Git makes the client by which changes of configurations are pushed to a repository; nil if
+	// none are.
+	Git func(repository *url.URL) (*outbound.Client, error)
 }
 
 // New returns the Stacks of these kinds that kube may see and change, with the

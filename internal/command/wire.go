@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access/regtoken"
+	"github.com/terrier-iac/terrier/internal/drift/patch"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -38,6 +39,16 @@ type (
 	AcceptReason struct {
 		Reason string `json:"reason,omitempty"`
 	}
+	// AcceptDriftOrder accepts drift: the configuration is to be changed, and until then Terrier
+	// does not enforce it.
+	AcceptDriftOrder struct {
+		query.DriftOrder
+		Digest      string `json:"digest,omitempty"`      // of the plan that would enforce the configuration, as the user saw it
+		Reason      string `json:"reason,omitempty"`      // for the audit log
+		HoldSeconds int64  `json:"holdSeconds,omitempty"` // how long Terrier waits for the change; a day if 0, at most seven
+		Branch      string `json:"branch,omitempty"`      // that the change is committed to and pushed as; none if empty
+		PushSecret  string `json:"pushSecret,omitempty"`  // with the credentials for it; that of the source if empty
+	}
 	// RollbackOrder rolls a state back to a version. With Preview the answer only says
 	// what that would do; without, Over and To are what the preview said.
 	RollbackOrder struct {
@@ -71,6 +82,16 @@ type (
 	// Requested is a request that the controller answers later.
 	Requested struct {
 		Request string `json:"request"`
+	}
+	// AcceptedDrift is drift that was accepted.
+	AcceptedDrift struct {
+		Plan   string       `json:"plan"`             // that would enforce the configuration
+		Digest string       `json:"digest"`           // of that plan
+		Until  time.Time    `json:"until"`            // until when Terrier waits for the change
+		Branch string       `json:"branch,omitempty"` // that was pushed
+		Commit string       `json:"commit,omitempty"`
+		Edits  []patch.Edit `json:"edits,omitempty"` // in that commit
+		Open   []patch.Open `json:"open,omitempty"`  // what that commit does not accept
 	}
 	// Resumed is the generation of a template whose rollout continues.
 	Resumed struct {

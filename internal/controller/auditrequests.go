@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -191,6 +192,8 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 		return audit.Entry{What: audit.RepairAsked, Run: r.Run, Plan: r.Plan, Details: map[string]string{"imports": strconv.Itoa(len(r.IDs)), "absent": strconv.Itoa(len(r.Absent))}}, is.Repair
 	case stack.AskedToAcceptState:
 		return audit.Entry{What: audit.StateAccepted, Why: stack.AcceptedWhy(is.Accepted), Details: map[string]string{"state": stack.AcceptedState(is.Accepted)}}, is.Accepted
+	case stack.AskedToAcceptDrift:
+		return acceptance(p, is.Drift), is.Drift
 	case stack.AskedToAdoptState:
 		return audit.Entry{What: audit.StateAccepted, Details: map[string]string{"state": "that of a former stack of this name"}}, "adopted/" + generation
 	case stack.AskedToDelete:
@@ -198,6 +201,21 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 	default: // AskedToChange
 		return audit.Entry{What: audit.Changed, Details: map[string]string{"generation": generation}}, generation
 	}
+}
+
+// acceptance is the acceptance of drift: the plan that would have enforced the configuration
+// says which.
+func acceptance(p *pass, said string) audit.Entry {
+	a, _ := stack.ParseAcceptedDrift(said)
+	e := audit.Entry{What: audit.DriftAccepted, Why: a.Why}
+	if m := p.o.Status.Pending; m != nil && (m.Digest == a.Plan || m.Is(a.Plan)) {
+		planIn(&e, m)
+	}
+	if e.Details == nil {
+		e.Details = map[string]string{}
+	}
+	e.Details["drift"], e.Details["until"] = a.Plan, a.Until.UTC().Format(time.RFC3339)
+	return e
 }
 
 // rejection is a rejection of the plan called said. It is too late for one that is not

@@ -230,7 +230,7 @@ func (se *settler) dropSnapshots(ctx context.Context, p *pass, r *runner.Report,
 // keepRecords keeps the report and the logs, of quiet drift checks only the newest.
 func (se *settler) keepRecords(ctx context.Context, p *pass, r *runner.Report) error {
 	name := r.ID
-	if quiet(r) {
+	if quiet(p, r) {
 		name = record.QuietRun
 	}
 	report, err := json.Marshal(r)
@@ -353,12 +353,13 @@ func keepUses(ctx context.Context, se *settler, p *pass, r *runner.Report, n not
 
 // keepPlan keeps a plan with changes and gives it its name.
 func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n note, run *stack.Run) error {
-	if r.Outcome != stack.Succeeded || r.Kind.Writes() || r.Changes.None() {
+	if r.Outcome != stack.Succeeded || r.Kind.Writes() || r.Changes.None() || p.tolerated.All {
 		return nil
 	}
 	made := stack.Plan{
 		Run: r.ID, PlanInputs: n.Cause.PlanInputs, Changes: r.Changes, Destroy: n.Cause.Destroy, Drift: drifted(p.o.Status, r.Kind, n.Cause),
 		Lineage: r.State.Lineage, Serial: r.State.Serial, At: r.Finished, Addresses: r.Addresses, Example: r.Example,
+		Tolerated: p.tolerated.Tolerated,
 	}
 	made.Digest = plan.Digest(plan.Parts{
 		PlanInputs: made.PlanInputs, LockHash: r.LockHash, Backend: n.Backend, Lineage: made.Lineage, Serial: made.Serial,

@@ -24,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/drift"
 	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/engine"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -178,6 +179,8 @@ type pass struct {
 	left   *schedule.Candidate // that run as the queue knows it; its place may be there still
 	masked bool                // it is not known which values came from Secrets, and so every value is masked
 	listed *dialect.Inventory  // what that run left of a state that is kept elsewhere
+
+	tolerated drift.Judgement // what rules say of the drift that the run found
 
 	postDeploy *dialect.PostDeploy // what the postDeploy script of that run printed
 

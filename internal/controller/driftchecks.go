@@ -8,8 +8,12 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/records"
+	"github.com/terrier-iac/terrier/internal/drift"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // A drift check that finds nothing must not cost a write to the API server, so
@@ -53,5 +57,32 @@ func (ck *driftRecords) putDriftChecks(ctx context.Context, e *entry, k record.C
 		return err
 	}
 	e.checks = &k
+	return nil
+}
+
+// judgeDrift finds which attributes of what a plan or a drift check found may drift. The run
+// takes it into the status; the pass keeps it for the steps that come after.
+func judgeDrift(se *settler, p *pass, r *runner.Report, n note, run *stack.Run) error {
+	p.tolerated = drift.Judgement{}
+	kind := r.Kind == stack.PlanRun || r.Kind == stack.CheckRun
+	rules := p.o.Spec.Drift.Tolerate
+	if !kind || r.Outcome != stack.Succeeded || r.Changes.None() || n.Cause.Destroy || p.o.Deleting || len(rules) == 0 {
+		return nil
+	}
+	left, err := se.records.Left(p.id, r.ID, runner.FilePlanDoc)
+	if err != nil || left == nil {
+		return err
+	}
+	doc, err := plan.ParseDocument(left)
+	if err != nil {
+		return fmt.Errorf("reading the plan of %s: %w", r.ID, err)
+	}
+	applied := p.o.Status.Applied
+	asked := applied == nil || len(applied.PlanInputs.Differs(n.Cause.PlanInputs)) > 0
+	if p.o.Spec.Mode == stack.DriftOnly && !p.o.Spec.Force {
+		asked = false // nothing is ever applied
+	}
+	p.tolerated = drift.Judge(doc, rules, asked, r.Finished)
+	run.Tolerated = p.tolerated.Tolerated
 	return nil
 }

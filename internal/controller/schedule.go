@@ -108,15 +108,15 @@ func (ck *driftRecords) observeMemory(ctx context.Context, p *pass, r *runner.Re
 	is := was
 	is.Memory = schedule.Observe(was.Memory, took)
 	p.entry.checks = &is
-	if is == was || quiet(r) {
+	if is == was || quiet(p, r) {
 		return nil
 	}
 	return ck.putDriftChecks(ctx, p.entry, is)
 }
 
-// quiet reports whether a run is a drift check that found nothing.
-func quiet(r *runner.Report) bool {
-	return r.Kind == stack.CheckRun && r.Outcome == stack.Succeeded && r.Changes.None()
+// quiet reports whether a run is a drift check that found nothing that counts.
+func quiet(p *pass, r *runner.Report) bool {
+	return r.Kind == stack.CheckRun && r.Outcome == stack.Succeeded && (r.Changes.None() || p.tolerated.All)
 }
 
 // memoryOf is the memory that the processes of a run took together: its engines

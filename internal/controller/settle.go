@@ -229,6 +229,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		{"untracked-before", func(ctx context.Context) error { return se.followUntracked(ctx, p, n, run) }},
 		{"forgotten", func(ctx context.Context) error { return se.keepForgotten(ctx, p, r, n) }},
 		{"lock", func(ctx context.Context) error { return se.freeLock(ctx, r, n) }},
+		{"tolerated", func(context.Context) error { return judgeDrift(se, p, r, n, run) }},
 		{"records", func(ctx context.Context) error { return se.keepRecords(ctx, p, r) }},
 		{"memory", func(ctx context.Context) error { return se.checks.observeMemory(ctx, p, r) }},
 		{"outputs", func(ctx context.Context) error { return se.keepOutputs(ctx, p, r, run) }},

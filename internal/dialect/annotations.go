@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -71,12 +72,13 @@ func Common() []Annotation {
 		{Name: AdoptState, May: TrueOrFalse, Reads: IsBool},
 		{Name: Deletion, May: "destroy, approve or retain", Reads: OneOf(DeletionDestroy, DeletionApprove, DeletionRetain)},
 		{Name: encryption.Annotation, May: encryption.Platform, Reads: OneOf(encryption.Platform)},
+		{Name: AcceptDrift, May: "the digest of a plan and a time, as terrier drift accept writes it", Reads: func(v string) bool { _, ok := stack.ParseAcceptedDrift(v); return ok }},
 		{Name: Network, May: "none or host", Reads: OneOf("none", "host")},
 		{Name: Repair, May: "JSON that terrier repair writes", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &stack.Repair{}) == nil }},
 	}
 	for _, name := range []string{
 		Engine, identity.Annotation, Rejected, Comment, IgnoreUntracked, PreviewDestroy, Cancel, AcceptState, BreakGlassCommand, oldIgnoreUntracked, oldBreakGlassCommand,
-		backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy, kube.OverriddenBy, kube.Stamped, Confirm, OverrideWindow,
+		v1alpha1.TolerateDrift, backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy, kube.OverriddenBy, kube.Stamped, Confirm, OverrideWindow,
 	} {
 		known = append(known, Annotation{Name: name})
 	}

@@ -25,6 +25,7 @@ const (
 	Repair            = "terrier.dev/repair"              // JSON of a stack.Repair
 	PreviewDestroy    = "terrier.dev/preview-destroy"     // a request
 	Cancel            = "terrier.dev/cancel"              // the run that a user cancels
+	AcceptDrift       = "terrier.dev/accept-drift"        // the drift that a user accepted: see stack.AcceptedDrift
 	AcceptState       = "terrier.dev/accept-state"        // the digest of an unexpected state that a user accepted
 	BreakGlassCommand = "terrier.dev/break-glass-command" // JSON of a stack.Command
 
@@ -55,6 +56,7 @@ type Asked struct {
 	IgnoreUntracked string
 	Repair          *stack.Repair
 	Preview         string
+	AcceptDrift     string
 	AcceptState     string
 	Cancel          string         // a run
 	Command         *stack.Command // in the session
@@ -66,6 +68,7 @@ type Asked struct {
 func (a Asked) Annotated(o client.Object) (Asked, error) {
 	says := o.GetAnnotations()
 	a.Rejected, a.Comment, a.Preview, a.AcceptState = says[Rejected], says[Comment], says[PreviewDestroy], says[AcceptState]
+	a.AcceptDrift = says[AcceptDrift]
 	a.DecidedBy, a.Cancel, a.Confirm = says[kube.DecidedBy], says[Cancel], says[Confirm]
 	a.RequestedBy, a.Approvals, a.Overrides = says[kube.RequestedBy], says[kube.ApprovedBy], says[kube.OverriddenBy]
 	a.OverrideWindow, a.Stamped = says[OverrideWindow], says[kube.Stamped]
@@ -104,6 +107,7 @@ func (a Asked) Into(s *stack.Spec) {
 		s.Overrides = append(s.Overrides, policy.Given{Plan: g.Plan, By: g.By, Groups: g.Groups})
 	}
 	s.Cancel, s.IgnoreUntracked, s.Repair = a.Cancel, a.IgnoreUntracked, a.Repair
+	s.AcceptsDrift = a.AcceptDrift
 	s.Preview, s.AcceptState, s.BreakGlass, s.Command = a.Preview, a.AcceptState, a.Session, a.Command
 }
 
@@ -118,6 +122,7 @@ func (a Asked) Annotate(o client.Object, want Asked) {
 		IgnoreUntracked: {a.IgnoreUntracked, want.IgnoreUntracked},
 		Repair:          {text(a.Repair), text(want.Repair)},
 		PreviewDestroy:  {a.Preview, want.Preview},
+		AcceptDrift:     {a.AcceptDrift, want.AcceptDrift},
 		AcceptState:     {a.AcceptState, want.AcceptState},
 		Cancel:          {a.Cancel, want.Cancel},
 	} {

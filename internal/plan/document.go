@@ -174,6 +174,10 @@ func (d *Document) ChangesNothing() bool {
 	return d.Changes().None() && len(d.wire.Invocations) == 0 && !d.wire.Errored
 }
 
+// Besides reports whether the plan does something that no change says: it defers changes, or
+// starts an action.
+func (d *Document) Besides() bool { return len(d.wire.Deferred)+len(d.wire.Invocations) > 0 }
+
 // action is what happens to r. A change of address or an import counts only
 // when nothing else happens.
 func (r wireResource) action() Action {

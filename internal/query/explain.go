@@ -377,6 +377,7 @@ func facts(s Stack, m stack.Status) []string {
 	if s.Drift != nil {
 		add("drift since %s: %s", s.Drift.At.UTC().Format(time.RFC3339), s.Drift.Changes)
 	}
+	out = append(out, toleratedFacts(s)...)
 	out = append(out, troubles(s, m)...)
 	if g := m.BreakGlass; g != nil && s.Phase == string(stack.BreakGlassSession) {
 		add("the session ends at %s at the latest", g.Until.UTC().Format(time.RFC3339))
@@ -396,6 +397,30 @@ func facts(s Stack, m stack.Status) []string {
 	}
 	if s.Deleting && m.Failures > 0 && m.Corrects(m.FailedFor, applied) {
 		add("the last destroy was made from %s, with the inputs %.19s: they changed after the deletion began", m.FailedFor.Revision, m.FailedFor.Inputs)
+	}
+	return out
+}
+
+// toleratedFacts are what rules let drift, each attribute with its rule.
+func toleratedFacts(s Stack) []string {
+	var out []string
+	list := func(t *stack.ToleratedDrift, what string) {
+		if t.Total() > 0 {
+			out = append(out, what+": "+t.String())
+			for _, a := range t.Of {
+				out = append(out, "may drift: "+a.String())
+			}
+			if more := t.Attributes - len(t.Of); more > 0 {
+				out = append(out, fmt.Sprintf("may drift: %d more attributes", more))
+			}
+		}
+	}
+	list(s.Tolerated, "rules let drift")
+	if p := s.Plan; p != nil && p.Tolerated != nil {
+		list(p.Tolerated, "the plan also resets what rules let drift")
+		for _, a := range p.Tolerated.Ended {
+			out = append(out, "a rule has ended, so that this is drift: "+a.String())
+		}
 	}
 	return out
 }

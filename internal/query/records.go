@@ -50,6 +50,7 @@ type Records interface {
 	UsesRecords
 	VerdictRecords
 	AppliedRecords
+	DriftRecords
 }
 
 // AppliedPlan is a plan that was applied, with what it used.

@@ -214,6 +214,10 @@ var rules = []RuleText{
 		"Terrier asks a webhook that did not answer again after the pause of a retry, and a policy or a webhook that refused after the check interval.",
 	},
 	{
+		"drift that a user accepted waits for the change of the configuration", "wait, or check for drift", []stack.Reason{stack.DriftFound},
+		"terrier.dev/accept-drift names the drift of the pending plan, and its time is not over. The plan is not approved by name.",
+	},
+	{
 		"changes that come back after each apply stop the stack", "wait, or check for drift", []stack.Reason{stack.NotConverging},
 		"Three applies in a row changed the same addresses from the same inputs. A check without a finding ends this, and so does an approval that names the plan.",
 	},

@@ -54,6 +54,9 @@ type StackReader interface {
 	Watch(context.Context, Filter) iter.Seq2[Change, error]
 	Outputs(ctx context.Context, key Key, show bool) ([]Output, error)
 
+	// ProposeDrift edits the configuration so that it accepts drift, and changes nothing itself.
+	ProposeDrift(context.Context, Key, DriftOrder) (DriftPatch, error)
+
 	// Uses is Missing while no run has found out which modules and providers the stack uses.
 	Uses(context.Context, Key) (usage.Record, error)
 

@@ -54,26 +54,27 @@ type Stack struct {
 	Reconciling bool          `json:"reconciling,omitempty"`    // the controller goes on by itself
 	Handled     string        `json:"handledRequest,omitempty"` // the newest request that the controller has answered
 
-	Pending        string              `json:"pending,omitempty"`     // the name of the pending plan
-	Plan           *PlanInfo           `json:"plan,omitempty"`        // and what is known of it
-	Verdict        *Verdict            `json:"verdict,omitempty"`     // what policies find in it; nil if nothing
-	Approvals      *Approvals          `json:"approvals,omitempty"`   // of a plan that a policy holds, once a user has approved it
-	Override       *Override           `json:"override,omitempty"`    // of windows and freezes that withhold the pending plan
-	Rejection      *Rejection          `json:"rejection,omitempty"`   // of the pending plan, if a user rejected it
-	Cancelled      *stack.Cancellation `json:"cancelled,omitempty"`   // of the run that goes on, or of the last one
-	Undecidable    string              `json:"undecidable,omitempty"` // why its plans can be neither approved nor rejected
-	DecidedBy      string              `json:"decidedBy,omitempty"`   // the user who approved or rejected a plan last, if the API server stamps it
-	Applied        *PlanInfo           `json:"applied,omitempty"`
-	AppliedAt      time.Time           `json:"appliedAt,omitzero"`
-	Revision       string              `json:"revision,omitempty"` // applied last, else planned last
-	Drift          *DriftInfo          `json:"drift,omitempty"`
-	Failures       int                 `json:"failures,omitempty"`
-	FailsSince     time.Time           `json:"failsSince,omitzero"`      // the first failure after the last success
-	FailedRevision string              `json:"failedRevision,omitempty"` // the revision that fails
-	FailedWith     string              `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
-	FailedKind     stack.RunKind       `json:"failedKind,omitempty"`     // the kind of the run of that attempt
-	Lock           *stack.Lock         `json:"lock,omitempty"`
-	Untracked      *stack.Untracked    `json:"untracked,omitempty"` // resources that may exist
+	Pending        string                `json:"pending,omitempty"`     // the name of the pending plan
+	Plan           *PlanInfo             `json:"plan,omitempty"`        // and what is known of it
+	Verdict        *Verdict              `json:"verdict,omitempty"`     // what policies find in it; nil if nothing
+	Approvals      *Approvals            `json:"approvals,omitempty"`   // of a plan that a policy holds, once a user has approved it
+	Override       *Override             `json:"override,omitempty"`    // of windows and freezes that withhold the pending plan
+	Rejection      *Rejection            `json:"rejection,omitempty"`   // of the pending plan, if a user rejected it
+	Cancelled      *stack.Cancellation   `json:"cancelled,omitempty"`   // of the run that goes on, or of the last one
+	Undecidable    string                `json:"undecidable,omitempty"` // why its plans can be neither approved nor rejected
+	DecidedBy      string                `json:"decidedBy,omitempty"`   // the user who approved or rejected a plan last, if the API server stamps it
+	Applied        *PlanInfo             `json:"applied,omitempty"`
+	AppliedAt      time.Time             `json:"appliedAt,omitzero"`
+	Revision       string                `json:"revision,omitempty"` // applied last, else planned last
+	Drift          *DriftInfo            `json:"drift,omitempty"`
+	Tolerated      *stack.ToleratedDrift `json:"toleratedDrift,omitempty"` // attributes that drifted, and that a rule lets drift
+	Failures       int                   `json:"failures,omitempty"`
+	FailsSince     time.Time             `json:"failsSince,omitzero"`      // the first failure after the last success
+	FailedRevision string                `json:"failedRevision,omitempty"` // the revision that fails
+	FailedWith     string                `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
+	FailedKind     stack.RunKind         `json:"failedKind,omitempty"`     // the kind of the run of that attempt
+	Lock           *stack.Lock           `json:"lock,omitempty"`
+	Untracked      *stack.Untracked      `json:"untracked,omitempty"` // resources that may exist
 
 	FailingCheckBlocks *stack.FailingCheckBlocks `json:"failingCheckBlocks,omitempty"` // of the module
 
@@ -122,7 +123,11 @@ type PlanInfo struct {
 	Changes  stack.Changes `json:"changes"`
 	Destroy  bool          `json:"destroy,omitempty"`
 	Drift    bool          `json:"drift,omitempty"`
-	At       time.Time     `json:"at,omitzero"`
+
+	// Attributes that a rule lets drift, and that the plan resets with its other changes.
+	Tolerated *stack.ToleratedDrift `json:"tolerated,omitempty"`
+
+	At time.Time `json:"at,omitzero"`
 }
 
 // Rejection is the decision of a user that a plan is not to be applied.
@@ -219,6 +224,7 @@ func (s *Stack) remember(m stack.Status) {
 	if m.Drift != nil {
 		s.Drift = &DriftInfo{At: m.Drift.At, Changes: m.Drift.Changes}
 	}
+	s.Tolerated = m.Tolerated
 	if m.Failures > 0 {
 		s.FailedRevision, s.FailedWith, s.FailedKind, s.FailsSince = m.FailedFor.Revision, m.FailedWith, m.FailedKind, m.FailsSince
 		if s.FailsSince.IsZero() {
@@ -235,7 +241,7 @@ func PlanInfoOf(p *stack.Plan) *PlanInfo {
 	if p == nil {
 		return nil
 	}
-	info := &PlanInfo{Name: p.Name, Digest: p.Digest, Run: p.Run, Revision: p.PlanInputs.Revision, Changes: p.Changes, Destroy: p.Destroy, Drift: p.Drift, At: p.At}
+	info := &PlanInfo{Name: p.Name, Digest: p.Digest, Run: p.Run, Revision: p.PlanInputs.Revision, Changes: p.Changes, Destroy: p.Destroy, Drift: p.Drift, Tolerated: p.Tolerated, At: p.At}
 	if p.Verdict != "" {
 		info.Approvable = p.Approvable()
 	}

@@ -73,7 +73,7 @@ func (m Status) withCommand(r Run) Status {
 	if !r.Moved {
 		return m
 	}
-	m.Pending, m.Drift, m.Review, m.Recurrence, m.DriftFree = nil, nil, nil, nil, false
+	m.Pending, m.Drift, m.Review, m.Recurrence, m.DriftFree, m.Tolerated = nil, nil, nil, nil, false, nil
 	m.Planned, m.LastWrite = PlanInputs{}, r.ID
 	m.Created = m.Created || r.Exists
 	m.PlanNote = fmt.Sprintf("a break-glass command changed the state (%s%s)", h.Command, by(h.By))

@@ -218,6 +218,7 @@ func awaiting(o Observation) Decision {
 		}
 		msg += fmt.Sprintf(" %s is %q, which is not this plan.", where, a)
 	}
+	msg += alsoResets(o.Status.Pending)
 	if o.Status.PlanNote != "" {
 		msg += " (" + o.Status.PlanNote + ")"
 	}
@@ -313,6 +314,9 @@ func drifted(o Observation) Decision {
 		d.Message = heldByPolicy(o, r, d.Message)
 		d.Message = "Drift detected: " + o.Status.Drift.Changes.String() + ". " + strings.TrimPrefix(d.Message, "Plan generated: ")
 	}
+	if also := alsoResets(o.Status.Pending); also != "" {
+		d.Message = strings.TrimRight(d.Message, ".") + "." + also
+	}
 	d.Action = waitOrCheck(o)
 	return d
 }
@@ -405,6 +409,9 @@ func settled(o Observation) Decision {
 		d.Reason, d.Message = Unchanged, "Plan no changes: "
 	}
 	d.Message += o.PlanInputs.Revision
+	if t := m.Tolerated; t.Total() > 0 {
+		d.Message += fmt.Sprintf(". Rules let %s drift, as %s of %s", t, t.Of[0].Attribute, t.Of[0].Address)
+	}
 	d.Action = Wait{o.untilCheck()}
 	if m.Destroyed && o.Spec.Destroy {
 		d.Action = Wait{}

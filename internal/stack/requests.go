@@ -21,6 +21,7 @@ type Requests struct {
 	Ignored    string `json:"forgotten,omitempty"` // the run whose untracked resources a person dealt with
 	Repair     string `json:"repair,omitempty"`    // digest
 	Accepted   string `json:"accepted,omitempty"`
+	Drift      string `json:"drift,omitempty"` // that is accepted: see AcceptedDrift
 	Adopted    bool   `json:"adopted,omitempty"`
 	Cancel     string `json:"cancel,omitempty"`
 	Suspended  bool   `json:"suspended,omitempty"`
@@ -32,7 +33,7 @@ func RequestsOf(o Observation, generation int64) Requests {
 	s := o.Spec
 	r := Requests{
 		Generation: generation, Approved: s.Approved, Confirmed: s.Confirms, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked, Overrides: s.OverridesWindow,
-		Accepted: s.AcceptState, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
+		Accepted: s.AcceptState, Drift: s.AcceptsDrift, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
 	}
 	for _, g := range s.Approvals {
 		r.Approvers += g.Plan + "\t" + g.By + "\n"
@@ -95,6 +96,7 @@ const (
 	AskedToIgnoreUntracked Request = "IgnoreUntracked"
 	AskedToRepair          Request = "Repair"
 	AskedToAcceptState     Request = "AcceptState"
+	AskedToAcceptDrift     Request = "AcceptDrift"
 	AskedToAdoptState      Request = "AdoptState"
 	AskedToDelete          Request = "Delete"
 	AskedToChange          Request = "Change" // the spec, in another way than these
@@ -124,6 +126,7 @@ func (r Requests) Since(before *Requests) []Request {
 		{r.Ignored != was.Ignored && r.Ignored != "", AskedToIgnoreUntracked},
 		{r.Repair != was.Repair && r.Repair != "", AskedToRepair},
 		{r.Accepted != was.Accepted && r.Accepted != "", AskedToAcceptState},
+		{r.Drift != was.Drift && r.Drift != "", AskedToAcceptDrift},
 		{r.Adopted && !was.Adopted, AskedToAdoptState},
 		{r.Deleting && !was.Deleting, AskedToDelete},
 		{r.changes(was), AskedToChange},

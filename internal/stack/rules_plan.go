@@ -35,6 +35,14 @@ func pendingRules() []rule {
 			refused,
 		},
 		{
+			"drift that a user accepted waits for the change of the configuration",
+			func(o Observation) bool {
+				_, waits := accepts(o)
+				return waits && o.pendingIsCurrent()
+			},
+			awaitingChange,
+		},
+		{
 			"changes that come back after each apply stop the stack",
 			func(o Observation) bool {
 				return o.pendingIsCurrent() && o.approved() && o.Status.recurs() && !o.named()

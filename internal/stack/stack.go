@@ -58,6 +58,7 @@ type Spec struct {
 	Policies        string  // digest of those of them that are policies: they judge the destroy of a deleted stack, too
 	Webhooks        bool    // some of them are webhooks
 	Times           policy.Times
+	Drift           policy.Drift    // which attributes may drift
 	Approvals       []policy.Given  // of plans, as the stamps on the object say, without times
 	Changes         []policy.Change // of what plans are made from, the newest last, likewise
 	Stamped         string          // the epoch of these stamps: they may be forged unless it is that of the API server
@@ -66,6 +67,7 @@ type Spec struct {
 	OverridesWindow string          // what asks for that: the name of the plan, and any other words
 	AdoptState      bool            // a state that a former stack of the same name left is continued
 	Preview         string          // a request for a preview of a destroy
+	AcceptsDrift    string          // the drift that a user accepted: see AcceptedDrift
 	AcceptState     string          // the state that a person says may stand where another was expected: see AcceptedState
 
 	BreakGlass string   // the break-glass session that a person asks for; empty if none
@@ -146,6 +148,8 @@ type Plan struct {
 
 	Addresses string `json:"addresses,omitempty"` // digest of the addresses and actions that it changes
 	Example   string `json:"example,omitempty"`   // the first of them and its attribute, for messages
+
+	Tolerated *ToleratedDrift `json:"tolerated,omitempty"` // attributes that may drift, and that it resets with its other changes; nil if none
 }
 
 // Changes counts what a plan would do.

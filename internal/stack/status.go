@@ -47,11 +47,12 @@ type Resources struct {
 
 	BeforeDeletion *PlanInputs `json:"beforeDeletion,omitempty"` // what the last plan before the deletion was made from; nil of a stack that is not deleted
 
-	Drift      *Drift      `json:"drift,omitempty"`   // nil when none is known
-	DriftFree  bool        `json:"clean,omitempty"`   // a check since the last apply found no drift
-	Recurrence *Recurrence `json:"circle,omitempty"`  // applies after which the same changes came back
-	Healthy    string      `json:"healthy,omitempty"` // what passed its health checks: see HealthKey
-	Untracked  *Untracked  `json:"gap,omitempty"`     // resources that were created, and that the state does not have
+	Drift      *Drift          `json:"drift,omitempty"`     // nil when none is known
+	DriftFree  bool            `json:"clean,omitempty"`     // a check since the last apply found no drift
+	Tolerated  *ToleratedDrift `json:"tolerated,omitempty"` // attributes that drifted and may; nil if none did at the last check
+	Recurrence *Recurrence     `json:"circle,omitempty"`    // applies after which the same changes came back
+	Healthy    string          `json:"healthy,omitempty"`   // what passed its health checks: see HealthKey
+	Untracked  *Untracked      `json:"gap,omitempty"`       // resources that were created, and that the state does not have
 
 	FailingCheckBlocks *FailingCheckBlocks `json:"failingCheckBlocks,omitempty"` // nil when none is known
 }
@@ -161,6 +162,7 @@ type Run struct {
 	State      string              // digest of the newest state that was acknowledged, or planned against
 	KnownState StateID             // the same of a state that we keep; zero if there is none
 	LastState  LastState           // what was read of the state during the run, wherever it is; zero if nothing was
+	Tolerated  *ToleratedDrift     // of a plan or a drift check: attributes that drifted and may. Plan is nil if nothing else changes.
 	Missing    *MissingState       // the place of the state did not have the last known one, so that the run wrote nothing
 	Exists     bool                // that state holds something
 	Moved      bool                // it changed that state, or may have
@@ -260,7 +262,7 @@ func (m Status) Record(r Run) Status {
 		return afterScript(m, r)
 	case DestroyRun:
 		m.Pending, m.Applied, m.Drift, m.Created, m.Destroyed, m.State = nil, nil, nil, false, true, ""
-		m.Unapplied = false
+		m.Unapplied, m.Tolerated = false, nil
 		m.AppliedAt, m.Recurrence, m.FailingCheckBlocks = r.At, nil, nil
 	}
 	return m
@@ -297,7 +299,7 @@ func (m Status) planned(r Run) Status {
 		m.Review = nil // it was forgotten with the plan under which name the verdict was shown
 	}
 	m.Pending = &p
-	m.Drift, m.DriftFree = nil, false
+	m.Drift, m.DriftFree, m.Tolerated = nil, false, nil
 	if p.Drift {
 		m.Drift = &Drift{At: r.At, Changes: p.Changes}
 	}
@@ -308,6 +310,7 @@ func (m Status) planned(r Run) Status {
 func (m Status) unchanged(r Run) Status {
 	m.Pending, m.PlanNote, m.Drift, m.Recurrence, m.Review = nil, "", nil, nil, nil
 	m.DriftFree = m.DriftFree || r.Kind == CheckRun
+	m.Tolerated = r.Tolerated
 	if r.State != "" {
 		m.State = r.State
 	}
@@ -337,7 +340,7 @@ func (m Status) applied(r Run) Status {
 	m = m.countApply(r.Cause.Plan)
 	m.Review = nil
 	m.Created, m.Destroyed = true, false
-	m.Pending, m.PlanNote, m.Drift, m.DriftFree = nil, "", nil, false
+	m.Pending, m.PlanNote, m.Drift, m.DriftFree, m.Tolerated = nil, "", nil, false, nil
 	m = withRecord(m, r)
 	if r.Cause.Destroy {
 		m.Created, m.Destroyed, m.Published, m.FailingCheckBlocks = false, true, "", nil

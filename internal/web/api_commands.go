@@ -30,6 +30,8 @@ func (a commandAPI) routes() []route {
 	preview.also = right("get", access.ResourcePlan)
 	override := op("overrideWindow", "Has exactly the given plan applied although policies withhold it now, by their windows and freezes, if they let the caller do so. A plan that needs an approval is approved as well.", fault.Conflict)
 	override.also = right("update", access.ResourceWindows)
+	accept := op("acceptDrift", "Accepts drift: Terrier does not enforce the configuration for a time, within which it is to be changed. With a branch, the change is committed and pushed.", fault.Conflict)
+	accept.also = right("get", access.ResourcePlan)
 	table := []route{
 		acts(a.gate, oneStack+"/preview-destroy", patch, preview, a.previewDestroy),
 		acts(a.gate, oneStack+"/approve", patch, op("approvePlan", "Approves exactly the given plan. The request can be repeated.", fault.Conflict),
@@ -43,6 +45,10 @@ func (a commandAPI) routes() []route {
 		acts(a.gate, oneStack+"/reject", patch, op("rejectPlan", "Rejects exactly the given plan.", fault.Conflict),
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
 				return decided(p.Stacks.Reject, c, b)
+			}),
+		acts(a.gate, oneStack+"/drift/accept", patch, accept,
+			func(c call, p command.Person, b command.AcceptDriftOrder) (command.AcceptedDrift, error) {
+				return p.Stacks.AcceptDrift(c.ctx(), c.key(), b)
 			}),
 		acts(a.gate, oneStack+"/replan", patch, op("replan", "Requests a new plan. Unanswered requests are answered together."),
 			func(c call, p command.Person, _ none) (command.Requested, error) {
@@ -84,7 +90,11 @@ func (a commandAPI) routes() []route {
 				return none{}, p.Stacks.Repair(c.ctx(), c.key(), query.PlanInfo{Name: b.Name, Digest: b.Digest})
 			}),
 	}
-	table[0].within = func(l Limits) time.Duration { return l.Transfer }
+	for i := range table {
+		if id := table[i].operation.id; id == "previewDestroy" || id == "acceptDrift" {
+			table[i].within = func(l Limits) time.Duration { return l.Transfer }
+		}
+	}
 	return append(append(table, a.breakGlassCommands(op)...), a.stateCommands(op)...)
 }
 

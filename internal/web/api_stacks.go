@@ -84,6 +84,15 @@ func (a stackAPI) detailRoutes(see, plan requirement, op func(string, string, ..
 			detail(a, func(d query.StackDetails, c call) (query.DriftDetail, error) {
 				return d.DriftDetails(c.ctx(), c.key())
 			})),
+		reads(a.gate, oneStack+"/drift/patch", guarded, plan, op("getDriftPatch", "Returns a change of the configuration that accepts drift: a unified diff, as git apply takes it, and what no edit accepts.",
+			word("address", "The address of a resource; may be repeated. All drifted resources if there is none."),
+			word("attribute", "The path of an attribute; may be repeated. All drifted attributes if there is none."),
+			yes("ignoreChanges", "Have the engine ignore the attributes in place of setting them.")),
+			func(c call) (query.DriftPatch, error) {
+				return a.stacks.ProposeDrift(c.ctx(), c.key(), query.DriftOrder{
+					Addresses: c.QueryArray("address"), Attributes: c.QueryArray("attribute"), IgnoreChanges: c.Query("ignoreChanges") == "true",
+				})
+			}),
 	}
 }
 

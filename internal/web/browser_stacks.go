@@ -33,6 +33,7 @@ func (p pageRows) stackRoutes() []route {
 		p.page(one+"/inputs", guarded, see, pages.StackInputs),
 		p.page(one+"/states", guarded, state, pages.StackStates),
 		p.page(one+"/drift", guarded, plan, pages.StackDrift),
+		p.action(one+"/drift/accept", guarded, change, pages.AcceptDrift),
 		p.page(one+"/events", guarded, see, pages.StackEvents),
 		p.page(one+"/manifest", guarded, see, pages.StackManifest),
 		p.page(one+"/repair", guarded, change, pages.StackRepair),

@@ -13,6 +13,7 @@ var _ = addDoors(map[string]string{
 	"GET /stacks/:namespace/:name/manifest":             "get terraforms apps/net",
 	"GET /stacks/:namespace/:name/repair":               "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/approve":             "patch terraforms apps/net",
+	"POST /stacks/:namespace/:name/drift/accept":        "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/override-window":     "update terraforms/windows apps/net",
 	"POST /stacks/:namespace/:name/reject":              "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/replan":              "patch terraforms apps/net",

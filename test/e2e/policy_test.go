@@ -354,7 +354,7 @@ func TestPoliciesAreValidated(t *testing.T) {
 		"guards: {protected: [{attributes: [name]}]}":                                     "set types or addresses",
 		"guards: {maxPlanAge: 1d}":                                                        "maxPlanAge is a duration, as 24h or 90m",
 		"guards: {maxDestroys: 0, effect: Warn}":                                          `supported values: "Hold", "Deny"`,
-		"selector: {}":                                                                    "the policy says nothing: set spec.guards or spec.rego",
+		"selector: {}":                                                                    "the policy says nothing: set spec.guards, spec.rego or spec.drift",
 		"rego: {path: x}":                                                                 "set either modules or sourceRef",
 		"guards: {maxDestroyz: 0}":                                                        `unknown field "spec.guards.maxDestroyz"`,
 	} {

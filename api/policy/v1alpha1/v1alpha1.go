@@ -27,6 +27,10 @@ const (
 // the name is that of a field of Guards.
 const GuardPrefix = "guard.terrier.dev/"
 
+// TolerateDrift is the annotation by which a stack has rules of its own for attributes that may
+// drift: a list in YAML with the fields of Tolerance.
+const TolerateDrift = "terrier.dev/tolerate-drift"
+
 // EnvironmentLabel is the label of a namespace, or else of a stack, whose value is its
 // environment.
 const EnvironmentLabel = "terrier.dev/environment"

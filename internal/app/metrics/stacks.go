@@ -35,8 +35,11 @@ type summary struct {
 	drifted   since
 	locked    since
 	untracked int
-	checks    since
-	tenants   map[string]tally
+
+	toleratedStacks, toleratedAttributes, toleranceEnds int
+
+	checks  since
+	tenants map[string]tally
 }
 
 // since counts stacks with a property, and the time since the oldest got it.
@@ -94,6 +97,13 @@ func (f *failures) summarize(rows []*query.Row, now time.Time) summary {
 		if r.Drift != nil {
 			s.drifted.add(r.Drift.At, now)
 			t.drifted = 1
+		}
+		if n := r.Tolerated.Total(); n > 0 {
+			s.toleratedStacks++
+			s.toleratedAttributes += n
+			if end := r.Tolerated.NextEnd(); !end.IsZero() && end.Sub(now) <= policy.EndsWithin {
+				s.toleranceEnds++
+			}
 		}
 		if r.Lock != nil {
 			s.locked.add(lockedSince(r), now)
@@ -161,6 +171,9 @@ func stackGauges(board stackBoard, slots query.Slots, now func() time.Time) prom
 	s.gauge("terrier_held_plan_oldest_seconds", "Time since policies judged the oldest of them.")
 	s.gauge("terrier_stacks_drifted", "Stacks with drifted resources.")
 	s.gauge("terrier_drift_oldest_seconds", "Time since the oldest drift was detected.")
+	s.gauge("terrier_stacks_with_tolerated_drift", "Stacks whose resources differ in attributes that a rule lets drift.")
+	s.gauge("terrier_tolerated_attributes", "Attributes that differ, and that a rule lets drift.")
+	s.gauge("terrier_stacks_with_ending_tolerance", "Stacks with such attributes whose rule ends within 7 days.")
 	s.gauge("terrier_state_locks_foreign", "Stacks whose state another holder has locked.")
 	s.gauge("terrier_state_lock_oldest_seconds", "Age of the oldest lock of another holder, by its own time, or since it was found.")
 	s.gauge("terrier_stacks_with_failing_checks", "Stacks with check blocks that fail.")
@@ -210,6 +223,9 @@ func (s summary) write(set func(name string, value float64, labels ...string)) {
 		set(g.count, float64(g.since.count))
 		set(g.oldest, g.since.oldest.Seconds())
 	}
+	set("terrier_stacks_with_tolerated_drift", float64(s.toleratedStacks))
+	set("terrier_tolerated_attributes", float64(s.toleratedAttributes))
+	set("terrier_stacks_with_ending_tolerance", float64(s.toleranceEnds))
 	set("terrier_stacks_with_untracked_resources", float64(s.untracked))
 	set("terrier_stacks_with_gap", float64(s.untracked))
 	for tenant, t := range s.tenants {

@@ -48,6 +48,7 @@ func Run(t *testing.T, subject func(t *testing.T, w *World, who Who) Subject) {
 		"a stack is worked on by hand":               runsBreakGlassCommands,
 		"a state is locked by hand":                  locks,
 		"a state is accepted":                        accepts,
+		"drift is accepted":                          acceptsDrift,
 		"tenants are read":                           readsTenants,
 		"a registry is commanded":                    commandsRegistries,
 		"a rollout is commanded":                     commandsRollouts,

@@ -129,8 +129,8 @@ func (m manifest) text(o Options) (text, error) {
 	}
 	r := m.Spec.Rego
 	switch {
-	case r == nil && m.Spec.Guards == nil:
-		return t, invalid("%s: the policy says nothing: set spec.guards or spec.rego", t.name)
+	case r == nil && m.Spec.Guards == nil && m.Spec.Drift == nil:
+		return t, invalid("%s: the policy says nothing: set spec.guards, spec.rego or spec.drift", t.name)
 	case r == nil:
 		return t, nil
 	}

@@ -56,6 +56,7 @@ var fields = map[audit.What][]string{
 	audit.RolloutResumed:    {annotation + tenantsv1.AnnotationRollout},
 	audit.ReplanAsked:       {annotation + "reconcile.fluxcd.io/requestedAt"},
 	audit.CancelAsked:       {annotation + "terrier.dev/cancel"},
+	audit.DriftAccepted:     {annotation + "terrier.dev/accept-drift"},
 	audit.UntrackedIgnored:  {annotation + "terrier.dev/ignore-untracked", annotation + "terrier.dev/forget-gap"},
 	audit.RepairAsked:       {annotation + "terrier.dev/repair"},
 }

@@ -347,7 +347,7 @@ func TestConditions(t *testing.T) {
 		"being compiled":           {compiled{pending: true}, metav1.ConditionUnknown, "PolicyPending", "wait"},
 		"of an earlier artifact":   {compiled{earlier: "spec.rego: away", revision: "main@sha1:1"}, metav1.ConditionTrue, "EarlierArtifact", "the revision main@sha1:1, since the source cannot be read: spec.rego: away"},
 	} {
-		if got := tt.c.condition(); got.Status != tt.status || got.Reason != tt.reason || !strings.Contains(got.Message, tt.says) {
+		if got := tt.c.condition(time.Time{}); got.Status != tt.status || got.Reason != tt.reason || !strings.Contains(got.Message, tt.says) {
 			t.Errorf("%s: %+v, want %s with %q", name, got, tt.reason, tt.says)
 		}
 	}

@@ -28,6 +28,7 @@ type compiled struct {
 	digest        string // of all that its judgement of a plan depends on
 	guards        policy.Guards
 	times         policy.Times
+	drift         policy.Drift
 	onError       policy.Effect // if it cannot be evaluated
 	rego          *v1alpha1.Rego
 	program       Program // nil if it has none
@@ -59,6 +60,13 @@ func (c *compiled) addTimes(t *policy.Times) {
 	t.Freezes = append(t.Freezes, c.times.Freezes...)
 	t.SourceAge = append(t.SourceAge, c.times.SourceAge...)
 	t.PlanAge = append(t.PlanAge, c.times.PlanAge...)
+}
+
+// addDrift adds what the policy says of drift. A dry run says nothing of it.
+func (c *compiled) addDrift(d *policy.Drift) {
+	if !c.source.DryRun && c.broken == "" {
+		d.Tolerate = append(d.Tolerate, c.drift.Tolerate...)
+	}
 }
 
 // compile makes a policy ready. Last is what it was, nil if it is new.
@@ -98,6 +106,10 @@ func read(obj client.Object, name string, spec *v1alpha1.PolicySpec) (c *compile
 	var err error
 	c.selector, err = policyapi.SelectorOf(spec.Selector, obj.GetNamespace())
 	check(err)
+	if spec.Drift != nil {
+		c.drift, err = policyapi.Drift(name, spec.Drift)
+		check(err)
+	}
 	if spec.Guards != nil {
 		c.guards, err = policyapi.Guards(spec.Guards)
 		check(err)

@@ -145,7 +145,23 @@ func ownWindow(words []string) (v1alpha1.Window, bool) {
 // and what they may be. It is empty if there are none.
 func OwnGuards(notes map[string]string) []string {
 	_, wrong := readOwn(notes)
+	if _, err := ownDrift(notes); err != nil {
+		wrong = append(wrong, err.Error())
+	}
 	return wrong
+}
+
+// ownDrift are the rules for drift of a stack's own, none if it has none.
+func ownDrift(notes map[string]string) (policy.Drift, error) {
+	text := notes[v1alpha1.TolerateDrift]
+	if strings.TrimSpace(text) == "" {
+		return policy.Drift{}, nil
+	}
+	tolerate, err := policyapi.ParseTolerances(policy.DriftAnnotation, text)
+	if err != nil {
+		return policy.Drift{}, fmt.Errorf("the annotation %s%w", v1alpha1.TolerateDrift, err)
+	}
+	return policy.Drift{Tolerate: tolerate}, nil
 }
 
 func readOwn(notes map[string]string) (*v1alpha1.Guards, []string) {
@@ -183,11 +199,20 @@ func mayBe(name string) string {
 // ownGuards are the guards of a stack's own. Its error is Invalid, and names the annotation.
 func ownGuards(obj client.Object) (*compiled, error) {
 	g, wrong := readOwn(obj.GetAnnotations())
-	if g == nil {
-		return nil, nil
+	drift, err := ownDrift(obj.GetAnnotations())
+	if err != nil && g == nil {
+		return nil, fault.New(fault.Invalid, string(stack.SpecInvalid), err)
 	}
-	c := &compiled{source: guard.Source{Policy: policy.OwnGuards}, owner: true}
-	var err error
+	if err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	if g == nil {
+		if len(drift.Tolerate) == 0 {
+			return nil, nil
+		}
+		g = &v1alpha1.Guards{}
+	}
+	c := &compiled{source: guard.Source{Policy: policy.OwnGuards}, owner: true, drift: drift}
 	if c.guards, err = policyapi.Guards(g); err == nil {
 		c.times, err = timesOf(policy.OwnGuards, g)
 		c.times.MayOverride(&policy.Approval{})

@@ -69,6 +69,7 @@ type Policies struct {
 	judged judgedTimes
 
 	stale atomic.Bool // the status of policies says less than is known
+	dated time.Time   // when it says another thing next because time passed; only the loop has it
 }
 
 // Set are the policies that judge one stack.
@@ -77,6 +78,7 @@ type Set struct {
 	Reviewer review.Reviewer // nil if Digest is empty
 	Guards   bool            // the Reviewer has guards only, and no programs: it answers at once
 	Times    policy.Times
+	Drift    policy.Drift
 	PerHour  []PerHour
 	Invalid  error // of the guards in the annotations of the stack
 
@@ -237,7 +239,12 @@ func (p *Policies) run(ctx context.Context) {
 				again.Reset(max(time.Second, next.Sub(p.Now())))
 			}
 		case <-tick.C:
+			if next := p.dated; !next.IsZero() && !p.Now().Before(next) {
+				p.dated = time.Time{}
+				p.stale.Store(true)
+			}
 			if (p.Leads == nil || p.Leads()) && p.stale.Swap(false) {
+				p.dated = p.now.Load().dated(p.Now())
 				p.report(ctx)
 			}
 		}

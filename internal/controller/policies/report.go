@@ -113,7 +113,7 @@ func (p *Policies) write(ctx context.Context, c *compiled, t *tally) error {
 	if status.LastJudged = nil; !t.judged.IsZero() {
 		status.LastJudged = &metav1.Time{Time: t.judged.Truncate(time.Second)}
 	}
-	meta.SetStatusCondition(&status.Conditions, c.condition())
+	meta.SetStatusCondition(&status.Conditions, c.condition(p.Now()))
 	if reflect.DeepEqual(was, status) {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (p *Policies) write(ctx context.Context, c *compiled, t *tally) error {
 }
 
 // condition says whether the policy is evaluated.
-func (c *compiled) condition() metav1.Condition {
+func (c *compiled) condition(now time.Time) metav1.Condition {
 	condition := metav1.Condition{
 		Type: "Ready", Status: metav1.ConditionTrue, Reason: "PolicyReady", Message: "The policy is evaluated", ObservedGeneration: c.generation,
 	}
@@ -138,7 +138,21 @@ func (c *compiled) condition() metav1.Condition {
 	case c.source.DryRun:
 		condition.Message = "The policy is evaluated as a dry run: its findings are shown and counted, and have no effect"
 	}
+	if ends := c.drift.Endings(now); ends != "" {
+		condition.Message += ". " + ends
+	}
 	return condition
+}
+
+// dated is the next time at which the condition says another thing although nothing changed.
+func (s *snapshot) dated(now time.Time) time.Time {
+	var next time.Time
+	for _, c := range s.policies {
+		if at := c.drift.NextTold(now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
 }
 
 // then says what follows if the policy cannot be evaluated.

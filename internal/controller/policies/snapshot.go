@@ -119,6 +119,7 @@ func (s *snapshot) set(ctx context.Context, p *Policies, obj client.Object, name
 			return Set{}, fault.New(fault.Later, "PolicyPending", fmt.Errorf("the program of %s is not compiled yet", c.source.Policy))
 		}
 		c.addTimes(&out.Times)
+		c.addDrift(&out.Drift)
 		if m := c.guards.MaxDestroysPerHour; m != nil && !c.source.DryRun {
 			out.PerHour = append(out.PerHour, PerHour{Policy: c.source.Policy, Most: *m, Tenant: cmp.Or(namespace[p.TenantLabel], obj.GetNamespace())})
 		}

@@ -51,6 +51,9 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Status.Pending = &stack.Plan{Name: rapid.SampledFrom([]string{"p1", "p2"}).Draw(t, "plan"), Digest: "d", PlanInputs: inputs("pendingInputs")}
 		if rarely("drift") {
 			o.Status.Drift = &stack.Drift{}
+			if rapid.Bool().Draw(t, "drift is accepted") {
+				o.Spec.AcceptsDrift = stack.AcceptedDrift{Plan: "d", Until: o.Now.Add(time.Hour)}.String()
+			}
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "failed") == 0 {

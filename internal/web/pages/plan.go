@@ -177,6 +177,7 @@ func (p *planPage) fill(v *Visit, doc *planview.Plan) {
 	if cut := doc.Document.Truncated(); len(cut) > 0 {
 		p.Notes = append(p.Notes, "The plan is too large to be stored completely. These parts are missing or cut: "+strings.Join(cut, ", ")+".")
 	}
+	p.Notes = append(p.Notes, p.Info.Besides()...)
 	if text {
 		p.Text = planview.Text(doc.Document)
 		return

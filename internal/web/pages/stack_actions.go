@@ -152,6 +152,7 @@ var _ = says(map[Said]string{
 	"nothing":         "There is nothing to destroy.",
 	"repairing":       "A repair plan was requested. This page shows it as soon as it is ready. It is applied only after you confirm it.",
 	"repaired":        "Confirmed. Exactly this repair plan is applied.",
+	"drift-accepted":  "Accepted. Terrier does not enforce the configuration for a day. Apply the change to the configuration before.",
 	"state-accepted":  "Accepted. The stack continues with the stored state.",
 	"state-locked":    "Locked. The state cannot be written until you unlock it.",
 	"state-unlocked":  "Unlocked.",

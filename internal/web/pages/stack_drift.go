@@ -1,11 +1,16 @@
 package pages
 
 import (
+	"net/url"
+	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
 // StackDrift shows the drifted resources of a stack.
@@ -14,7 +19,15 @@ func StackDrift(v *Visit) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	view := driftDetail{Head: head}
+	view := driftDetail{Head: head, Tolerated: head.Stack.Tolerated}
+	if p := head.Stack.Plan; p != nil && p.Tolerated != nil {
+		if view.Resets = p.Tolerated.Attributes > 0; view.Resets {
+			view.Tolerated = p.Tolerated
+		}
+		for _, a := range p.Tolerated.Ended {
+			view.Ended = append(view.Ended, "A rule has ended, so that this is drift: "+a.String()+".")
+		}
+	}
 	d, err := v.Backend.Details.DriftDetails(v.Context, v.Key())
 	switch {
 	case fault.Of(err) == fault.Missing, err == nil && d.Since.IsZero() && len(d.Drifted) == 0 && d.Changes.None():
@@ -29,11 +42,48 @@ func StackDrift(v *Visit) (Page, error) {
 	}
 	if d.Digest != "" {
 		view.See = planPath(v.Key(), query.PlanInfo{Digest: d.Digest})
+		view.propose(v, d.Digest)
 	}
 	return stackPage(v, "stack_drift", "Drift", view), nil
 }
 
+// propose shows the change of the configuration that accepts the drift, once the visitor asks for
+// it: it takes a moment to make.
+func (d *driftDetail) propose(v *Visit, digest string) {
+	here := stackPath(v.Key(), tabDrift)
+	d.Accept = acceptDrift{Digest: digest, Ask: ui.With(here, nil, "accept", "yes") + "#accept", To: here + "/accept", Why: mayChange(v, v.Key())}
+	if v.Query.Get("accept") == "" {
+		return
+	}
+	p, err := v.Backend.Stacks.ProposeDrift(v.Context, v.Key(), query.DriftOrder{IgnoreChanges: v.Query.Get("ignore") == "yes"})
+	if err != nil {
+		d.Accept.Problem = problemOf("The change of the configuration cannot be made", err)
+		return
+	}
+	d.Accept.Asked, d.Accept.Patch = true, &p
+	d.Accept.Ignore = ui.With(here, url.Values{"accept": {"yes"}}, "ignore", "yes") + "#accept"
+}
+
+// acceptDrift is the change of the configuration that accepts drift.
+type acceptDrift struct {
+	Digest  string // of the drift that is shown
+	Ask     string // the address with the change
+	Ignore  string // the address with another change, by which the engine ignores the attributes
+	To      string // the address of the form
+	Why     string // why the visitor cannot accept it
+	Asked   bool
+	Patch   *query.DriftPatch
+	Problem *Problem
+}
+
+// AcceptDrift accepts exactly the drift that was shown.
+func AcceptDrift(v *Visit) (Done, error) {
+	_, err := v.Person.Stacks.AcceptDrift(v.Context, v.Key(), command.AcceptDriftOrder{Digest: v.Form.Get("digest"), Reason: ui.Cut(200, strings.TrimSpace(v.Form.Get("reason")))})
+	return Done{To: stackPath(v.Key(), tabDrift), Said: "drift-accepted"}, err
+}
+
 type driftDetail struct {
+	Accept  acceptDrift
 	Head    stackHead
 	Drift   query.DriftDetail
 	Items   []driftItem
@@ -42,6 +92,10 @@ type driftDetail struct {
 	See     string    // the address of the plan that fixes it
 	None    bool
 	Problem *Problem
+
+	Tolerated *stack.ToleratedDrift // attributes that a rule lets drift; nil if there are none
+	Resets    bool                  // the pending plan resets them
+	Ended     []string              // about rules that ended: sentences
 }
 
 type driftItem struct {

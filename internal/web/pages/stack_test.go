@@ -59,6 +59,33 @@ func TestDriftSaysWhenItWasChecked(t *testing.T) {
 	}
 }
 
+// The page shows the change that accepts the drift once it is asked for, and its form names the
+// drift that was shown. What may drift is listed beside it.
+func TestDriftIsAcceptedOnAPage(t *testing.T) {
+	e := town()
+	e.drift.Digest = "sha256:d"
+	if got := show(t, e, "/stacks/net/vpc/drift", StackDrift).text(); !strings.Contains(got, "Show the change") || strings.Contains(got, "main.tf") {
+		t.Errorf("the page shows a change that nobody asked for: %s", got)
+	}
+	i := slices.IndexFunc(e.rows, func(r query.Row) bool { return r.Name == "vpc" })
+	e.rows[i].Tolerated = &stack.ToleratedDrift{Resources: 1, Attributes: 2, Of: []stack.ToleratedAttribute{{Address: "world_thing.a", Attribute: "size", Policy: "ClusterPolicy/noise", Reason: hostile, Until: now.Add(time.Hour)}}}
+	d := show(t, e, "/stacks/net/vpc/drift?accept=yes&ignore=yes", StackDrift)
+	for _, want := range []string{"ignored true", "Not edited", "main.tf:3", "It is an expression.", "May drift", "ClusterPolicy/noise"} {
+		if !strings.Contains(d.text(), want) {
+			t.Errorf("the page does not say %q: %s", want, d.text())
+		}
+	}
+	forms := d.forms("/drift/accept")
+	if len(forms) != 1 || forms[0].Fields.Get("digest") != "sha256:d" {
+		t.Fatalf("the page has the forms %+v, want one that names the drift", forms)
+	}
+	fields := forms[0].Fields
+	fields.Set("reason", " resized ")
+	if _, h, err := post(t, e, forms[0].To, fields, AcceptDrift); err != nil || len(h.done) != 1 || h.done[0] != "accept drift net/vpc sha256:d: resized" {
+		t.Errorf("the form does %v, %v", h.done, err)
+	}
+}
+
 func TestStackThatFails(t *testing.T) {
 	e := town()
 	i := slices.IndexFunc(e.rows, func(r query.Row) bool { return r.Name == "hostile" })

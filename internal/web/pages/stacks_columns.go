@@ -92,6 +92,7 @@ type stackRow struct {
 	Pill         ui.Pill
 	DriftsAsWell bool // it has drifted, and its status is another one
 	FailingCheck bool // a check block fails
+	MayDrift     int  // attributes that drifted, and that a rule lets drift
 	Href         string
 	Tenant       string
 	TenantHref   string         // the list of its tenant's stacks
@@ -119,7 +120,8 @@ func listed(r *query.Row, now time.Time) stackRow {
 	s := stackRow{
 		Key: k.String(), Namespace: r.Namespace, Name: r.Name, Kind: r.Kind, Pill: statusPill(r.Status), Href: stackPath(k), Tenant: r.Tenant,
 		DriftsAsWell: r.Drift != nil && r.Status != query.StatusDrifted, FailingCheck: r.FailingCheckBlocks != nil,
-		Module: sourceText(&r.Stack, true), ModuleFull: sourceText(&r.Stack, false), Revision: r.Revision,
+		MayDrift: r.Tolerated.Total(),
+		Module:   sourceText(&r.Stack, true), ModuleFull: sourceText(&r.Stack, false), Revision: r.Revision,
 		Lasts: lasting[r.Status], Since: ui.Moment{Now: now, At: r.Since}, Why: whyNotReady(r), Next: ui.Moment{Now: now, At: r.NextAttempt}, Every: r.Every,
 	}
 	if r.Tenant != "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/drift/patch"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
@@ -115,6 +116,13 @@ func (e *estate) Get(_ context.Context, k query.Key) (query.Stack, error) {
 		return r.Stack, nil
 	}
 	return query.Stack{}, fault.New(fault.Missing, access.ReasonNotFound, fmt.Errorf("stack %s does not exist", k))
+}
+
+func (e *estate) ProposeDrift(_ context.Context, k query.Key, o query.DriftOrder) (query.DriftPatch, error) {
+	return query.DriftPatch{
+		Name: "plan-1", Digest: "sha256:d", Of: "GitRepository/net at main@sha1:1", Patch: fmt.Sprintf("--- a/main.tf\n+++ b/main.tf\n ignored %v %s", o.IgnoreChanges, hostile),
+		Open: []patch.Open{{Address: "world_thing.a", Attribute: hostile, Where: "main.tf:3", Why: "It is an expression."}},
+	}, e.err
 }
 
 func (e *estate) Explain(ctx context.Context, k query.Key) (query.Explanation, error) {
@@ -270,6 +278,10 @@ func (h *hands) WriteState(_ context.Context, c command.StateChange) error {
 
 func (h *hands) AcceptState(_ context.Context, k query.Key, reason string) (stack.StateID, error) {
 	return stack.StateID{}, h.do("accept state %s: %s", k, reason)
+}
+
+func (h *hands) AcceptDrift(_ context.Context, k query.Key, o command.AcceptDriftOrder) (command.AcceptedDrift, error) {
+	return command.AcceptedDrift{}, h.do("accept drift %s %s: %s", k, o.Digest, o.Reason)
 }
 
 func (h *hands) LockState(_ context.Context, k query.Key, reason string) (query.StateLock, error) {
