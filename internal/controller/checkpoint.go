@@ -51,7 +51,7 @@ func (cm *committer) saveCheckpoint(ctx context.Context, p *pass) error {
 // woken by nothing else, and its status would stay empty.
 func (wt *watches) statusLost() predicate.Predicate {
 	blank := func(o client.Object) bool {
-		st, err := wt.dialects.For(o).Decode(o)
+		st, err := wt.decode(o)
 		return st.Status.Blank() && fault.Of(err) != fault.Broken // which is there, and cannot be read
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return blank(e.ObjectNew) && !blank(e.ObjectOld) }}

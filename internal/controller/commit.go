@@ -112,13 +112,18 @@ func (tn *turns) leaveQueue(_ context.Context, p *pass) error {
 
 // writeStatus writes the status in one patch if it says anything new.
 func (cm *committer) writeStatus(ctx context.Context, p *pass) error {
+	if wait := cm.untilJudged(p); wait > 0 {
+		p.recheckIn(wait)
+		return nil
+	}
 	before := p.obj.DeepCopyObject().(client.Object)
 	says := cm.statusOf(ctx, p)
 	p.dialect.Encode(p.obj, says)
-	changed, err := kube.Differ(before, p.obj)
+	change, err := kube.DifferenceOf(before, p.obj)
 	if err != nil {
 		return err
 	}
+	changed := !change.None()
 	var debounce time.Duration
 	if changed {
 		debounce = cm.statusDebounce(p, before)
@@ -144,8 +149,12 @@ func (cm *committer) writeStatus(ctx context.Context, p *pass) error {
 	}
 	if t := p.dialect.Terrier(p.obj); t != nil && t.Writes < math.MaxInt64 { // as a wrong client may have made it
 		t.Writes++ // from now on the API server refuses each earlier status
+		change.Set(t.Writes, "status", "terrier", "writes")
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	patch, err := change.Patch(before.GetResourceVersion())
+	if err != nil {
+		return err
+	}
 	if err := cm.live.Status().Patch(ctx, p.obj, patch, client.FieldOwner(kube.FieldManager)); err != nil {
 		return err
 	}
@@ -163,11 +172,11 @@ func more(p *pass, before client.Object, says dialect.Summary) (bool, error) {
 	says.Status.Review = p.reviewed
 	p.obj = before.DeepCopyObject().(client.Object)
 	p.dialect.Encode(p.obj, says)
-	changed, err := kube.Differ(before, p.obj)
-	if changed {
+	change, err := kube.DifferenceOf(before, p.obj)
+	if err != nil || !change.None() {
 		p.obj = whole
 	}
-	return changed, err
+	return !change.None(), err
 }
 
 // statusOf is what the status of the object is to say.

@@ -29,15 +29,21 @@ func (e *entry) debounce(now time.Time, patience time.Duration) time.Duration {
 	return min(max(0, e.debouncedAt.Add(patience).Sub(now)), patience)
 }
 
+// untilJudged is how much longer the status may go without that policies are asked about the
+// pending plan, if a pass found nothing else. They answer soon. A change of one has all pending
+// plans judged again, and each status would be written twice.
+func (cm *committer) untilJudged(p *pass) time.Duration {
+	if !p.o.Asking || !p.inside || cm.config.Patience <= 0 || p.ended != nil || !reflect.DeepEqual(p.st.Status, p.o.Status) {
+		return 0
+	}
+	return p.entry.debounce(p.o.Now, max(cm.config.Patience, policiesPatience))
+}
+
 // statusDebounce is how much longer the status may go without what a pass found:
 // it is progress and nothing else, and no person waits for it.
 func (cm *committer) statusDebounce(p *pass, before client.Object) time.Duration {
 	run := p.o.Run
 	switch {
-	case p.o.Asking && p.inside && cm.config.Patience > 0 && p.ended == nil && reflect.DeepEqual(p.st.Status, p.o.Status):
-		// Policies answer soon. A change of one has all pending plans judged again, and
-		// each of them would be written twice.
-		return p.entry.debounce(p.o.Now, max(cm.config.Patience, policiesPatience))
 	case cm.config.Patience <= 0, p.ended != nil, run == nil && p.o.Queued == "":
 		return 0
 	case p.o.Spec.AwaitsApproval(p.o.Status), p.o.Spec.Repair != nil, p.o.Deleting, p.o.Replan != p.o.Status.HandledReplan:

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
@@ -212,6 +213,23 @@ type watches struct {
 	metrics   *metrics
 	newcomers *schedule.Newcomers
 	turns     *turns
+
+	// What objects say, by UID and version. A change of one object is asked about by each
+	// index and each watch, some ten times: a thousand statuses that are written at once
+	// would be decoded ten thousand times.
+	read *cache.Map[objectVersion, readObject]
+}
+
+// objectVersion is one version of one object.
+type objectVersion struct {
+	id      types.UID
+	version string
+}
+
+// readObject is what one version of an object says.
+type readObject struct {
+	dialect.Stack
+	err error
 }
 
 // dependsOnKeys are the stacks that obj depends on.
@@ -278,10 +296,23 @@ func (wt *watches) dependenciesOf(obj client.Object) []objectRef {
 }
 
 // decoded is what an object says, as far as it can be read: an error is the
-// object's own to report.
+// object's own to report. The caller does not change it.
 func (wt *watches) decoded(obj client.Object) dialect.Stack {
-	st, _ := wt.dialects.For(obj).Decode(obj)
+	st, _ := wt.decode(obj)
 	return st
+}
+
+// decode decodes an object of the cache, once for each of its versions.
+func (wt *watches) decode(obj client.Object) (dialect.Stack, error) {
+	key := objectVersion{obj.GetUID(), obj.GetResourceVersion()}
+	if r, ok := wt.read.Get(key); ok {
+		return r.Stack, r.err
+	}
+	st, err := wt.dialects.For(obj).Decode(obj)
+	if key.id != "" && key.version != "" { // else the server has not seen it
+		wt.read.Put(key, readObject{st, err})
+	}
+	return st, err
 }
 
 // referring maps an object of a kind to the stacks of a dialect that refer to it.

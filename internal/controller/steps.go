@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
@@ -84,6 +85,7 @@ func (c *Stacks) assemble() *steps {
 		},
 		watches: &watches{
 			cache: c.Client, config: c.Config, dialects: c.Dialects, log: c.Log, queue: c.Queue, index: &c.index, metrics: c.metrics, newcomers: &c.newcomers, turns: turns,
+			read: &cache.Map[objectVersion, readObject]{},
 		},
 	}
 }

@@ -1,12 +1,14 @@
 package kube
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -125,12 +127,55 @@ func manages(fields *metav1.FieldsV1, path []string) bool {
 }
 
 // Differ reports whether a patch from one object to the other would
-// change anything. The API server sorts the keys of raw JSON, and takes an empty
-// list for none.
+// change anything.
 func Differ(before, after client.Object) (bool, error) {
+	c, err := DifferenceOf(before, after)
+	return err != nil || !c.None(), err
+}
+
+// Difference is what a merge patch from one object to another changes. The zero Difference changes
+// nothing.
+type Difference struct{ fields map[string]any }
+
+// DifferenceOf compares two versions of an object. The API server sorts the keys of raw JSON, and
+// takes an empty list for none: neither is a change.
+func DifferenceOf(before, after client.Object) (Difference, error) {
 	if equality.Semantic.DeepEqual(before, after) {
-		return false, nil
+		return Difference{}, nil
 	}
 	data, err := client.MergeFrom(before).Data(after)
-	return err != nil || string(data) != "{}", err
+	if err != nil {
+		return Difference{}, err
+	}
+	var c Difference
+	read := json.NewDecoder(bytes.NewReader(data))
+	read.UseNumber() // large numbers stay what they are
+	err = read.Decode(&c.fields)
+	return c, err
+}
+
+// None reports whether the change changes nothing.
+func (c Difference) None() bool { return len(c.fields) == 0 }
+
+// Set adds the value of a field to a change that changes something.
+func (c Difference) Set(value any, field ...string) {
+	at := c.fields
+	last := len(field) - 1
+	for _, name := range field[:last] {
+		next, ok := at[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			at[name] = next
+		}
+		at = next
+	}
+	at[field[last]] = value
+}
+
+// Patch is the patch of the object at exactly this version: the API server refuses it for
+// another one.
+func (c Difference) Patch(version string) (client.Patch, error) {
+	c.Set(version, "metadata", "resourceVersion")
+	data, err := json.Marshal(c.fields)
+	return client.RawPatch(types.MergePatchType, data), err
 }

@@ -163,7 +163,11 @@ type TerrierStatus struct {
 	// +optional
 	Inventory *InventoryStatus `json:"inventory,omitempty"`
 
+	// Atomic, since for each of its fields the API server would keep who wrote it.
+
 	// Internal status of the controller, for its next reconcile only.
+	// +kubebuilder:validation:Type=object
+	// +structType=atomic
 	// +optional
 	Memory *apiextensionsv1.JSON `json:"memory,omitempty"`
 }
