@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
@@ -179,14 +180,24 @@ func timesOf(name string, g *v1alpha1.Guards) (policy.Times, error) {
 		}
 		out.Windows = []policy.Windows{w}
 	}
-	for _, f := range g.Freezes {
+	for i, f := range g.Freezes {
+		if !f.From.Before(&f.To) {
+			return out, fmt.Errorf("spec.guards.freezes[%d].to: the freeze ends before it begins", i)
+		}
 		out.Freezes = append(out.Freezes, policy.Freeze{Policy: name, From: f.From.Time, To: f.To.Time, Reason: f.Reason})
 	}
-	if d := g.MinSourceAge; d != nil && d.Duration > 0 {
-		out.SourceAge = []policy.Age{{Policy: name, Age: d.Duration}}
-	}
-	if d := g.MaxPlanAge; d != nil && d.Duration > 0 {
-		out.PlanAge = []policy.Age{{Policy: name, Age: d.Duration}}
+	for _, age := range []struct {
+		field string
+		is    *metav1.Duration
+		to    *[]policy.Age
+	}{{policy.MinSourceAge, g.MinSourceAge, &out.SourceAge}, {policy.MaxPlanAge, g.MaxPlanAge, &out.PlanAge}} {
+		switch {
+		case age.is == nil:
+		case age.is.Duration < 0:
+			return out, fmt.Errorf("spec.guards.%s: is %s, and may be a duration, as 24h", age.field, age.is.Duration)
+		case age.is.Duration > 0:
+			*age.to = []policy.Age{{Policy: name, Age: age.is.Duration}}
+		}
 	}
 	return out, nil
 }
