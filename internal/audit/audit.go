@@ -29,6 +29,10 @@ type Entry struct {
 	Who string `json:"who,omitempty"` // the user, as the API server knows them; empty if Terrier acted by itself
 	Via Via    `json:"via,omitempty"`
 
+	// The user whom the object names, where the API server is not known to have recorded that.
+	// Any user may have written it, so it is not verified, and Who is empty.
+	Claimed string `json:"claimed,omitempty"`
+
 	What   What   `json:"what"`
 	Object Object `json:"object,omitzero"`
 

@@ -141,12 +141,17 @@ func (s *search) line(line []byte) {
 	}
 }
 
+// byUser reports whether a user did it, known or not: a program wrote it for the user.
+func (e *Entry) byUser() bool {
+	return e.Via != ViaController && (e.Who != "" || e.Claimed != "" || e.Details["manager"] != "")
+}
+
 func (s *search) matches(e *Entry, line []byte) bool {
 	q := &s.q
 	switch {
 	case q.Seen != nil && !q.Seen(e.Object.Namespace),
 		!q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && !e.At.Before(q.Until),
-		q.Who != "" && e.Who != q.Who, q.Via != "" && e.Via != q.Via, q.ByUsers && (e.Via == ViaController || e.Who == ""),
+		q.Who != "" && e.Who != q.Who, q.Via != "" && e.Via != q.Via, q.ByUsers && !e.byUser(),
 		len(q.What) > 0 && !slices.ContainsFunc(q.What, func(w What) bool { return w.renamed() == e.What }),
 		q.Namespace != "" && e.Object.Namespace != q.Namespace, q.Stack != "" && e.Object.Name != q.Stack,
 		q.Kind != nil && (!e.Object.IsStack() || e.Object.Word() != *q.Kind):
@@ -160,7 +165,7 @@ func (s *search) matches(e *Entry, line []byte) bool {
 
 // text is the searchable text of an entry.
 func (e *Entry) text() string {
-	parts := []string{e.Who, string(e.What), e.Object.Kind, e.Object.Namespace + "/" + e.Object.Name, e.Plan, e.Digest, e.Run, e.Outcome, e.Comment, e.Why}
+	parts := []string{e.Who, e.Claimed, string(e.What), e.Object.Kind, e.Object.Namespace + "/" + e.Object.Name, e.Plan, e.Digest, e.Run, e.Outcome, e.Comment, e.Why}
 	for _, v := range e.Details {
 		parts = append(parts, v)
 	}

@@ -23,28 +23,32 @@ func TestRead(t *testing.T) {
 		Entry{What: Approved, Who: "ann", Via: ViaUI, Object: stack("apps", "net"), Plan: "plan-main-1", Comment: "Looks <fine>"},
 		Entry{What: Approved, Who: "bob", Via: ViaKubectl, Object: stack("shop", "db"), Details: map[string]string{"manager": "kubectl-patch"}},
 		Entry{What: Applied, Via: ViaController, Object: stack("apps", "net")},
+		Entry{What: Rejected, Claimed: "eve", Via: ViaKubectl, Object: stack("far", "cdn")},
+		Entry{What: Rejected, Via: ViaKubectl, Object: stack("far", "cdn"), Details: map[string]string{"manager": "kubectl-edit"}},
 	)
 	start := time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC) // the entries are of the seconds after it
 	for name, c := range map[string]struct {
 		q    Query
 		want []uint64
 	}{
-		"all":             {Query{}, []uint64{5, 4, 3, 2, 1}},
-		"the newest":      {Query{Limit: 2}, []uint64{5, 4}},
-		"before":          {Query{Before: 4, Limit: 2}, []uint64{3, 2}},
-		"who":             {Query{Who: "ann"}, []uint64{3, 1}},
-		"part of a name":  {Query{Who: "an"}, nil},
-		"what":            {Query{What: []What{Approved, Applied}}, []uint64{5, 4, 3}},
-		"by users":        {Query{ByUsers: true}, []uint64{4, 3, 1}},
-		"via":             {Query{Via: ViaKubectl}, []uint64{4}},
-		"namespace":       {Query{Namespace: "apps"}, []uint64{5, 3, 2}},
-		"stack":           {Query{Stack: "db"}, []uint64{4}},
-		"since":           {Query{Since: start.Add(4 * time.Second)}, []uint64{5, 4}},
-		"until":           {Query{Until: start.Add(3 * time.Second)}, []uint64{2, 1}},
-		"words":           {Query{Text: "FINE plan-main-1"}, []uint64{3}},
-		"words of detail": {Query{Text: "kubectl-patch"}, []uint64{4}},
-		"no such words":   {Query{Text: "fine db"}, nil},
-		"one namespace":   {Query{Seen: func(n string) bool { return n == "shop" }}, []uint64{4}},
+		"all":            {Query{}, []uint64{7, 6, 5, 4, 3, 2, 1}},
+		"the newest":     {Query{Limit: 2}, []uint64{7, 6}},
+		"before":         {Query{Before: 4, Limit: 2}, []uint64{3, 2}},
+		"who":            {Query{Who: "ann"}, []uint64{3, 1}},
+		"part of a name": {Query{Who: "an"}, nil},
+		"a user who is claimed is no user who did it": {Query{Who: "eve"}, nil},
+		"words of a user who is claimed":              {Query{Text: "eve"}, []uint64{6}},
+		"what":                                        {Query{What: []What{Approved, Applied}}, []uint64{5, 4, 3}},
+		"by users, known or not":                      {Query{ByUsers: true}, []uint64{7, 6, 4, 3, 1}},
+		"via":                                         {Query{Via: ViaKubectl}, []uint64{7, 6, 4}},
+		"namespace":                                   {Query{Namespace: "apps"}, []uint64{5, 3, 2}},
+		"stack":                                       {Query{Stack: "db"}, []uint64{4}},
+		"since":                                       {Query{Since: start.Add(4 * time.Second)}, []uint64{7, 6, 5, 4}},
+		"until":                                       {Query{Until: start.Add(3 * time.Second)}, []uint64{2, 1}},
+		"words":                                       {Query{Text: "FINE plan-main-1"}, []uint64{3}},
+		"words of detail":                             {Query{Text: "kubectl-patch"}, []uint64{4}},
+		"no such words":                               {Query{Text: "fine db"}, nil},
+		"one namespace":                               {Query{Seen: func(n string) bool { return n == "shop" }}, []uint64{4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page, err := j.Read(c.q)

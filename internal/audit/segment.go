@@ -219,7 +219,7 @@ const (
 
 // clip bounds an entry.
 func clip(e Entry) Entry {
-	for _, s := range []*string{&e.ID, &e.Who, &e.Object.Kind, &e.Object.Namespace, &e.Object.Name, &e.Object.UID, &e.Plan, &e.Digest, &e.Run, &e.Outcome} {
+	for _, s := range []*string{&e.ID, &e.Who, &e.Claimed, &e.Object.Kind, &e.Object.Namespace, &e.Object.Name, &e.Object.UID, &e.Plan, &e.Digest, &e.Run, &e.Outcome} {
 		*s = cut(*s, wordBytes)
 	}
 	e.Comment, e.Why = cut(e.Comment, textBytes), cut(e.Why, textBytes)

@@ -118,6 +118,7 @@ func (p stackCommands) known(s *sheet, d query.Detail) {
 	}
 	if a := d.Applied; a != nil {
 		s.row("Applied", strings.TrimSpace(cmp.Or(a.Name, "by the script, without a plan")+" "+a.Revision))
+		s.row("Approved", d.ApprovedBy(*a))
 	}
 	s.row("Revision", d.Revision)
 	if d.Drift != nil {

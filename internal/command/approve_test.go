@@ -175,7 +175,7 @@ func TestPendingOfAnAppliedPlan(t *testing.T) {
 		t.Errorf("Pending() of its name is %+v, %v; want the plan", got, err)
 	}
 	_, err := command.Pending(s, "")
-	if want := "the plan plan-main-b8e362c206 was approved by ann, and was applied at "; fault.Reason(err, "") != query.ReasonNoPlan || !strings.Contains(err.Error(), want) {
+	if want := "the plan plan-main-b8e362c206 was approved by ann (said by the object, not verified), and was applied at "; fault.Reason(err, "") != query.ReasonNoPlan || !strings.Contains(err.Error(), want) {
 		t.Errorf("Pending() is %v, want %q", err, want)
 	}
 	if _, err := command.Pending(s, "plan-main-0"); fault.Reason(err, "") != query.ReasonNoPlan {

@@ -68,7 +68,7 @@ func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 			return err
 		}
 		if !believed {
-			a.Who = ""
+			a = a.Unverified()
 		}
 		if r == stack.AskedToApprove || r == stack.AskedToConfirm {
 			if err := au.recordApprovals(ctx, p, approvals, a, is); err != nil {
@@ -87,7 +87,7 @@ func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 		}
 		a.In(&e)
 		if r == stack.AskedToDelete {
-			e.Who, e.Via, e.Why, e.Details = "", "", "Kubernetes does not keep who deletes; the API server's own audit log does", nil
+			e.Who, e.Claimed, e.Via, e.Why, e.Details = "", "", "", "Kubernetes does not keep who deletes; the API server's own audit log does", nil
 		}
 		if err := au.record(ctx, p, e, once); err != nil {
 			return err

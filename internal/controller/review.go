@@ -29,12 +29,10 @@ import (
 
 // review takes the verdict of the reviewers into the status, or has them asked.
 func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
-	q, err := ac.question(ctx, p, made)
-	if err != nil {
-		return err
-	}
+	q := ac.question(p, made)
 	p.inside = q.Inside
-	if v, err := ac.keptVerdict(ctx, p, q); v != nil || err != nil {
+	v, err := ac.keptVerdict(ctx, p, q)
+	if v != nil || err != nil {
 		if v != nil {
 			p.o.Status.Review = v
 		}
@@ -47,6 +45,9 @@ func (ac *actor) review(ctx context.Context, p *pass, made stack.Plan) error {
 			// Webhooks that are no longer wanted may not be shown a plan. Policies are of the
 			// operator, and belong to the controller.
 			if err := ac.confirmReviewers(ctx, p); err != nil {
+				return err
+			}
+			if q.Plan.Object, err = ac.shown(ctx, p); err != nil {
 				return err
 			}
 			ac.reviews.Ask(q)
@@ -133,8 +134,10 @@ func (ac *actor) confirmReviewers(ctx context.Context, p *pass) error {
 	return ac.loader.confirm(ctx, p)
 }
 
-// question puts together what the reviewers of a stack are asked about a plan.
-func (ac *actor) question(ctx context.Context, p *pass, made stack.Plan) (review.Question, error) {
+// question puts together what the reviewers of a stack are asked about a plan. The object that
+// they are shown is added when they are asked: not each pass that waits for them needs it, and
+// guards see none.
+func (ac *actor) question(p *pass, made stack.Plan) review.Question {
 	key := client.ObjectKeyFromObject(p.obj)
 	q := review.Question{
 		Stack: p.id, Namespace: key.Namespace, Wake: func() { ac.wakes.add(p.entry.objectRef) },
@@ -155,9 +158,11 @@ func (ac *actor) question(ctx context.Context, p *pass, made stack.Plan) (review
 		past = r.At.String()
 	}
 	q.ID = stack.Digest([]any{made.Digest, q.By, past})
-	if q.Inside && p.policies.Guards {
-		return q, nil // they see no object
-	}
+	return q
+}
+
+// shown is the object of a stack as reviewers are shown it.
+func (ac *actor) shown(ctx context.Context, p *pass) (map[string]json.RawMessage, error) {
 	obj := p.obj.DeepCopyObject().(client.Object)
 	obj.SetManagedFields(nil)
 	if epoch, err := ac.approvals.epoch(ctx); err != nil || epoch != p.st.Spec.Stamped {
@@ -167,14 +172,15 @@ func (ac *actor) question(ctx context.Context, p *pass, made stack.Plan) (review
 	}
 	gvk, err := ac.live.GroupVersionKindFor(obj)
 	if err != nil {
-		return q, err
+		return nil, err
 	}
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	var out map[string]json.RawMessage
 	b, err := json.Marshal(obj)
 	if err == nil {
-		err = json.Unmarshal(b, &q.Plan.Object)
+		err = json.Unmarshal(b, &out)
 	}
-	return q, err
+	return out, err
 }
 
 // ask asks the reviewers; the pool calls it.
@@ -353,9 +359,9 @@ type approvals struct {
 // verified. No object changes when the API server begins to stamp.
 const stampsAgain = time.Minute
 
-// verify finds the approvals of the pending plan that can be believed, where a policy asks for
-// certain users, and keeps when it saw each of them first. It asks the API server for none of
-// it where no policy wants to know.
+// verify finds who decided about the pending plan. Where a policy asks for certain users, it
+// finds the approvals that can be believed, too, and keeps when it saw each of them first. It
+// asks the API server for nothing where no user has decided and no policy wants to know.
 func (as *approvals) verify(ctx context.Context, p *pass) error {
 	if p.unreadable != nil {
 		return nil
@@ -363,6 +369,7 @@ func (as *approvals) verify(ctx context.Context, p *pass) error {
 	if p.o.Spec.RejectedBy != "" && p.o.Status.Pending.Is(p.o.Spec.Rejected) {
 		p.o.Spec.RejectedBy, _ = as.author(ctx, p, kube.DecidedBy)
 	}
+	as.decided(ctx, p)
 	wanted, overrides := stack.Restricted(p.o), stack.WantsOverride(p.o)
 	known, err := as.known(ctx, p, wanted || overrides)
 	if err != nil {
@@ -403,6 +410,18 @@ func (as *approvals) verify(ctx context.Context, p *pass) error {
 		as.overrides(ctx, p, now.Overrides)
 	}
 	return nil
+}
+
+// decided notes who approved or rejected the pending plan, once the API server is known to have
+// recorded that user. It asks about no plan and user that is noted already.
+func (as *approvals) decided(ctx context.Context, p *pass) {
+	m, by := &p.o.Status, p.obj.GetAnnotations()[kube.DecidedBy]
+	if by == "" || !p.o.Spec.Decides(m.Pending) || stack.Verified(*m, p.o.Spec, by) {
+		return
+	}
+	if who, unknown := as.author(ctx, p, kube.DecidedBy); unknown == "" {
+		m.Decider = &stack.Decider{Plan: m.Pending.Name, By: who}
+	}
 }
 
 // overrides finds the users who want the pending plan to be applied outside of windows, and who

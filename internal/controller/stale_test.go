@@ -206,11 +206,7 @@ var irrevocable = map[string]struct {
 			return l.does(ctx, p, stack.Review{Plan: stack.Plan{Digest: "sha256:d"}})
 		},
 		func(t *testing.T, l *lagging, p *pass) bool {
-			q, err := l.question(t.Context(), p, stack.Plan{Digest: "sha256:d"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l.reviews.Asked(q)
+			return l.reviews.Asked(l.question(p, stack.Plan{Digest: "sha256:d"}))
 		},
 	},
 	"the object is let go": {
@@ -398,10 +394,7 @@ func TestPoliciesAreAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := l.question(t.Context(), p, stack.Plan{Digest: "sha256:d"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := l.question(p, stack.Plan{Digest: "sha256:d"})
 		if q.By != p.o.Spec.Reviews || len(q.Reviewers) != len(set.Reviewers()) || p.o.Spec.Policies != set.Digest {
 			t.Errorf("%d reviewers are asked as %q, want %d as %q", len(q.Reviewers), q.By, len(set.Reviewers()), p.o.Spec.Reviews)
 		}

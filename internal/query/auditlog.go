@@ -129,11 +129,21 @@ const (
 	ViaCLI = audit.ViaCLI
 )
 
+// AuditUser is the user who did something, empty if no user is named. A user whom only the
+// object names is said to be not verified: all others are, since they signed in, or the API
+// server has recorded them.
+func AuditUser(e AuditEntry) string {
+	if e.Who == "" {
+		return claimed(e.Claimed, false)
+	}
+	return e.Who
+}
+
 // AuditWho is who did something, in a word or two.
 func AuditWho(e AuditEntry) string {
 	switch {
-	case e.Who != "":
-		return e.Who
+	case e.Who != "" || e.Claimed != "":
+		return AuditUser(e)
 	case e.Via == audit.ViaController:
 		return "Terrier"
 	default:

@@ -297,13 +297,21 @@ func ruleOutcomes(fired string, w stack.Words) []RuleOutcome {
 	return out
 }
 
-// approvedBy says that p was approved, and by whom; nothing if the object approves
-// another plan, or if no approval was needed.
-func (s Stack) approvedBy(p PlanInfo) string {
+// ApprovedBy says that p was approved, by whom, and whether that is verified; nothing if the
+// object approves another plan, or if no approval was needed.
+func (s Stack) ApprovedBy(p PlanInfo) string {
 	if p.Name == "" || !p.Is(s.Approved) {
 		return ""
 	}
-	return ", approved" + by(s.DecidedBy)
+	return "approved" + by(s.Decider())
+}
+
+// approvedBy is ApprovedBy, behind a comma.
+func (s Stack) approvedBy(p PlanInfo) string {
+	if text := s.ApprovedBy(p); text != "" {
+		return ", " + text
+	}
+	return ""
 }
 
 // AppliedText says of the plan that was applied last when that was, and who approved
@@ -317,8 +325,8 @@ func (s Stack) AppliedText() string {
 	if p.Name == "" {
 		text = "the script, which needs no plan, succeeded"
 	}
-	if s.approvedBy(*p) != "" {
-		text = "the plan " + p.Name + " was approved" + by(s.DecidedBy) + ", and was applied"
+	if approved := s.ApprovedBy(*p); approved != "" {
+		text = "the plan " + p.Name + " was " + approved + ", and was applied"
 	}
 	if s.AppliedAt.IsZero() {
 		return text
@@ -345,9 +353,9 @@ func facts(s Stack, m stack.Status) []string {
 		case s.Rejection != nil:
 			does = "was " + s.Rejection.String()
 		case p.Is(s.Approved) && s.Approvals != nil && len(s.Approvals.By) > 0:
-			does = "is approved by " + strings.Join(s.Approvals.By, ", ")
+			does = "is approved by " + s.Approvals.Users()
 		case p.Is(s.Approved):
-			does = "is approved" + by(s.DecidedBy)
+			does = "is " + s.ApprovedBy(*p)
 		}
 		add("the plan %s %s: %s", p.Name, does, p.Changes)
 		if a := s.Approvals; a != nil && a.Left != "" {

@@ -47,7 +47,7 @@ func ToldTimeline(ctx context.Context, d StackDetails, j AuditLog, sight AuditSi
 
 func momentOfDeed(e AuditEntry, title string) Moment {
 	m := Moment{At: e.At, Kind: MomentDeed, Title: title, Text: AuditAbout(e), Run: e.Run}
-	if e.Who != "" || e.Via == audit.ViaController {
+	if e.Who != "" || e.Claimed != "" || e.Via == audit.ViaController {
 		m.Who = AuditWho(e)
 	}
 	return m

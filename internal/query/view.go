@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ type Stack struct {
 	Rejection      *Rejection            `json:"rejection,omitempty"`   // of the pending plan, if a user rejected it
 	Cancelled      *stack.Cancellation   `json:"cancelled,omitempty"`   // of the run that goes on, or of the last one
 	Undecidable    string                `json:"undecidable,omitempty"` // why its plans can be neither approved nor rejected
-	DecidedBy      string                `json:"decidedBy,omitempty"`   // the user who approved or rejected a plan last, if the API server stamps it
+	DecidedBy      string                `json:"decidedBy,omitempty"`   // the user who approved or rejected a plan last, as the object says
 	Applied        *PlanInfo             `json:"applied,omitempty"`
 	AppliedAt      time.Time             `json:"appliedAt,omitzero"`
 	Revision       string                `json:"revision,omitempty"` // applied last, else planned last
@@ -75,6 +76,10 @@ type Stack struct {
 	FailedKind     stack.RunKind         `json:"failedKind,omitempty"`     // the kind of the run of that attempt
 	Lock           *stack.Lock           `json:"lock,omitempty"`
 	Untracked      *stack.Untracked      `json:"untracked,omitempty"` // resources that may exist
+
+	// The API server is known to have recorded the user of DecidedBy. Without that, users may
+	// have written any name.
+	DecidedByVerified bool `json:"decidedByVerified,omitempty"`
 
 	FailingCheckBlocks *stack.FailingCheckBlocks `json:"failingCheckBlocks,omitempty"` // of the module
 
@@ -130,18 +135,33 @@ type PlanInfo struct {
 	At time.Time `json:"at,omitzero"`
 }
 
+// Decider is the user who approved or rejected a plan last, and whether that is verified; empty
+// if the object names no user.
+func (s Stack) Decider() string { return claimed(s.DecidedBy, s.DecidedByVerified) }
+
+// claimed is the name of a user, and whether it was verified.
+func claimed(who string, verified bool) string {
+	switch {
+	case who == "":
+		return ""
+	case verified:
+		return who + " (verified)"
+	default:
+		return who + " (said by the object, not verified)"
+	}
+}
+
 // Rejection is the decision of a user that a plan is not to be applied.
 type Rejection struct {
-	By      string `json:"by,omitempty"` // if known
-	Comment string `json:"comment,omitempty"`
+	By       string `json:"by,omitempty"`       // as the object says
+	Verified bool   `json:"verified,omitempty"` // the API server is known to have recorded this user
+	Comment  string `json:"comment,omitempty"`
 }
 
 // String is the rejection, for lists and messages.
 func (r Rejection) String() string {
 	out := "rejected"
-	if r.By != "" {
-		out += " by " + r.By
-	}
+	out += by(claimed(r.By, r.Verified))
 	if r.Comment != "" {
 		out += ": " + strings.TrimRight(r.Comment, ". ")
 	}
@@ -194,6 +214,7 @@ func View(o *Object) Stack {
 	s.Identities = identitiesOf(o)
 	s.remember(o.Status)
 	s.DecidedBy, s.Cancelled, s.Undecidable = v.DecidedBy, o.Status.Cancelled, o.undecidable()
+	s.DecidedByVerified = v.DecidedBy != "" && stack.Verified(o.Status, o.Spec, v.DecidedBy)
 	if named := o.Spec.Confirmed(); o.Spec.Mode == stack.Auto && (o.Status.Pending.Is(named) || o.Status.Applied.Is(named)) {
 		s.Approved = named // by an annotation, beside a field that says auto
 	}
@@ -202,7 +223,7 @@ func View(o *Object) Stack {
 		s.Override = overrideOf(o)
 	}
 	if r := o.Spec.Rejected; r != "" && r == s.Pending && r != s.Approved {
-		s.Rejection = &Rejection{By: v.DecidedBy, Comment: v.Comment}
+		s.Rejection = &Rejection{By: s.DecidedBy, Verified: s.DecidedByVerified, Comment: v.Comment}
 	}
 	if g := o.Status.BreakGlass; g != nil && g.Session == o.Spec.BreakGlass {
 		s.BreakGlass = g
@@ -339,7 +360,8 @@ func (p PlanInfo) Is(approved string) bool {
 
 // Approvals are the approvals of a pending plan that a policy holds.
 type Approvals struct {
-	By         []string `json:"by,omitempty"`         // the users who approved it, as the API server stamped them
+	By         []string `json:"by,omitempty"`         // the users who approved it, as the object says
+	Claimed    []string `json:"claimed,omitempty"`    // those of them whom the controller has not verified, or not yet
 	Have       int      `json:"have,omitempty"`       // how many of these approvals count
 	Need       int      `json:"need,omitempty"`       // how many it takes
 	Left       string   `json:"left,omitempty"`       // which ones are still needed; empty if none are
@@ -369,8 +391,12 @@ func approvalsOf(o *Object) *Approvals {
 	}
 	a := &Approvals{Unverified: o.Status.Unverified}
 	for _, g := range given {
-		if g.By != "" {
-			a.By = append(a.By, g.By)
+		if g.By == "" {
+			continue
+		}
+		a.By = append(a.By, g.By)
+		if a.Unverified != "" || !slices.ContainsFunc(o.Status.Approvals, func(seen policy.Given) bool { return seen.Plan == g.Plan && seen.By == g.By }) {
+			a.Claimed = append(a.Claimed, g.By)
 		}
 	}
 	var left []string
@@ -478,6 +504,15 @@ func leftOf(l policy.Lack) string {
 		return l.Left()
 	}
 	return l.Left() + " (one of them because it is not known who requested the change: " + l.Extra + ")"
+}
+
+// Users are the users who approved the plan, and whether each was verified.
+func (a Approvals) Users() string {
+	var all []string
+	for _, who := range a.By {
+		all = append(all, claimed(who, !slices.Contains(a.Claimed, who)))
+	}
+	return strings.Join(all, ", ")
 }
 
 // Text says which approvals there are, and which are still needed.

@@ -2,12 +2,14 @@ package query
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/identity"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -86,6 +88,85 @@ func TestWhoOverridesWindows(t *testing.T) {
 			t.Errorf("the override is %+v, want %q", s.Override, want)
 		case !slices.Contains(facts(s, stack.Status{}), "the windows of policies: "+want):
 			t.Errorf("the facts are %q, want them to have %q", facts(s, stack.Status{}), want)
+		}
+	}
+}
+
+// Who approved or rejected a plan is shown as verified only if the controller has verified it.
+// What an object says may be of any user.
+func TestWhetherTheUserOfADecisionIsVerified(t *testing.T) {
+	plan := stack.Plan{Name: "p1", Digest: "d"}
+	ann := &stack.Decider{Plan: "p1", By: "ann"}
+	for name, tt := range map[string]struct {
+		by       string // that the object names
+		rejected bool
+		applied  bool
+		decided  *stack.Decider
+		want     string // among the facts
+	}{
+		"verified":              {"ann", false, false, ann, "the plan p1 is approved by ann (verified): "},
+		"said by the object":    {"eve", false, false, ann, "the plan p1 is approved by eve (said by the object, not verified): "},
+		"before it is verified": {"ann", false, false, nil, "the plan p1 is approved by ann (said by the object, not verified): "},
+		"no user":               {"", false, false, nil, "the plan p1 is approved: "},
+		"rejected":              {"ann", true, false, ann, "the plan p1 was rejected by ann (verified): no: "},
+		"rejected, by its word": {"ann", true, false, nil, "the plan p1 was rejected by ann (said by the object, not verified): no: "},
+		"applied":               {"ann", false, true, ann, ", approved by ann (verified)"},
+		"applied, by its word":  {"eve", false, true, ann, ", approved by eve (said by the object, not verified)"},
+		"applied, and no user":  {"", false, true, nil, ", approved"},
+	} {
+		o := &v1alpha2.Terraform{}
+		o.Annotations = map[string]string{kube.DecidedBy: tt.by, kube.Comment: "no"}
+		st := dialect.Stack{Spec: stack.Spec{Mode: stack.Manual}, Status: stack.Status{Answers: stack.Answers{Decider: tt.decided}}}
+		if tt.rejected {
+			st.Spec.Rejected = "p1"
+		} else {
+			o.Spec.ApprovePlan, st.Spec.Approved = "p1", "p1"
+		}
+		if tt.applied {
+			st.Status.Applied = &plan
+		} else {
+			o.Status.Plan.Pending, st.Status.Pending = "p1", &plan
+		}
+		s := View(&Object{Object: o, Stack: st, View: infra.Dialect{}.View(o)})
+		told := facts(s, st.Status)
+		if !slices.ContainsFunc(told, func(fact string) bool { return strings.Contains(fact, tt.want) }) {
+			t.Errorf("%s: the facts are %q, want %q among them", name, told, tt.want)
+		}
+		if s.DecidedBy != tt.by || s.DecidedByVerified != (tt.decided != nil && tt.decided.By == tt.by) {
+			t.Errorf("%s: decided by %q, verified: %t", name, s.DecidedBy, s.DecidedByVerified)
+		}
+	}
+}
+
+// Of the approvals that a policy asks for, those count as verified that the controller has seen.
+func TestWhichApprovalsAreVerified(t *testing.T) {
+	a := Approvals{By: []string{"ann", "bob"}, Claimed: []string{"bob"}}
+	if got, want := a.Users(), "ann (verified), bob (said by the object, not verified)"; got != want {
+		t.Errorf("Users() = %q, want %q", got, want)
+	}
+	plan := &stack.Plan{Name: "p1", Digest: "d"}
+	o := &v1alpha2.Terraform{}
+	o.Status.Plan.Pending, o.Spec.ApprovePlan = "p1", "p1"
+	st := dialect.Stack{Spec: stack.Spec{Mode: stack.Manual, Approved: "p1", Approvals: []policy.Given{{Plan: "p1", By: "ann"}, {Plan: "p1", By: "bob"}}}}
+	st.Status.Pending = plan
+	st.Status.Review = &stack.Verdict{Plan: "d", Held: true, Findings: []policy.Finding{{Policy: "p", Effect: policy.Hold, Approval: &policy.Approval{Count: 2}}}}
+	st.Status.Approvals = []policy.Given{{Plan: "p1", By: "ann"}}
+	s := View(&Object{Object: o, Stack: st, View: infra.Dialect{}.View(o)})
+	if s.Approvals == nil || !slices.Equal(s.Approvals.By, a.By) || !slices.Equal(s.Approvals.Claimed, a.Claimed) {
+		t.Errorf("the approvals are %+v, want those of ann and bob, of whom bob is not verified", s.Approvals)
+	}
+}
+
+// An entry of the audit log whose user was not verified says so.
+func TestUsersInTheAuditLog(t *testing.T) {
+	for want, e := range map[string]AuditEntry{
+		"ann":                                    {Who: "ann", Via: "kubectl"},
+		"Terrier":                                {Via: "controller"},
+		"unknown":                                {Via: "kubectl"},
+		"eve (said by the object, not verified)": {Claimed: "eve", Via: "kubectl"},
+	} {
+		if got := AuditWho(e); got != want {
+			t.Errorf("AuditWho() = %q, want %q", got, want)
 		}
 	}
 }

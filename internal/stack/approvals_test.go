@@ -200,3 +200,36 @@ func TestApprovalsThatAreKept(t *testing.T) {
 		t.Error("the times of approvals change when they are seen again")
 	}
 }
+
+// A user counts as verified only for the plan about which the user decided: the pending plan, or
+// else the one that was applied last.
+func TestWhoseDecisionIsVerified(t *testing.T) {
+	p1, p2 := &Plan{Name: "p1", Digest: "d1"}, &Plan{Name: "p2", Digest: "d2"}
+	of := func(pending, applied *Plan, by *Decider) Status {
+		return Status{Plans: Plans{Pending: pending}, Resources: Resources{Applied: applied}, Answers: Answers{Decider: by}}
+	}
+	ann := &Decider{Plan: "p1", By: "ann"}
+	for name, tt := range map[string]struct {
+		m    Status
+		s    Spec
+		who  string
+		want bool
+	}{
+		"an approval":                       {of(p1, nil, ann), Spec{Mode: Manual, Approved: "p1"}, "ann", true},
+		"by the digest":                     {of(p1, nil, ann), Spec{Mode: Manual, Approved: "d1"}, "ann", true},
+		"a rejection":                       {of(p1, nil, ann), Spec{Mode: Manual, Rejected: "p1"}, "ann", true},
+		"beside auto":                       {of(p1, nil, ann), Spec{Mode: Auto, Confirms: "p1 by ann"}, "ann", true},
+		"of the plan that was applied":      {of(nil, p1, ann), Spec{Mode: Manual, Approved: "p1"}, "ann", true},
+		"another name on the object":        {of(p1, nil, ann), Spec{Mode: Manual, Approved: "p1"}, "eve", false},
+		"nothing was verified":              {of(p1, nil, nil), Spec{Mode: Manual, Approved: "p1"}, "ann", false},
+		"another plan is approved now":      {of(p2, p1, ann), Spec{Mode: Manual, Approved: "p2"}, "ann", false},
+		"no plan is approved":               {of(p1, nil, ann), Spec{Mode: Manual}, "ann", false},
+		"every plan is applied":             {of(p1, nil, ann), Spec{Mode: Auto}, "ann", false},
+		"the plan is gone":                  {of(nil, nil, ann), Spec{Mode: Manual, Approved: "p1"}, "ann", false},
+		"the pending plan is not the named": {of(p2, nil, ann), Spec{Mode: Manual, Approved: "p1"}, "ann", false},
+	} {
+		if got := Verified(tt.m, tt.s, tt.who); got != tt.want {
+			t.Errorf("%s: Verified() = %t, want %t", name, got, tt.want)
+		}
+	}
+}

@@ -40,6 +40,27 @@ func (s Spec) Approves(p *Plan) bool {
 	return s.Mode == Manual && p.Is(s.Approved) || s.Mode == Auto && (p.Is(s.Approved) || p.Is(s.Confirmed()))
 }
 
+// Decides reports whether the object approves or rejects a plan.
+func (s Spec) Decides(p *Plan) bool { return p.Is(s.Rejected) || s.Approves(p) }
+
+// Decider is the user who approved or rejected a plan, if the API server is known to have
+// recorded that. An annotation alone says nothing: where no API server corrects it, users can
+// write any name.
+type Decider struct {
+	Plan string `json:"plan"` // its name
+	By   string `json:"by"`
+}
+
+// Verified reports whether the user whom an object names as the one who approved or rejected a
+// plan was verified: the pending plan, or else the one that was applied last.
+func Verified(m Status, s Spec, who string) bool {
+	plan := m.Pending
+	if !s.Decides(plan) {
+		plan = m.Applied
+	}
+	return s.Decides(plan) && m.Decider != nil && *m.Decider == Decider{plan.Name, who}
+}
+
 // Confirmed is the plan that the annotation approves: its name, or what Plan.Approvable says.
 func (s Spec) Confirmed() string {
 	plan, _, _ := strings.Cut(s.Confirms, " ")

@@ -83,6 +83,8 @@ type Answers struct {
 
 	Cancelled *Cancellation `json:"cancelled,omitempty"` // of the run that goes on, or of the last one
 
+	Decider *Decider `json:"decider,omitempty"` // of the last approval or rejection whose user was verified
+
 	CancelledBefore *Cancellation `json:"cancelledBefore,omitempty"` // the one before that, while that is of a preview or of a break-glass command
 
 	BreakGlass  *BreakGlass    `json:"glass,omitempty"`  // the break-glass session, or the last one

@@ -20,6 +20,7 @@ import (
 // Asker is the user who made a request, and the program that wrote it.
 type Asker struct {
 	Who     string // the user as the API server knows them; empty if it does not say
+	Claimed string // the user whom the object names, if that is not known to be so
 	Manager string // the program that wrote, by its own name for itself
 }
 
@@ -86,9 +87,15 @@ func Of(ctx context.Context, live client.Reader, obj client.Object, what audit.W
 	return a, nil
 }
 
+// Unverified is a where the API server is not known to have recorded users.
+func (a Asker) Unverified() Asker {
+	a.Who, a.Claimed = "", a.Who
+	return a
+}
+
 // In writes into e who it was, or why that is not known.
 func (a Asker) In(e *audit.Entry) {
-	e.Who, e.Via = a.Who, viaOf(a.Manager)
+	e.Who, e.Claimed, e.Via = a.Who, a.Claimed, viaOf(a.Manager)
 	if e.Details == nil {
 		e.Details = map[string]string{}
 	}

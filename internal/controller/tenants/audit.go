@@ -42,11 +42,15 @@ func (o Options) record(ctx context.Context, obj client.Object, kind string, ent
 		d.Via = audit.ViaController
 		if d.asked {
 			a, err := asker.Of(ctx, o.Live, obj, d.What)
-			if err == nil {
-				a.Who, err = o.believed(ctx, obj, a.Who)
-			}
 			if err != nil {
 				return err
+			}
+			who, err := o.believed(ctx, obj, a.Who)
+			if err != nil {
+				return err
+			}
+			if who == "" {
+				a = a.Unverified()
 			}
 			a.In(&d.Entry)
 		}

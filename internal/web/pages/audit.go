@@ -113,6 +113,7 @@ type auditRow struct {
 	query.AuditEntry
 	Pill     ui.Pill
 	Who, Way string
+	Verified string // whether the user was verified, in words; empty if Terrier acted by itself
 	Href     string // of the object
 	PlanHref string
 	RunHref  string
@@ -264,10 +265,15 @@ func sight(v *Visit) bool { return query.AuditSightOf(v.Can).All }
 func rowOfAudit(e query.AuditEntry) auditRow {
 	row := auditRow{AuditEntry: e, Who: e.Who, Way: wayWord(e.Via), Href: objectPath(e.Object.Kind, e.Object.Namespace, e.Object.Name)}
 	row.Pill = ui.PillOf(toneOfAction(e.What), whatWord(e.What))
-	if e.Who == "" {
+	switch {
+	case e.Who != "":
+		row.ByHref, row.Verified = ui.With("/audit", nil, "who", e.Who), "verified"
+	case e.Claimed != "":
+		row.Who, row.Verified = e.Claimed, "said by the object, not verified"
+	case e.Via == viaController || e.Via == "":
 		row.Who, row.Way = wayWord(viaController), ""
-	} else {
-		row.ByHref = ui.With("/audit", nil, "who", e.Who)
+	default:
+		row.Who = "unknown user"
 	}
 	if key, ok := query.AuditedStack(e.Object); ok {
 		row.Href = stackPath(key)

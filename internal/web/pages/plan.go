@@ -138,6 +138,9 @@ func (p *planPage) setStatus(s query.Stack) {
 		}
 	case s.Applied != nil && s.Applied.Digest == p.Info.Digest:
 		p.Pill, p.Means = ui.PillOf(ui.ToneOK, "Applied"), "This plan was applied last."
+		if approved := s.ApprovedBy(*s.Applied); approved != "" {
+			p.Means = "This plan was " + approved + ", and was applied last."
+		}
 	default:
 		p.Pill, p.Means = ui.NewPill(ui.ToneIdle, "clock", "Past"), "This plan cannot be approved. It was applied, replaced, or created as a preview only."
 	}

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -253,7 +252,7 @@ func wordsOn(v *Visit, digest string) []said {
 	var out []said
 	for _, e := range slices.Backward(page.Items) {
 		if e.Digest == digest {
-			out = append(out, said{cmp.Or(e.Who, "Terrier"), string(e.What), e.Comment, e.At})
+			out = append(out, said{query.AuditWho(e), string(e.What), e.Comment, e.At})
 		}
 	}
 	return out

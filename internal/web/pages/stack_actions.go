@@ -98,7 +98,7 @@ func decideOf(s query.Stack, may, back string) Decide {
 	case p.Is(s.Approved) && s.Approvals != nil && s.Approvals.Left != "":
 		d.Said, d.Again = p.Name+" has approvals: "+s.Approvals.Text(), true
 	case p.Is(s.Approved):
-		d.Said = p.Name + " is approved and will be applied."
+		d.Said = p.Name + " is " + s.ApprovedBy(p) + " and will be applied."
 	case s.Rejection != nil:
 		d.Said, d.Against = p.Name+" was "+s.Rejection.String()+".", true
 	}

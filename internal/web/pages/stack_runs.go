@@ -97,10 +97,10 @@ func askers(v *Visit, rows []runRow) {
 	plans, requests := map[string]string{}, map[string]string{}
 	for _, e := range page.Items {
 		if e.Digest != "" && e.What == "approved" {
-			plans[e.Digest] = cmp.Or(plans[e.Digest], e.Who)
+			plans[e.Digest] = cmp.Or(plans[e.Digest], query.AuditUser(e))
 		}
 		if request := e.Details["request"]; request != "" {
-			requests[request] = cmp.Or(requests[request], e.Who)
+			requests[request] = cmp.Or(requests[request], query.AuditUser(e))
 		}
 	}
 	for i := range rows {
