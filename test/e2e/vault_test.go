@@ -9,10 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	authnv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
@@ -141,34 +137,9 @@ func leases(t *testing.T, c *testkit.Cluster) (all []string) {
 	return all
 }
 
-// kubernetesAuth lets ServiceAccounts called app sign in with the role app. OpenBao asks the
-// API server of the test whose tokens they are.
+// kubernetesAuth lets ServiceAccounts called app sign in with the role app.
 func kubernetesAuth(t *testing.T, s vaulttest.Server, c *testkit.Cluster) {
 	t.Helper()
-	s.Ask(t, http.MethodPost, "sys/auth/kubernetes", map[string]string{"type": "kubernetes"})
-	if s.Real {
-		c.Apply(t, `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: reviewer}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: reviewer-`+c.Namespace+`}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:auth-delegator"}
-subjects:
-- {kind: ServiceAccount, name: reviewer, namespace: `+c.Namespace+`}
-`)
-		token := &authnv1.TokenRequest{}
-		of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "reviewer"}}
-		if err := c.Client.SubResource("token").Create(t.Context(), of, token); err != nil {
-			t.Fatal(err)
-		}
-		s.Ask(t, http.MethodPost, "auth/kubernetes/config", map[string]any{
-			"kubernetes_host": c.Config.Host, "kubernetes_ca_cert": string(c.Config.CAData), "token_reviewer_jwt": token.Status.Token, "disable_local_ca_jwt": true,
-		})
-	}
-	s.Ask(t, http.MethodPost, "auth/kubernetes/role/app", map[string]any{
-		"bound_service_account_names": "app", "bound_service_account_namespaces": c.Namespace, "token_policies": "app", "token_ttl": "5m",
-	})
+	testkit.VaultTrusts(t, s, c)
+	testkit.VaultRole(t, s, c, "app", "5m")
 }

@@ -75,14 +75,14 @@ func TestAServerThatDoesNotAnswerIsNotAskedByEachPass(t *testing.T) {
 		if _, err := w.vaults.Begin(t.Context(), w.stack(appAccount), "apply-1", nil); fault.Reason(err, "") != vault.ReasonUnreachable || len(line.take()) != 0 {
 			t.Errorf("Begin() = %v, want that the server is not asked", err)
 		}
-		w.pass(rememberDown)
+		w.Pass(rememberDown)
 		fails("i/o timeout")
 		fails("it was not asked again, since a moment ago")
 		if asked := line.take(); len(asked) != 1 {
 			t.Errorf("after ten seconds asked were %v, want one request", asked)
 		}
 		line.set(false)
-		w.pass(rememberDown)
+		w.Pass(rememberDown)
 		for range 2 {
 			if _, err := w.read(t, appAccount, "vault://kyuubi/database"); err != nil {
 				t.Errorf("once it answers: %v", err)

@@ -42,7 +42,7 @@ func TestARunIsSignedIn(t *testing.T) {
 			return known && err == nil
 		}
 		by := vault.SignIn{Method: vault.JWT, Path: "jwt", Role: "app", Identity: w.jwt(t, appAccount, "vault")}
-		began := w.now
+		began := w.Now()
 		token, err := logins.Login(t.Context(), "u-1", "apply-1", at, by)
 		if err != nil || token.Empty() || !lives(token) {
 			t.Fatalf("Login() = %v, %v", token.Empty(), err)
@@ -54,7 +54,7 @@ func TestARunIsSignedIn(t *testing.T) {
 		if err != nil || !due.Equal(began.Add(time.Minute)) { // two thirds of 90 seconds
 			t.Errorf("Renew() = %v, %v, want %v", due, err, began.Add(time.Minute))
 		}
-		w.pass(time.Minute)
+		w.Pass(time.Minute)
 		restarted := w.logins(w.vaults.Records)
 		if due, err := restarted.Renew(t.Context(), "u-1"); err != nil || !due.After(w.vaults.Now()) || !lives(token) {
 			t.Errorf("Renew() at two thirds, after a restart = %v, %v", due, err)

@@ -34,7 +34,7 @@ func TestEachStackIsInTheAuditLog(t *testing.T) {
 			}
 		}
 		logged := func() (all []string) {
-			for _, e := range w.log {
+			for _, e := range w.Entries() {
 				all = append(all, fmt.Sprint(e.Object.Name, " ", e.Details["path"], " ", e.Details["version"], " ", e.Details["cached"]))
 				if e.Details["requestID"] == "" {
 					t.Errorf("%+v does not say by which request", e)
@@ -44,7 +44,7 @@ func TestEachStackIsInTheAuditLog(t *testing.T) {
 		}
 		read()
 		s.Write(t, "database", map[string]any{"password": "rotated"})
-		w.pass(w.vaults.Config.Reread)
+		w.Pass(w.vaults.Config.Reread)
 		read()
 		want := "[net kyuubi/database 1  db kyuubi/database 1 true net kyuubi/database 2  db kyuubi/database 2 true]"
 		if got := fmt.Sprint(logged()); got != want {
@@ -109,7 +109,7 @@ func TestSecretsThatAreKeptAreBounded(t *testing.T) {
 		t.Errorf("%d bytes of the other namespace are kept, want all %d", got, mine)
 	}
 	w.vaults.Config.Server = was
-	w.pass(w.vaults.Config.Reread)
+	w.Pass(w.vaults.Config.Reread)
 	w.vaults.sweep(t.Context())
 	if left := w.weight(""); left != 0 {
 		t.Errorf("%d bytes are kept of secrets that are not to be used any more", left)

@@ -39,7 +39,7 @@ func TestSessionsAreReplaced(t *testing.T) {
 		w.vaults.Config.Reread = time.Nanosecond // nothing is kept
 		read := func() {
 			t.Helper()
-			w.pass(time.Second)
+			w.Pass(time.Second)
 			if got, err := w.read(t, appAccount, "vault://kyuubi/database"); err != nil || string(got.Data["password"]) != "value-canary" {
 				t.Fatalf("Read() = %+v, %v", got, err)
 			}
@@ -56,10 +56,10 @@ func TestSessionsAreReplaced(t *testing.T) {
 			t.Errorf("after the session %q ended, the account has %q", first, second)
 		}
 
-		w.pass(46 * time.Second) // half of what the role gives
+		w.Pass(46 * time.Second) // half of what the role gives
 		read()
 		w.vaults.sweep(t.Context())
-		w.pass(lingers)
+		w.Pass(lingers)
 		w.vaults.sweep(t.Context())
 		third := s.Accessors(t, "app")
 		if len(third) > 1 || len(third) == 1 && third[0] == second[0] {
@@ -95,11 +95,11 @@ func TestARoleThatGetsAnotherPolicy(t *testing.T) {
 		role["token_policies"] = "more"
 		s.Ask(t, http.MethodPost, "auth/jwt/role/app", role)
 		denied()
-		w.pass(staleAfter)
+		w.Pass(staleAfter)
 		if got, err := w.read(t, appAccount, "vault://kyuubi/other"); err != nil || string(got.Data["password"]) != "another" {
 			t.Errorf("Read() = %+v, %v", got, err)
 		}
-		w.pass(lingers)
+		w.Pass(lingers)
 		w.vaults.sweep(t.Context())
 		if all := s.Accessors(t, "app"); len(all) != 0 {
 			t.Errorf("the session of before goes on: %q", all)
@@ -134,10 +134,10 @@ func TestSessionsThatCannotBeEndedYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Ask(t, http.MethodPut, "sys/seal", nil)
-	w.pass(46 * time.Second)
+	w.Pass(46 * time.Second)
 	for range 3 {
 		w.vaults.sweep(t.Context())
-		w.pass(lingers)
+		w.Pass(lingers)
 	}
 	s.Ask(t, http.MethodPut, "sys/unseal", nil)
 	if all := s.Accessors(t, "app"); len(all) != 1 {

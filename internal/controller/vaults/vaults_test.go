@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/vault"
 	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 )
@@ -60,25 +60,9 @@ func (a accounts) Token(_ context.Context, account types.NamespacedName, audienc
 // world is a Vault with the role app, which the ServiceAccount runner of the namespace
 // apps has, and a controller that reads there.
 type world struct {
+	*testkit.Ledger
 	server vaulttest.Server
 	vaults *Vaults
-
-	mu  sync.Mutex
-	now time.Time
-	log []audit.Entry
-}
-
-func (w *world) Record(_ context.Context, e audit.Entry) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.log = append(w.log, e)
-	return nil
-}
-
-func (w *world) pass(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
 }
 
 const rules = `path "kyuubi/data/database" { capabilities = ["read"] }
@@ -105,7 +89,7 @@ func newWorld(t *testing.T, s vaulttest.Server) *world {
 		"role_type": "jwt", "user_claim": "sub", "bound_audiences": []string{"vault"}, "bound_subject": "system:serviceaccount:apps:runner", "token_policies": "app", "token_ttl": "90s",
 	})
 	s.Write(t, "database", map[string]any{"password": "value-canary"})
-	w := &world{server: s, now: time.Now()}
+	w := &world{Ledger: testkit.NewLedger(time.Now()), server: s}
 	w.vaults = (&Vaults{
 		Config: Config{Server: vault.Server{URL: s.URL, HTTP: http.DefaultClient}, Method: vault.JWT, Path: "jwt", Audience: "vault", Reread: 10 * time.Minute},
 		Accounts: accounts{key, map[types.NamespacedName]map[string]string{
@@ -114,11 +98,7 @@ func newWorld(t *testing.T, s vaulttest.Server) *world {
 			{Namespace: "other", Name: "runner"}: {RoleAnnotation: "app"},
 		}},
 		Records: blobtest.Files(t, 1<<20), Audit: w, Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.now
-		},
+		Now: w.Now,
 	}).Open()
 	return w
 }
@@ -154,13 +134,13 @@ func TestReading(t *testing.T) {
 		w := newWorld(t, s)
 		for range 3 { // once at the server
 			got, err := w.read(t, appAccount, "vault://kyuubi/database#password")
-			if err != nil || string(got.Data["password"]) != "value-canary" || got.Version != "vault://kyuubi/database@1" || !got.Until.Equal(w.now.Add(10*time.Minute)) {
+			if err != nil || string(got.Data["password"]) != "value-canary" || got.Version != "vault://kyuubi/database@1" || !got.Until.Equal(w.Now().Add(10*time.Minute)) {
 				t.Fatalf("Read() = %+v, %v", got, err)
 			}
 		}
-		if len(w.log) != 1 || w.log[0].What != audit.SecretRead || w.log[0].Details["path"] != "kyuubi/database" || w.log[0].Details["version"] != "1" ||
-			w.log[0].Details["serviceAccount"] != "apps/runner" || w.log[0].Details["requestID"] == "" || strings.Contains(fmt.Sprint(w.log), "canary") {
-			t.Errorf("the audit log has %+v, want one reading", w.log)
+		if len(w.Entries()) != 1 || w.Entries()[0].What != audit.SecretRead || w.Entries()[0].Details["path"] != "kyuubi/database" || w.Entries()[0].Details["version"] != "1" ||
+			w.Entries()[0].Details["serviceAccount"] != "apps/runner" || w.Entries()[0].Details["requestID"] == "" || strings.Contains(fmt.Sprint(w.Entries()), "canary") {
+			t.Errorf("the audit log has %+v, want one reading", w.Entries())
 		}
 		s.Write(t, "database", map[string]any{"password": "rotated"})
 		w.vaults.secrets.kept.DeleteFunc(func(reading, value) bool { return true }) // as ten minutes do
@@ -205,8 +185,8 @@ func TestWhoMayNotRead(t *testing.T) {
 		if _, err := w.read(t, types.NamespacedName{Namespace: "other", Name: "runner"}, "vault://kyuubi/database"); s.Real && fault.Reason(err, "") != vault.ReasonSignIn {
 			t.Errorf("the role of another namespace: %v, want that it is refused", err)
 		}
-		if len(w.log) != 0 && s.Real {
-			t.Errorf("the audit log has %+v, and nothing was read", w.log)
+		if len(w.Entries()) != 0 && s.Real {
+			t.Errorf("the audit log has %+v, and nothing was read", w.Entries())
 		}
 	})
 }
@@ -229,15 +209,15 @@ func TestRunsGetSecretsOfTheirOwn(t *testing.T) {
 			t.Fatalf("recorded is %+v, %v", handed, err)
 		}
 		until := handed.Until
-		if len(w.log) != 1 || w.log[0].Run != "apply-1" || w.log[0].Details["lease"] == "" {
-			t.Fatalf("the audit log has %+v, want one reading for both keys", w.log)
+		if len(w.Entries()) != 1 || w.Entries()[0].Run != "apply-1" || w.Entries()[0].Details["lease"] == "" {
+			t.Fatalf("the audit log has %+v, want one reading for both keys", w.Entries())
 		}
-		lease := w.log[0].Details["lease"]
-		began := w.now
+		lease := w.Entries()[0].Details["lease"]
+		began := w.Now()
 		if due, err := w.vaults.Renew(t.Context(), of.UID); err != nil || !due.After(began) || due.After(until) {
 			t.Errorf("Renew() = %v, %v, want a time before %v", due, err, until)
 		}
-		w.pass(until.Sub(began) * 3 / 4)
+		w.Pass(until.Sub(began) * 3 / 4)
 		restarted := (&Vaults{Config: w.vaults.Config, Accounts: w.vaults.Accounts, Records: w.vaults.Records, Audit: w, Now: w.vaults.Now, Log: w.vaults.Log}).Open()
 		if due, err := restarted.Renew(t.Context(), of.UID); s.Real != (err != nil) && err != nil || err == nil && !due.After(w.vaults.Now()) {
 			t.Errorf("Renew() at three quarters = %v, %v", due, err)
@@ -266,7 +246,7 @@ func TestNothingIsLeftOfWhatFailed(t *testing.T) {
 		of := w.stack(appAccount)
 		good := input.VaultSecret{Path: "pki/issue/web", Key: "private_key", With: map[string]string{"common_name": "a.example.com", "ttl": "1h"}}
 		leases := func() (all []string) {
-			for _, e := range w.log {
+			for _, e := range w.Entries() {
 				if lease := e.Details["lease"]; lease != "" {
 					all = append(all, lease)
 				}
