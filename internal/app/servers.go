@@ -312,7 +312,7 @@ func setupSecrets(p *parts, mgr ctrl.Manager, live client.Client) error {
 		return err
 	}
 	o := secretsync.Options{
-		Live: live, Accounts: kube.AccountTokens{Client: live}, Audit: p.audits, Events: p.alerts.recorder(mgr, "terrier-external-secrets", p.Now), Key: p.key, Now: p.Now, Log: p.log,
+		Live: live, Accounts: kube.AccountTokens{Client: live}, Audit: p.audits, Records: p.blobs, Events: p.alerts.recorder(mgr, "terrier-external-secrets", p.Now), Key: p.key, Now: p.Now, Log: p.log,
 	}
 	var besides []string
 	if c != nil { // the operator names it, so it may be on this machine

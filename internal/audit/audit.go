@@ -104,6 +104,8 @@ const (
 	PlanRefused       What = "plan-refused"       // a policy denies a plan, or a webhook refused it
 	PlanHeld          What = "plan-held"          // a policy holds a plan until a user approves it
 	SecretRead        What = "secret-read"        // a secret of OpenBao or Vault was read for a stack or an ExternalSecret
+	SecretRenewed     What = "secret-renewed"     // the lease of a credential of OpenBao or Vault was renewed for an ExternalSecret
+	SecretRevoked     What = "secret-revoked"     // a credential of OpenBao or Vault was revoked that an ExternalSecret had
 	StateRead         What = "state-read"         // a user read a state
 	StateKeyRead      What = "state-key-read"     // a user read the keys of a state
 	OutputsRevealed   What = "outputs-revealed"   // a user read the values of sensitive outputs

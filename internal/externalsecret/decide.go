@@ -90,6 +90,9 @@ type Observation struct {
 	// Nothing is deleted otherwise.
 	Healthy bool
 	Digest  func(map[string][]byte) string
+
+	Lease    string // names what the server made for the content; empty for secrets that stay
+	Replaces bool   // workloads may have credentials that are revoked now
 }
 
 // Action is what is done with the Secret.
@@ -225,9 +228,11 @@ func (o Observation) merge() (Decision, error) {
 
 // mark says what was written, and which workloads have to be restarted for it.
 func (o Observation) mark(written map[string][]byte, whole bool) Mark {
-	m := Mark{Keys: slices.Sorted(maps.Keys(written)), Whole: whole, Content: o.Digest(written)}
+	m := Mark{Keys: slices.Sorted(maps.Keys(written)), Whole: whole, Content: o.Digest(written), Lease: o.Lease}
 	was := o.Secret.Mark
 	switch {
+	case o.Replaces && (!o.Secret.Exists || was == nil):
+		m.Restart = RestartAll
 	case !o.Secret.Exists:
 		m.Restart = RestartKnown
 	case !same(o.Secret.written(), written):
@@ -244,11 +249,19 @@ func (o Observation) mark(written map[string][]byte, whole bool) Mark {
 // settled keeps the Secret if it is already as the decision has it.
 func (o Observation) settled(d Decision, owned bool) Decision {
 	d.Action, d.Reason, d.Message = Write, ReasonSynced, "the Secret "+o.Spec.Target.Name+" holds what was read"
+	if o.Lease != "" {
+		d.Message = MessageMade(o.Spec.Target.Name)
+	}
 	l := o.Secret
 	if l.Exists && owned && l.Mark != nil && l.Mark.String() == d.Mark.String() && same(l.Data, d.Data) && includes(l.Labels, d.Labels) && includes(l.Annotations, d.Annotations) {
 		return Decision{Action: Keep, Reason: d.Reason, Message: d.Message}
 	}
 	return d
+}
+
+// MessageMade is that of an object whose Secret holds what a server made for it.
+func MessageMade(secret string) string {
+	return "the Secret " + secret + " holds credentials of its own: they are renewed, and replaced before they end"
 }
 
 func includes(has, wanted map[string]string) bool {

@@ -20,6 +20,7 @@ type Mark struct {
 	Whole   bool     `json:"whole,omitempty"` // the Secret is the object's, and not only these keys
 	Content string   `json:"content"`         // a keyed digest of what was written
 	Restart Restart  `json:"restart,omitempty"`
+	Lease   string   `json:"lease,omitempty"` // names what the server made for it; empty for secrets that stay
 }
 
 // Restart says which workloads still have to be restarted for the content.

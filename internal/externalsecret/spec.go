@@ -36,6 +36,8 @@ const (
 	ReasonNoTarget    = "SecretMissing"  // a target to merge into that is not there
 	ReasonGone        = "VaultSecretGone"
 	ReasonTemplate    = "TemplateFailed"
+	ReasonLeases      = "LeasesWaiting"    // former credentials are not revoked yet
+	ReasonRecords     = "RecordsNotUsable" // which credentials the Secret has is not known
 )
 
 // CreationPolicy says to whom the Secret belongs.

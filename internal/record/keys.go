@@ -59,6 +59,23 @@ func RunOf(uid, key string) (run, file string, ok bool) {
 // HandedOut is the key of what a run of a stack was handed out by OpenBao or Vault.
 func HandedOut(uid string) string { return handedOut.key(uid) }
 
+// AllSecretLeases is what the keys of all records of SecretLeases begin with.
+func AllSecretLeases() string { return secretLeases.key() }
+
+// SecretLeases is the key of what the Secret of an ExternalSecret was handed out by OpenBao or
+// Vault.
+func SecretLeases(uid string) string { return secretLeases.key(uid) }
+
+// SecretLeasesOf returns the UID of the object of such a key.
+func SecretLeasesOf(key string) (uid string, ok bool) {
+	rest, ok := strings.CutPrefix(key, AllSecretLeases())
+	if !ok {
+		return "", false
+	}
+	uid, _, ok = strings.Cut(rest, "/")
+	return uid, ok
+}
+
 // Plans is what the keys of all plans of a stack begin with.
 func Plans(uid string) string { return planFile.key(uid) }
 

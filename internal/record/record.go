@@ -44,6 +44,7 @@ var (
 	uses          = Kind{"stacks/<uid>/uses.json", "the modules and providers that the stack uses, with their versions, and since when", "controller", withStack}
 	handedOut     = Kind{"stacks/<uid>/vault", "the session of a run at OpenBao or Vault, with which its credentials are renewed and ended", "controller", "the run has ended, and so has the session"}
 	loggedIn      = Kind{"stacks/<uid>/vault-login", "the session of a run that is signed in to OpenBao or Vault by its identity", "controller", "the run has ended, and so has the session"}
+	secretLeases  = Kind{"externalsecrets/<uid>/vault", "the sessions at OpenBao or Vault by which the credentials in the Secret of an ExternalSecret, and those that it had before, are renewed and revoked", "controller", "the object is gone or names no such credentials, and those that it had have ended"}
 	retained      = Kind{"retained/<uid>/<file>", "record.json and state.json of a deleted stack: its retained resources, and its last state; forgotten.json: the resources that its runs forgot and did not destroy, and the states that a user gave up, also of a stack that exists", "controller", "30 days have passed since the stack was deleted, or a user has forgotten it"}
 	goneRun       = Kind{"gone/<stack>/<uid>/<file>", "report.json and log.txt of the last run of a deleted stack, by a digest of its kind, namespace and name", "controller", "30 days have passed since the stack was deleted, or a user has forgotten its retained resources"}
 	tree          = Kind{"trees/<digest>", "the archive of a source that a snapshot needs", "controller", "no snapshot needs it"}
@@ -65,7 +66,7 @@ var (
 func Kinds() []Kind {
 	return []Kind{
 		runFile, planFile, applied, snapshot, rescued, state, outputs, stateIndex, stateVersion, decisions, secrets, secretsBeside, lasting, audited, approvers, checked, uses, handedOut, loggedIn,
-		retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, identityKey, auditSegment, marker, witness, resealing,
+		secretLeases, retained, goneRun, tree, sweptTree, outgrown, outboxMessage, deliveries, figures, signOut, registryToken, identityKey, auditSegment, marker, witness, resealing,
 	}
 }
 

@@ -42,6 +42,7 @@ var keys = map[string]string{
 	record.Checked("u").Key:                              "stacks/u/checked",
 	record.Uses("u").Key:                                 "stacks/u/uses.json",
 	record.HandedOut("u"):                                "stacks/u/vault",
+	record.SecretLeases("u"):                             "externalsecrets/u/vault",
 	record.Retained("u", record.RetainedFile):            "retained/u/record.json",
 	record.Retained("u", record.RetainedStateFile):       "retained/u/state.json",
 	record.Gone("k", "team", "net", "u", "log.txt"):      "gone/d76e9ced8fc0183fdf86e99f05becfcfed5dc67c135e4e2720244669dffe9406/u/log.txt",
@@ -82,6 +83,7 @@ var prefixes = map[string]string{
 	record.SignOuts():         "sessions/ended/",
 	record.RegistryTokens():   "registry/tokens/",
 	record.IdentityKeys():     "identity/keys/",
+	record.AllSecretLeases():  "externalsecrets/",
 	record.AuditLog():         "audit/",
 }
 

@@ -72,7 +72,7 @@ func (s Session) Read(ctx context.Context, w Wanted) (Secret, error) {
 		return Secret{}, fault.New(fault.Denied, ReasonPath, fmt.Errorf("%s: the engine %s at %s takes no parameters: remove them, and write a version as @VERSION", doing, at.kind, at.mount))
 	}
 	if w.Stays && at.makes() {
-		return Secret{}, fault.New(fault.Invalid, ReasonPath, fmt.Errorf("%s: the engine %s at %s makes a secret for each reading, and only secrets that stay can be used here: name one of a key/value store", doing, at.kind, at.mount))
+		return Secret{}, fault.New(fault.Invalid, ReasonMade, fmt.Errorf("%s: the engine %s at %s makes a secret for each reading, and only secrets that stay can be used here: name one of a key/value store", doing, at.kind, at.mount))
 	}
 	out, err := s.server.do(ctx, s.reading(at, w))
 	if refused, ok := errors.AsType[refusal](err); ok && refused.code == http.StatusNotFound && w.Version != 0 {

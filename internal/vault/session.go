@@ -165,6 +165,10 @@ func (s Session) End(ctx context.Context, leases []string) error {
 	return s.server.explain(gone(err), "ending the session of "+s.who, "allow auth/token/revoke-self to its policy, as the policy default does, or wait: it ends by itself")
 }
 
+// Ended reports whether err says that a session or a lease is not there any more, so that what
+// it was for has ended.
+func Ended(err error) bool { return err != nil && gone(err) == nil }
+
 // gone is nil for an answer that says that a token or a lease is not there any more. A
 // server answers a token that it does not know with these words alone; where a policy lacks,
 // it counts errors before them.

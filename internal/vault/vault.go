@@ -38,6 +38,7 @@ const (
 	ReasonNoSecret    = "VaultSecretMissing"
 	ReasonNoMount     = "VaultMountMissing" // so that it is not known whether there is a secret
 	ReasonPath        = "VaultPathInvalid"
+	ReasonMade        = "VaultSecretMade" // only a secret that stays was wanted
 )
 
 // maxAnswer bounds an answer, in bytes: a secret of Vault has at most 1 MiB by default.

@@ -121,3 +121,66 @@ func TestWorkloadsReadFromVault(t *testing.T) {
 		})
 	})
 }
+
+// KY-05: a workload has a credential of its own in a Secret. It outlives a controller that is
+// killed, and is revoked when the object is deleted, also by one that was away meanwhile.
+func TestWorkloadsHaveCredentialsOfTheirOwn(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		p := testkit.Up(t, "--vault", s.URL.String(), "--allow-plain-http")
+		c := p.Cluster(t)
+		kubernetesAuth(t, s, c)
+		s.Policy(t, "app", `path "rabbitmq/creds/app" { capabilities = ["read"] }
+path "auth/token/renew-self" { capabilities = ["update"] }
+path "auth/token/revoke-self" { capabilities = ["update"] }
+path "sys/leases/renew" { capabilities = ["update"] }
+`)
+		s.Lasting(t, 3600, 0)
+		c.Apply(t, `
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: app
+  annotations: {vault.hashicorp.com/role: app, terrier.dev/vault-leases: rabbitmq/creds/app}
+`)
+		const name = "vault-secret-rabbitmq.creds.app"
+		user := func() (user string) {
+			t.Helper()
+			testkit.Eventually(t, testkit.Patience, "the Secret has a user", func(ctx context.Context) error {
+				var found corev1.Secret
+				if err := c.Client.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, &found); err != nil {
+					return err
+				}
+				if user = string(found.Data["username"]); user == "" {
+					return errors.New("it has none")
+				}
+				return nil
+			})
+			return user
+		}
+		first := user()
+		all := leases(t, c)
+		if len(all) != 1 || !s.Leased(t, all[0]) {
+			t.Fatalf("the leases are %q, want one", all)
+		}
+		c.Kubectl(t, "wait", "externalsecret/"+name, "--for=condition=Ready", "--timeout=2m")
+		kill(t, p)
+		start(t, p)
+		c.Kubectl(t, "label", "--overwrite", "externalsecret/"+name, "a=b") // another one is made for any change
+		testkit.Eventually(t, testkit.Patience, "the credential is replaced", func(context.Context) error {
+			if user() == first {
+				return errors.New("it is the first one")
+			}
+			return nil
+		})
+		if all = leases(t, c); len(all) != 2 || !s.Leased(t, all[0]) || !s.Leased(t, all[1]) {
+			t.Errorf("the leases are %q, want two that go on", all)
+		}
+		c.Kubectl(t, "delete", "serviceaccount/app")
+		for _, lease := range all {
+			s.AwaitEnded(t, lease)
+		}
+		if log := c.Terrier(t, "audit", "list", "--what", "secret-revoked", "-o", "json"); strings.Count(log, `"secret-revoked"`) != 2 {
+			t.Errorf("the audit log has\n%s\nwant two credentials that were revoked", log)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,6 +38,7 @@ const SecretPrefix = "vault-secret-"
 // Annotations of a ServiceAccount besides those of Vault's agent.
 const (
 	MountAnnotation   = "terrier.dev/vault-mount"   // of the secrets; the name of the namespace if there is none
+	LeasesAnnotation  = "terrier.dev/vault-leases"  // paths with their mounts, with commas between them, of secrets that the server makes for each reading
 	SecretsAnnotation = "terrier.dev/vault-secrets" // paths, with commas between them, besides those that workloads refer to
 )
 
@@ -103,8 +105,14 @@ func (r *accountReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if off, err := r.guard.off(ctx); off || err != nil {
 		return ctrl.Result{RequeueAfter: recheck}, err
 	}
+	leased := leasedPaths(account)
 	if !hasRole && !hasPath {
-		return ctrl.Result{}, r.endStore(ctx, account)
+		return ctrl.Result{}, errors.Join(r.endStore(ctx, account, storeName(account)), r.endStore(ctx, account, leasedStoreName(account)))
+	}
+	if len(leased) == 0 {
+		if err := r.endStore(ctx, account, leasedStoreName(account)); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	paths, err := r.paths(ctx, account)
 	if err != nil || len(paths) == 0 {
@@ -118,11 +126,23 @@ func (r *accountReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{}, nil
 	}
 	r.told.Delete(account.UID)
-	if err := r.ensure(ctx, account, r.store(account)); err != nil {
-		return ctrl.Result{}, err
+	wanted := []*unstructured.Unstructured{r.store(account, storeName(account), mountOf(account))}
+	if len(leased) > 0 {
+		wanted = append(wanted, r.store(account, leasedStoreName(account), ""))
 	}
 	for _, path := range paths {
-		if err := r.ensure(ctx, account, r.externalSecret(account, path)); err != nil {
+		if slices.Contains(leased, path) {
+			wanted = append(wanted, r.externalSecret(account, leasedStoreName(account), path, path))
+			continue
+		}
+		key := path
+		if mount := mountOf(account); path == mount || strings.HasPrefix(path, mount+"/") {
+			key = mount + "/" + path // or it would be taken for the mount
+		}
+		wanted = append(wanted, r.externalSecret(account, storeName(account), path, key))
+	}
+	for _, o := range wanted {
+		if err := r.ensure(ctx, account, o); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -136,7 +156,7 @@ func (r *accountReconciler) problem(account *corev1.ServiceAccount) string {
 		return "its workloads refer to secrets of Vault, and this installation knows no OpenBao or Vault: start the controller with --vault=URL"
 	case cmp.Or(account.Annotations[vaults.RoleAnnotation], d.Role) == "":
 		return "it has the annotation " + vaults.PathAnnotation + " and names no role: annotate it with " + vaults.RoleAnnotation
-	case len(validation.IsDNS1123Subdomain(storeName(account))) > 0:
+	case len(validation.IsDNS1123Subdomain(leasedStoreName(account))) > 0:
 		return "its name is too long for a store"
 	}
 	return ""
@@ -145,7 +165,7 @@ func (r *accountReconciler) problem(account *corev1.ServiceAccount) string {
 // paths are the secrets that the workloads of an account refer to, and those that the
 // account names.
 func (r *accountReconciler) paths(ctx context.Context, account *corev1.ServiceAccount) ([]string, error) {
-	all := words(account.Annotations[SecretsAnnotation])
+	all := append(words(account.Annotations[SecretsAnnotation]), leasedPaths(account)...)
 	found, err := workloads(ctx, r.cache, account.Namespace)
 	if err != nil {
 		return nil, err
@@ -164,14 +184,26 @@ func (r *accountReconciler) paths(ctx context.Context, account *corev1.ServiceAc
 	return slices.Compact(all), nil
 }
 
+// leasedPaths are the secrets of an account that the server makes for each reading.
+func leasedPaths(account *corev1.ServiceAccount) (all []string) {
+	for _, path := range words(account.Annotations[LeasesAnnotation]) {
+		all = append(all, strings.Trim(path, "/"))
+	}
+	return all
+}
+
+// storeName is the store of an account for secrets below its mount, and leasedStoreName the one
+// for those that the server makes, which are below others.
 func storeName(account *corev1.ServiceAccount) string { return "vault-" + account.Name }
+
+func leasedStoreName(account *corev1.ServiceAccount) string { return storeName(account) + "-leases" }
 
 func mountOf(account *corev1.ServiceAccount) string {
 	return strings.Trim(cmp.Or(account.Annotations[MountAnnotation], account.Namespace), "/")
 }
 
-// store is that of an account.
-func (r *accountReconciler) store(account *corev1.ServiceAccount) *unstructured.Unstructured {
+// store is one of an account; without a mount its keys begin with theirs.
+func (r *accountReconciler) store(account *corev1.ServiceAccount, name, mount string) *unstructured.Unstructured {
 	d := r.Default
 	role := cmp.Or(account.Annotations[vaults.RoleAnnotation], d.Role)
 	path := cmp.Or(trimAuth(account.Annotations[vaults.PathAnnotation]), d.Path)
@@ -183,25 +215,24 @@ func (r *accountReconciler) store(account *corev1.ServiceAccount) *unstructured.
 	if d.Method == vault.JWT {
 		auth = map[string]any{"jwt": map[string]any{"path": path, "role": role, "kubernetesServiceAccountToken": map[string]any{"serviceAccountRef": who}}}
 	}
-	v := map[string]any{"server": d.Server, "path": mountOf(account), "auth": auth}
+	v := map[string]any{"server": d.Server, "auth": auth}
+	if mount != "" {
+		v["path"] = mount
+	}
 	if d.Namespace != "" {
 		v["namespace"] = d.Namespace
 	}
 	if len(d.CA) > 0 {
 		v["caBundle"] = base64.StdEncoding.EncodeToString(d.CA)
 	}
-	return r.made(account, externalsecret.SecretStore, storeName(account), map[string]any{"provider": map[string]any{"vault": v}})
+	return r.made(account, externalsecret.SecretStore, name, map[string]any{"provider": map[string]any{"vault": v}})
 }
 
 // externalSecret is that of one secret of an account.
-func (r *accountReconciler) externalSecret(account *corev1.ServiceAccount, path string) *unstructured.Unstructured {
+func (r *accountReconciler) externalSecret(account *corev1.ServiceAccount, store, path, key string) *unstructured.Unstructured {
 	name := SecretPrefix + strings.ReplaceAll(path, "/", ".")
-	key := path
-	if mount := mountOf(account); path == mount || strings.HasPrefix(path, mount+"/") {
-		key = mount + "/" + path // or it would be taken for the mount
-	}
 	return r.made(account, kindOf, name, map[string]any{
-		"secretStoreRef":  map[string]any{"kind": externalsecret.SecretStore, "name": storeName(account)},
+		"secretStoreRef":  map[string]any{"kind": externalsecret.SecretStore, "name": store},
 		"refreshInterval": r.Default.Refresh.String(),
 		"target":          map[string]any{"name": name, "creationPolicy": string(externalsecret.Owner), "deletionPolicy": string(externalsecret.Retain)},
 		"dataFrom":        []any{map[string]any{"extract": map[string]any{"key": key}}},
@@ -241,11 +272,11 @@ func (r *accountReconciler) ensure(ctx context.Context, account *corev1.ServiceA
 	return nil
 }
 
-// endStore deletes the store of an account whose annotations were removed: its secrets are
+// endStore deletes a store of an account whose annotations were removed: its secrets are
 // not read any more. Secrets that were written stay.
-func (r *accountReconciler) endStore(ctx context.Context, account *corev1.ServiceAccount) error {
+func (r *accountReconciler) endStore(ctx context.Context, account *corev1.ServiceAccount, name string) error {
 	found := object(externalsecret.SecretStore)
-	err := r.cache.Get(ctx, client.ObjectKey{Namespace: account.Namespace, Name: storeName(account)}, found)
+	err := r.cache.Get(ctx, client.ObjectKey{Namespace: account.Namespace, Name: name}, found)
 	if err != nil || !metav1.IsControlledBy(found, account) {
 		return client.IgnoreNotFound(err)
 	}

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	authnv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -37,45 +35,26 @@ import (
 // app at a Vault, and the store vault. Time passes when the test says so.
 type stage struct {
 	*testkit.Cluster
+	*testkit.Ledger
 	t       *testing.T
 	vault   vaulttest.Server
 	events  *record.FakeRecorder
 	logged  *strings.Builder
 	options Options
 
-	mu   sync.Mutex
-	now  time.Time
-	read []audit.Entry
-}
-
-func (s *stage) Record(_ context.Context, e audit.Entry) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.read = append(s.read, e)
-	return nil
-}
-
-func (s *stage) pass(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = s.now.Add(d)
-}
-
-func (s *stage) reads() []audit.Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]audit.Entry(nil), s.read...)
+	mu sync.Mutex // of logged
 }
 
 const rules = `path "kyuubi/data/database" { capabilities = ["read"] }
 path "kyuubi/data/spark" { capabilities = ["read"] }
 path "kyuubi/data/team/db" { capabilities = ["read"] }
 path "pki/issue/web" { capabilities = ["update"] }
+path "rabbitmq/creds/app" { capabilities = ["read"] }
 `
 
 func newStage(t *testing.T, v vaulttest.Server) *stage {
 	t.Helper()
-	s := &stage{Cluster: testkit.Kube(t), t: t, vault: v, events: record.NewFakeRecorder(1000), now: time.Now().Truncate(time.Second), logged: &strings.Builder{}}
+	s := &stage{Cluster: testkit.Kube(t), Ledger: testkit.NewLedger(time.Now().Truncate(time.Second)), t: t, vault: v, events: record.NewFakeRecorder(1000), logged: &strings.Builder{}}
 	allow, err := outbound.ParseAllow("127.0.0.0/8")
 	if err != nil {
 		t.Fatal(err)
@@ -83,16 +62,13 @@ func newStage(t *testing.T, v vaulttest.Server) *stage {
 	out := outbound.New(outbound.Policy{Allow: allow, PlainHTTP: true})
 	t.Cleanup(out.Close)
 	s.options = Options{
-		Live: s.Client, Out: out, Accounts: kube.AccountTokens{Client: s.Client}, Audit: s, Events: kube.Events{Recorder: s.events}, Key: secret.New("key"),
+		Live: s.Client, Out: out, Accounts: kube.AccountTokens{Client: s.Client}, Audit: s, Events: kube.Events{Recorder: s.events}, Records: blobtest.Files(t, 1<<20), Key: secret.New("key"),
 		Default: &Default{Server: v.URL.String(), Method: vault.Kubernetes, Path: "kubernetes", Refresh: 10 * time.Minute},
 		Log:     slog.New(slog.NewTextHandler(lockedWriter{s}, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Now: func() time.Time {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.now
-		},
+		Now:     s.Now,
 	}
-	s.signIn()
+	testkit.VaultTrusts(t, v, s.Cluster)
+	s.signInAgain()
 	v.Policy(t, "app", rules)
 	s.Apply(t, `
 apiVersion: v1
@@ -120,39 +96,6 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	return w.s.logged.Write(p)
-}
-
-// signIn lets the ServiceAccount app of the namespace sign in. OpenBao asks the API server
-// whose token it is.
-func (s *stage) signIn() {
-	s.t.Helper()
-	v := s.vault
-	v.Ask(s.t, http.MethodPost, "sys/auth/kubernetes", map[string]string{"type": "kubernetes"})
-	if v.Real {
-		s.Apply(s.t, `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: reviewer}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: reviewer-`+s.Namespace+`}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:auth-delegator"}
-subjects:
-- {kind: ServiceAccount, name: reviewer, namespace: `+s.Namespace+`}
-`)
-		token := &authnv1.TokenRequest{}
-		of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "reviewer"}}
-		if err := s.Client.SubResource("token").Create(s.t.Context(), of, token); err != nil {
-			s.t.Fatal(err)
-		}
-		v.Ask(s.t, http.MethodPost, "auth/kubernetes/config", map[string]any{
-			"kubernetes_host": s.Config.Host, "kubernetes_ca_cert": string(s.Config.CAData), "token_reviewer_jwt": token.Status.Token, "disable_local_ca_jwt": true,
-		})
-	}
-	v.Ask(s.t, http.MethodPost, "auth/kubernetes/role/app", map[string]any{
-		"bound_service_account_names": "app", "bound_service_account_namespaces": s.Namespace, "token_policies": "app", "token_ttl": "20m",
-	})
 }
 
 // once reconciles an object once, as its newest version is.
@@ -271,7 +214,7 @@ func (s *stage) condition(name, kind string, status metav1.ConditionStatus, reas
 // silent fails if anything but a Secret holds a value.
 func (s *stage) silent(canary string) {
 	s.t.Helper()
-	all := fmt.Sprint(s.reads())
+	all := fmt.Sprint(s.Entries())
 	for _, kind := range []string{kindOf, "SecretStore"} {
 		l := list(kind)
 		if err := s.Client.List(s.t.Context(), l, client.InNamespace(s.Namespace)); err != nil {
@@ -304,7 +247,5 @@ func (s *stage) silent(canary string) {
 // signInAgain gives the role back to the ServiceAccount app.
 func (s *stage) signInAgain() {
 	s.t.Helper()
-	s.vault.Ask(s.t, http.MethodPost, "auth/kubernetes/role/app", map[string]any{
-		"bound_service_account_names": "app", "bound_service_account_namespaces": s.Namespace, "token_policies": "app", "token_ttl": "20m",
-	})
+	testkit.VaultRole(s.t, s.vault, s.Cluster, "app", "20m")
 }

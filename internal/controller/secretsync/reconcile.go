@@ -36,6 +36,7 @@ type reconciler struct {
 	cache   client.Reader
 	guard   *guard
 	stores  *stores
+	leases  *leases
 	backoff workqueue.TypedRateLimiter[reconcile.Request]
 }
 
@@ -47,11 +48,14 @@ type pass struct {
 	secret *corev1.Secret // as it is; nil if there is none
 	live   externalsecret.Live
 
-	read    bool // Vault was read, and the decision is acted upon
+	grace   time.Duration // for workloads whose credentials were replaced
+	read    bool          // Vault was read, and the decision is acted upon
+	kept    bool          // what the server made for the Secret lasts
 	wrote   externalsecret.Action
 	message string
 	reason  string
-	next    time.Time // of the next reading; zero if none is due
+	next    time.Time // of the next pass; zero if none is due
+	latest  time.Time // of the next pass after a failure; zero if that does not matter
 }
 
 func (p *pass) key() types.NamespacedName {
@@ -63,7 +67,13 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p := &pass{obj: object(kindOf)}
 	if err := r.cache.Get(ctx, req.NamespacedName, p.obj); err != nil {
 		r.backoff.Forget(req)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+		if off, err := r.guard.off(ctx); off || err != nil {
+			return ctrl.Result{}, err
+		}
+		return lessor{r}.deleted(ctx, req)
 	}
 	if off, err := r.guard.off(ctx); off || err != nil {
 		return ctrl.Result{RequeueAfter: recheck}, err
@@ -101,36 +111,121 @@ func (r *reconciler) sync(ctx context.Context, p *pass) error {
 	}
 	p.spec = spec
 	p.spec.Target.Name = cmp.Or(spec.Target.Name, p.obj.GetName())
-	if err := r.observe(ctx, p); err != nil || wrong != nil {
+	grace, err := externalsecret.Grace(p.obj.GetAnnotations())
+	p.grace, wrong = grace, cmp.Or(wrong, err)
+	if err := r.observe(ctx, p); err != nil {
 		return cmp.Or(wrong, err)
 	}
+	of := lessor{r}
+	h, unknown := of.handedOut(ctx, p)
+	if wrong != nil {
+		of.keepUp(ctx, p, h)
+		return wrong
+	}
 	restarted := r.finishRestarts(ctx, p) // of an earlier pass; it keeps nothing from being read
+	if h != nil && h.Current != nil && h.Current.Of == version(p.obj) {
+		return of.leased(ctx, p, h)
+	}
 	inSync := spec.InSync(p.live, r.digest(p))
 	times := externalsecret.Times{Now: r.Now(), Read: p.was.refreshed, Changed: p.was.synced != version(p.obj), Failed: p.was.failed()}
 	due, next := spec.Due(times, p.live, inSync)
-	if !due {
-		p.next = next
+	other := h != nil && h.Current != nil || unknown == nil && h == nil && p.live.Mark != nil && p.live.Mark.Lease != "" // than the object is now, or of a record that is lost
+	if !due && !other {
+		p.next = earlier(p.next, next)
 		return restarted
 	}
 	if err := spec.May(p.live); err != nil {
 		return err
 	}
 	content, healthy, err := r.fetch(ctx, p)
+	if fault.Reason(err, "") == vault.ReasonMade {
+		if unknown != nil {
+			return unknown
+		}
+		return of.leased(ctx, p, h)
+	}
 	if err != nil {
+		of.keepUp(ctx, p, h)
 		return err
 	}
-	d, err := externalsecret.Decide(externalsecret.Observation{Spec: spec, Secret: p.live, Content: content, Healthy: healthy, Digest: r.digest(p)})
+	return r.keep(ctx, p, h, content, healthy)
+}
+
+// keep makes the Secret hold what stays.
+func (r *reconciler) keep(ctx context.Context, p *pass, h *held, content externalsecret.Content, healthy bool) error {
+	spec := p.spec
+	d, err := externalsecret.Decide(externalsecret.Observation{
+		Spec: spec, Secret: p.live, Content: content, Healthy: healthy, Digest: r.digest(p), Replaces: h != nil && h.Current != nil,
+	})
 	if err != nil {
 		return err
 	}
 	if err := r.write(ctx, p, d); err != nil {
 		return err
 	}
+	if h != nil { // it has secrets that stay now
+		at := r.Now()
+		if d.Action != externalsecret.Remove {
+			at = at.Add(p.grace)
+		}
+		h.leaveAll(at)
+		if err := r.leases.put(ctx, p.obj.GetUID(), h); err != nil {
+			return err
+		}
+		p.next = h.next()
+	}
 	p.read, p.wrote, p.reason, p.message = true, d.Action, d.Reason, d.Message
 	if interval, err := spec.Interval(); err == nil && interval > 0 && spec.RefreshPolicy == externalsecret.Periodic {
-		p.next = r.Now().Add(interval)
+		p.next = earlier(p.next, r.Now().Add(interval))
 	}
 	return r.finishRestarts(ctx, p)
+}
+
+// handedOut is what was handed out for the object: what a pass that did not end left is settled,
+// and what is to be revoked by now is. It is nil if there is nothing. The error says that this
+// is not known, which keeps no secret that stays from being read.
+func (r lessor) handedOut(ctx context.Context, p *pass) (*held, error) {
+	name := client.ObjectKeyFromObject(p.obj)
+	next, err := r.gone(ctx, name, p.obj.GetUID())
+	if err != nil {
+		return nil, err
+	}
+	h, err := r.leases.of(ctx, p.obj.GetUID())
+	if err != nil || h == nil {
+		p.next = next
+		return nil, err
+	}
+	if h.Pending != nil {
+		h.settle(p.live.Mark, r.Now(), p.grace)
+		if err := r.leases.put(ctx, p.obj.GetUID(), h); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.revoke(ctx, p.obj.GetUID(), h); err != nil {
+		return nil, err
+	}
+	p.next = earlier(next, h.next())
+	return h, nil
+}
+
+// leased is lease, for an object for which nothing may be handed out yet. After a failure it is
+// tried again before what the Secret has ends.
+func (r lessor) leased(ctx context.Context, p *pass, h *held) error {
+	if h == nil {
+		h = &held{}
+	}
+	err := r.lease(ctx, p, h)
+	if fault.Reason(err, "") == reasonStays && h.Current != nil {
+		h.leaveAll(r.Now().Add(p.grace))
+		return errors.Join(err, r.leases.put(ctx, p.obj.GetUID(), h))
+	}
+	if err != nil && h.Current != nil {
+		p.latest = r.Now().Add(h.Current.Retry(r.Now()))
+	}
+	if err == nil {
+		p.next = earlier(p.next, h.next())
+	}
+	return err
 }
 
 // observe reads the Secret as it is.
@@ -211,11 +306,10 @@ func (r *reconciler) fetch(ctx context.Context, p *pass) (externalsecret.Content
 // audit records that a secret was read, by which identity and for which object. It names no
 // value.
 func (r *reconciler) audit(ctx context.Context, p *pass, store *usable, read externalsecret.Read, got vault.Secret) error {
-	details := map[string]string{
-		"path": read.Path, "vault": store.server.String(), "store": store.kind + "/" + store.name, "keys": strconv.Itoa(len(got.Data)), "secret": p.spec.Target.Name,
-	}
-	for name, value := range store.identity {
-		details[name] = value
+	details := store.audited()
+	details["path"], details["keys"], details["secret"] = read.Path, strconv.Itoa(len(got.Data)), p.spec.Target.Name
+	if got.Lease != "" {
+		details["lease"] = got.Lease
 	}
 	if got.RequestID != "" {
 		details["requestID"] = got.RequestID
@@ -243,10 +337,14 @@ func (r *reconciler) again(req ctrl.Request, p *pass, err error) ctrl.Result {
 		}
 		return ctrl.Result{RequeueAfter: max(p.next.Sub(r.Now()), time.Millisecond)}
 	}
-	if fault.Of(err) == fault.Invalid {
-		return ctrl.Result{RequeueAfter: latestRetry} // the object, its store or its Secret has to change
+	most := latestRetry
+	if !p.latest.IsZero() {
+		most = min(most, max(p.latest.Sub(r.Now()), time.Second))
 	}
-	wait := r.backoff.When(req)
+	if fault.Of(err) == fault.Invalid {
+		return ctrl.Result{RequeueAfter: most} // the object, its store or its Secret has to change
+	}
+	wait := min(r.backoff.When(req), most)
 	if interval, err := p.spec.Interval(); err == nil && interval > 0 {
 		wait = min(wait, interval)
 	}

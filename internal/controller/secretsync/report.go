@@ -96,8 +96,10 @@ func (r *reconciler) report(ctx context.Context, p *pass, failure error) error {
 		} else {
 			set(conditionStale, false, reason, "no Secret has what was read before")
 		}
-	case p.read:
-		next.refreshed, next.synced = r.Now(), version(p.obj)
+	case p.read || p.kept:
+		if p.read {
+			next.refreshed, next.synced = r.Now(), version(p.obj)
+		}
 		set(conditionReady, true, p.reason, p.message)
 		set(conditionStale, false, p.reason, "the Secret has what was read last")
 	}

@@ -93,7 +93,7 @@ func TestWorkloadsAreRestartedOnceForAChange(t *testing.T) {
 	for i, value := range []string{"canary-2", "canary-3"} {
 		v.Write(t, "database", map[string]any{"mariadb_password": value})
 		for range 3 {
-			s.pass(10 * time.Minute)
+			s.Pass(10 * time.Minute)
 			s.once("app")
 		}
 		if got, want := count(), fmt.Sprintf("%[1]d %[1]d %[1]d 0 0", i+1); got != want {
@@ -114,7 +114,7 @@ func TestWorkloadsAreRestartedOnceForAChange(t *testing.T) {
 
 	// A controller that died between the Secret and the restarts does the rest.
 	v.Write(t, "database", map[string]any{"mariadb_password": "canary-4"})
-	s.pass(10 * time.Minute)
+	s.Pass(10 * time.Minute)
 	live := s.options.Live
 	s.options.Live = failing{live}
 	s.once("app")

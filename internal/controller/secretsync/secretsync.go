@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -39,6 +40,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/externalsecret"
@@ -69,6 +71,7 @@ type Options struct {
 	Events interface {
 		Event(obj client.Object, kind, reason, message string)
 	}
+	Records Records     // of what is handed out
 	Key     secret.Text // of digests
 	Default *Default    // for ServiceAccounts with annotations; nil without a server
 	Now     func() time.Time
@@ -78,6 +81,14 @@ type Options struct {
 	// MinInterval is the shortest interval between two readings of one object, so that its
 	// author fills no audit log; 10 seconds if zero.
 	MinInterval time.Duration
+}
+
+// Records keep what is handed out, sealed.
+type Records interface {
+	Put(ctx context.Context, key string, r io.Reader) error
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+	Delete(ctx context.Context, key string) error
+	List(ctx context.Context, prefix string) ([]string, error)
 }
 
 // GVK is the kind of an object, of the version that is read.
@@ -111,7 +122,7 @@ const (
 
 // Setup adds the reconcilers to mgr.
 func Setup(mgr ctrl.Manager, o Options) error {
-	if o.Live == nil || o.Out == nil || o.Accounts == nil || o.Audit == nil || o.Events == nil || o.Now == nil || o.Log == nil || o.Key.Empty() {
+	if o.Live == nil || o.Out == nil || o.Accounts == nil || o.Audit == nil || o.Records == nil || o.Events == nil || o.Now == nil || o.Log == nil || o.Key.Empty() {
 		return errors.New("setting up external secrets: an option is missing")
 	}
 	if o.Workers == 0 {
@@ -139,7 +150,7 @@ func newReconciler(o Options, cached client.Reader, g *guard) *reconciler {
 		o.MinInterval = 10 * time.Second
 	}
 	return &reconciler{
-		Options: o, cache: cached, guard: g, stores: newStores(o, cached),
+		Options: o, cache: cached, guard: g, stores: newStores(o, cached), leases: newLeases(o),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, latestRetry),
 	}
 }
@@ -173,7 +184,10 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 	for _, kind := range []string{externalsecret.SecretStore, externalsecret.ClusterSecretStore} {
 		build = build.Watches(object(kind), handler.EnqueueRequestsFromMapFunc(r.using), builder.WithPredicates(appeared{}))
 	}
-	return build.Complete(r)
+	if err := mgr.Add(r.leases); err != nil {
+		return err
+	}
+	return build.WatchesRawSource(source.Channel(r.leases.wakes, &handler.EnqueueRequestForObject{})).Complete(r)
 }
 
 // appeared passes objects that are new or have another spec.

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/vault"
 )
 
@@ -59,6 +61,7 @@ type usable struct {
 	vault                 *externalsecret.Vault
 	server                vault.Server
 	in                    signIn
+	ca                    []byte
 	by                    func(context.Context) (vault.SignIn, error)
 	identity              map[string]string // who signs in, for the audit log
 }
@@ -72,6 +75,11 @@ type signIn struct {
 	account    types.NamespacedName
 	audiences  string
 	credential [sha256.Size]byte // of what is in Secrets
+}
+
+// who names who signs in, and where. What lies in Secrets is no part of it: it may be renewed.
+func (in signIn) who() string {
+	return stack.Digest([]string{in.url, in.namespace, string(in.method), in.path, in.role, in.account.String(), in.audiences})
 }
 
 // connection is all that a client of HTTP depends on.
@@ -119,6 +127,16 @@ func (s *stores) find(ctx context.Context, ref externalsecret.StoreRef, namespac
 	return u, nil
 }
 
+// audited says who signs in, for the audit log.
+func (u *usable) audited() map[string]string {
+	details := maps.Clone(u.identity)
+	if details == nil {
+		details = map[string]string{}
+	}
+	details["vault"], details["store"] = u.server.String(), u.kind+"/"+u.name
+	return details
+}
+
 // selects reports whether the labels of a namespace, as they are now, match a selector.
 func (s *stores) selects(ctx context.Context, by externalsecret.Selector, namespace string) (bool, error) {
 	selector := &metav1.LabelSelector{MatchLabels: by.MatchLabels}
@@ -149,19 +167,41 @@ func (s *stores) connect(ctx context.Context, u *usable) error {
 	if err != nil {
 		return err
 	}
-	key := connection{u.vault.Server, sha256.Sum256(ca)}
-	u.in.connection = key
-	c, ok := s.clients.Get(key)
-	if !ok {
-		if c, err = s.Out.HTTP(outbound.Options{PlainHTTP: at.Scheme == "http", CA: ca}); err != nil {
-			return err
-		}
-		c.Timeout = requestTimeout
-		s.clients.Put(key, c)
+	u.ca, u.in.connection = ca, connection{u.vault.Server, sha256.Sum256(ca)}
+	c, err := s.client(at, u.in.connection, ca)
+	if err != nil {
+		return err
 	}
 	u.server = vault.Server{URL: at, Namespace: u.vault.Namespace, HTTP: c}
 	u.in.namespace = u.vault.Namespace
 	return nil
+}
+
+// client is what reaches a server.
+func (s *stores) client(at *url.URL, key connection, ca []byte) (*http.Client, error) {
+	c, ok := s.clients.Get(key)
+	if !ok {
+		var err error
+		if c, err = s.Out.HTTP(outbound.Options{PlainHTTP: at.Scheme == "http", CA: ca}); err != nil {
+			return nil, err
+		}
+		c.Timeout = requestTimeout
+		s.clients.Put(key, c)
+	}
+	return c, nil
+}
+
+// resume is the session of a handout, at the server where it was made.
+func (s *stores) resume(h *handout) (vault.Session, error) {
+	at, err := url.Parse(h.URL)
+	if err != nil {
+		return vault.Session{}, fmt.Errorf("the record of a credential names no server: %w", err)
+	}
+	c, err := s.client(at, connection{h.URL, sha256.Sum256(h.CA)}, h.CA)
+	if err != nil {
+		return vault.Session{}, err
+	}
+	return vault.Server{URL: at, Namespace: h.Namespace, HTTP: c}.Resume(secret.New(h.Token), h.Accessor), nil
 }
 
 // authority is what the certificate of the server is verified with, besides those of the
@@ -339,23 +379,41 @@ func (u *usable) reach(err error) error {
 
 // read reads a secret that stays.
 func (s *stores) read(ctx context.Context, u *usable, read externalsecret.Read) (vault.Secret, error) {
-	once := func() (vault.Secret, error) {
-		session, err := s.session(ctx, u)
-		if err != nil {
-			return vault.Secret{}, err
-		}
-		return session.Read(ctx, vault.Wanted{Path: read.Path, Version: read.Version, Stays: true})
-	}
-	got, err := once()
-	err = u.reach(err)
-	if fault.Reason(err, "") == vault.ReasonDenied { // the session may have been ended; the next one tells
-		s.sessions.Delete(u.in)
-		got, err = once()
-	}
+	var got vault.Secret
+	err := s.ask(ctx, u, func(session vault.Session) (err error) {
+		got, err = session.Read(ctx, vault.Wanted{Path: read.Path, Version: read.Version, Stays: true})
+		return err
+	})
 	if err == nil && bytes.Equal(bytes.TrimSpace(got.Whole), []byte("null")) {
 		got.Whole = nil
 	}
 	return got, err
+}
+
+// makes reports whether the server makes a secret for each reading. None is made.
+func (s *stores) makes(ctx context.Context, u *usable, read externalsecret.Read) (makes bool, err error) {
+	err = s.ask(ctx, u, func(session vault.Session) (err error) {
+		makes, err = session.Makes(ctx, read.Path)
+		return err
+	})
+	return makes, err
+}
+
+// ask asks with the session of a store.
+func (s *stores) ask(ctx context.Context, u *usable, what func(vault.Session) error) error {
+	once := func() error {
+		session, err := s.session(ctx, u)
+		if err != nil {
+			return err
+		}
+		return what(session)
+	}
+	err := u.reach(once())
+	if fault.Reason(err, "") == vault.ReasonDenied { // the session may have been ended; the next one tells
+		s.sessions.Delete(u.in)
+		err = once()
+	}
+	return err
 }
 
 // trimAuth is the mount of a method, with or without auth/ before it.

@@ -74,14 +74,14 @@ stringData: {token: "`+token+`"}
 			s.Kubectl(t, "patch", "externalsecret/"+store, "--type=merge", "-p", `{"spec":{"secretStoreRef":{"name":"`+store+`"}}}`)
 			s.once(store)
 			s.holds(store, map[string]string{"password": "p"})
-			reads := s.reads()
+			reads := s.Entries()
 			if last := reads[len(reads)-1]; last.Details["credentials"] != who || last.Details["store"] != "SecretStore/"+store {
 				t.Errorf("the audit log has %+v", last)
 			}
 		}
 		// A credential that was deleted is used no more.
 		s.Kubectl(t, "delete", "secret/credentials")
-		s.pass(10 * time.Minute)
+		s.Pass(10 * time.Minute)
 		s.once("token")
 		s.condition("token", conditionReady, metav1.ConditionFalse, externalsecret.ReasonStore, "the Secret credentials of the namespace "+s.Namespace+" is not there: create it")
 		s.silent(token)
@@ -113,14 +113,14 @@ func TestStoresStayInTheirNamespace(t *testing.T) {
 	s.store("ClusterSecretStore", name, auth, "conditions: [{namespaces: [other]}, {namespaceSelector: {matchLabels: {team: data}}}]")
 	use("ClusterSecretStore", name)
 	s.condition("app", conditionReady, metav1.ConditionFalse, externalsecret.ReasonStore, "do not have the namespace "+s.Namespace)
-	if s.secret("db") != nil || len(s.reads()) != 0 {
+	if s.secret("db") != nil || len(s.Entries()) != 0 {
 		t.Error("a secret was read for a namespace that may not use the store")
 	}
 	s.Kubectl(t, "label", "namespace/"+s.Namespace, "team=data")
 	use("ClusterSecretStore", name)
 	s.condition("app", conditionReady, metav1.ConditionTrue, externalsecret.ReasonSynced, "")
 	s.holds("db", map[string]string{"password": "p"})
-	if last := s.reads()[0]; last.Details["serviceAccount"] != s.Namespace+"/app" {
+	if last := s.Entries()[0]; last.Details["serviceAccount"] != s.Namespace+"/app" {
 		t.Errorf("it was read as %v, want the ServiceAccount of the namespace", last.Details)
 	}
 }

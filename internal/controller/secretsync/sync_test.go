@@ -37,18 +37,18 @@ func TestASecretHoldsWhatIsInVault(t *testing.T) {
 		if of := metav1.GetControllerOf(made); of == nil || of.Kind != kindOf || of.Name != "app" || made.Labels["reconcile.external-secrets.io/managed"] != "true" {
 			t.Errorf("the Secret has the owner %+v and the labels %v", of, made.Labels)
 		}
-		reads := s.reads()
+		reads := s.Entries()
 		if len(reads) != 1 || reads[0].Details["path"] != "kyuubi/database" || reads[0].Details["version"] != "1" || reads[0].Details["role"] != "app" ||
 			reads[0].Details["serviceAccount"] != s.Namespace+"/app" || reads[0].Details["requestID"] == "" || reads[0].Object.Name != "app" {
 			t.Errorf("the audit log has %+v, want one reading", reads)
 		}
 
 		s.once("app") // nothing is due
-		if n := len(s.reads()); n != 1 || s.secret("db").ResourceVersion != made.ResourceVersion {
+		if n := len(s.Entries()); n != 1 || s.secret("db").ResourceVersion != made.ResourceVersion {
 			t.Errorf("there are %d readings, want one, and a Secret that was not written again", n)
 		}
 		v.Write(t, "database", map[string]any{"mariadb_password": "canary-2"})
-		s.pass(10 * time.Minute)
+		s.Pass(10 * time.Minute)
 		s.once("app")
 		s.holds("db", map[string]string{"password": "canary-2"})
 
@@ -66,7 +66,7 @@ func TestASecretHoldsWhatIsInVault(t *testing.T) {
 		s.Kubectl(t, "delete", "secret/db")
 		s.once("app")
 		s.holds("db", map[string]string{"password": "canary-3"})
-		if n := len(s.reads()); n != 5 {
+		if n := len(s.Entries()); n != 5 {
 			t.Errorf("there are %d readings, want five", n)
 		}
 		s.silent("canary")
@@ -96,7 +96,7 @@ spec:
 		t.Errorf("the Secret is a %s with %v", made.Type, made.Labels)
 	}
 	s.vault.Write(t, "database", map[string]any{"user": "kyuubi", "password": "p2"})
-	s.pass(1000 * time.Hour)
+	s.Pass(1000 * time.Hour)
 	s.once("vault-secret-database")
 	s.holds("vault-secret-database", map[string]string{"username": "kyuubi", "password": "p", "url": "kyuubi@db"})
 }
@@ -109,7 +109,7 @@ func TestTheLastSecretStays(t *testing.T) {
 		v.Write(t, "database", map[string]any{"mariadb_password": "canary"})
 		s.external("app", strings.Replace(database, "{name: db}", "{name: db, deletionPolicy: Delete}", 1))
 		s.once("app")
-		s.pass(10 * time.Minute)
+		s.Pass(10 * time.Minute)
 
 		v.Policy(t, "app", `path "kyuubi/data/other" { capabilities = ["read"] }`)
 		s.once("app")
@@ -154,7 +154,7 @@ kind: SecretStore
 metadata: {name: vault}
 spec: {provider: {vault: {server: "http://127.0.0.1:1", path: kyuubi, auth: {kubernetes: {mountPath: kubernetes, role: app, serviceAccountRef: {name: app}}}}}}
 `, "\t", ""))
-	s.pass(10 * time.Minute)
+	s.Pass(10 * time.Minute)
 	if out := s.once("app"); out.RequeueAfter == 0 || out.RequeueAfter > latestRetry {
 		t.Errorf("the next attempt is in %v", out.RequeueAfter)
 	}
@@ -181,7 +181,7 @@ func TestWhatIsDeletedInVault(t *testing.T) {
 				s.once("app")
 				s.holds("db", map[string]string{"password": "p"})
 				v.Ask(t, http.MethodDelete, "kyuubi/data/database", nil)
-				s.pass(10 * time.Minute)
+				s.Pass(10 * time.Minute)
 				s.once("app")
 				if tt.want == nil {
 					if s.secret("db") != nil {
@@ -235,7 +235,7 @@ func TestFieldsThatAreNotServed(t *testing.T) {
 			s.Kubectl(t, "delete", "externalsecret/app")
 		})
 	}
-	if n := len(s.reads()); n != 0 {
+	if n := len(s.Entries()); n != 0 {
 		t.Errorf("there were %d readings", n)
 	}
 }
@@ -254,7 +254,7 @@ stringData: {password: "of a user", other: x}
 	s.once("app")
 	s.condition("app", conditionReady, metav1.ConditionFalse, externalsecret.ReasonNotOwned, "was not made by this object")
 	s.holds("db", map[string]string{"password": "of a user", "other": "x"})
-	if n := len(s.reads()); n != 0 {
+	if n := len(s.Entries()); n != 0 {
 		t.Errorf("there were %d readings for a Secret that cannot be written", n)
 	}
 	s.external("merged", `

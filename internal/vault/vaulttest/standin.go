@@ -26,6 +26,8 @@ type standIn struct {
 	roles    map[string]role             // of auth/METHOD/role/NAME
 	stores   map[string][]map[string]any // versions by mount and path; nil for one that was deleted
 	leases   map[string]string           // the token of each
+	lasts    int                         // seconds, of leases of users of a broker
+	most     int                         // seconds, after which these can be renewed no more; 0 is never
 }
 
 type token struct {
@@ -55,7 +57,7 @@ func StandIn(t *testing.T) Server {
 }
 
 // mounts are the engines, and whether they keep versions.
-var mounts = map[string]string{"kyuubi/": "kv2", "old/": "kv", "pki/": "pki", "transit/": "transit"}
+var mounts = map[string]string{"kyuubi/": "kv2", "old/": "kv", "pki/": "pki", "rabbitmq/": "rabbitmq", "transit/": "transit"}
 
 type failure struct {
 	code int
@@ -164,7 +166,11 @@ func (s *standIn) own(r *http.Request, path string, by *token, in map[string]any
 		if s.leases[text("lease_id")] == "" {
 			return nil, &failure{http.StatusBadRequest, "lease not found"}
 		}
-		return map[string]any{"lease_id": text("lease_id"), "lease_duration": 60, "renewable": true}, nil
+		lasts := 60
+		if strings.HasPrefix(text("lease_id"), "rabbitmq/") {
+			lasts = s.lasting()
+		}
+		return map[string]any{"lease_id": text("lease_id"), "lease_duration": lasts, "renewable": true}, nil
 	case path == "sys/leases/revoke" && s.leases[text("lease_id")] != "":
 		delete(s.leases, text("lease_id"))
 		return nil, nil
@@ -209,6 +215,14 @@ func (s *standIn) own(r *http.Request, path string, by *token, in map[string]any
 	default: // mounts and configurations, which are there
 	}
 	return nil, nil
+}
+
+// lasting is how long the lease of a user of a broker lasts from now on.
+func (s *standIn) lasting() int {
+	if s.most > 0 && s.most < s.lasts {
+		return s.most
+	}
+	return s.lasts
 }
 
 func (s *standIn) revoke(name string) {
@@ -275,6 +289,21 @@ func (s *standIn) secret(r *http.Request, path string, by *token, in map[string]
 		return map[string]any{"request_id": id, "lease_id": lease, "lease_duration": 60, "data": map[string]any{
 			"certificate": fmt.Sprintf("certificate of %s, %d", named, s.made), "private_key": fmt.Sprintf("key-canary-%d", s.made),
 			"expiration": time.Now().Add(time.Hour).Unix(), "ca_chain": []string{"ca"},
+		}}, nil
+	case "rabbitmq":
+		number := func(name string) int { n, _ := in[name].(float64); return int(n) }
+		switch {
+		case below == "config/lease":
+			s.lasts, s.most = number("ttl"), number("max_ttl")
+			return nil, nil
+		case below != "creds/app":
+			return nil, &failure{http.StatusBadRequest, "unknown role: " + below}
+		}
+		s.made++
+		lease := fmt.Sprintf("%s/lease-%d", path, s.made)
+		s.leases[lease] = r.Header.Get("X-Vault-Token")
+		return map[string]any{"request_id": id, "lease_id": lease, "lease_duration": s.lasting(), "renewable": true, "data": map[string]any{
+			"username": fmt.Sprintf("user-%d", s.made), "password": fmt.Sprintf("password-canary-%d", s.made),
 		}}, nil
 	case "transit":
 		text, _ := in["ciphertext"].(string)

@@ -15,12 +15,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
 // Server is an OpenBao, or what stands in for one. It has
 //   - the key/value stores kyuubi, with versions, and old, without;
+//   - rabbitmq, whose role app makes users of a broker, each with a lease: rabbitmq/config/lease
+//     says for how long;
 //   - pki, whose role web issues certificates for example.com, each with a lease;
 //   - transit, with the key k.
 type Server struct {
@@ -113,8 +116,43 @@ func OpenBao(t *testing.T) Server {
 	s.Ask(t, http.MethodPost, "sys/mounts/pki", map[string]any{"type": "pki", "config": map[string]string{"max_lease_ttl": "1000h"}})
 	s.Ask(t, http.MethodPost, "pki/root/generate/internal", map[string]string{"common_name": "test", "ttl": "1000h"})
 	s.Ask(t, http.MethodPost, "pki/roles/web", map[string]any{"allow_any_name": true, "max_ttl": "100h", "generate_lease": true})
+	s.Ask(t, http.MethodPost, "sys/mounts/rabbitmq", map[string]string{"type": "rabbitmq"})
+	s.Ask(t, http.MethodPost, "rabbitmq/config/connection", map[string]any{"connection_uri": broker(t), "username": "guest", "password": "guest"})
+	s.Ask(t, http.MethodPost, "rabbitmq/roles/app", map[string]string{"vhosts": `{"/":{"write":".*","read":".*"}}`})
 	s.awaitVersions(t)
 	return s
+}
+
+// broker is as much of RabbitMQ as the engine asks for: it takes and deletes users.
+func broker(t *testing.T) string {
+	var mu sync.Mutex
+	users := map[string]bool{}
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		user, isUser := strings.CutPrefix(r.URL.Path, "/api/users/")
+		switch {
+		case r.Method == http.MethodGet:
+			_, _ = w.Write([]byte("[]"))
+		case r.Method == http.MethodDelete && !users[user]:
+			w.WriteHeader(http.StatusNotFound)
+		case r.Method == http.MethodDelete:
+			delete(users, user)
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			users[user] = users[user] || isUser
+			w.WriteHeader(http.StatusCreated)
+		}
+	}))
+	t.Cleanup(h.Close)
+	return h.URL
+}
+
+// Lasting says for how long, in seconds, what rabbitmq makes and renews from now on lasts: each
+// time, and in all from its making on.
+func (s Server) Lasting(t *testing.T, each, most int) {
+	t.Helper()
+	s.Ask(t, http.MethodPost, "rabbitmq/config/lease", map[string]int{"ttl": each, "max_ttl": most})
 }
 
 // awaitVersions waits until the store with versions has been set up, which goes on after

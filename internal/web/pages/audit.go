@@ -168,7 +168,7 @@ var auditActions = []struct {
 		{"created", ui.ToneIdle}, {"changed", ui.ToneIdle}, {"suspended", ui.ToneIdle}, {"resumed", ui.ToneIdle}, {"deletion-asked", ui.ToneWarn}, {"deleted", ui.ToneIdle}, {"retained", ui.ToneIdle}, {"orphaned", ui.ToneBad},
 	}},
 	{"States and secrets", []auditAction{
-		{"secret-read", ui.ToneIdle}, {"state-read", ui.ToneWarn}, {"state-key-read", ui.ToneWarn}, {"state-locked", ui.ToneIdle}, {"state-unlocked", ui.ToneIdle}, {"lock-broken", ui.ToneWarn}, {"state-accepted", ui.ToneWarn}, {"state-rolled-back", ui.ToneWarn}, {"identity-issued", ui.ToneIdle},
+		{"secret-read", ui.ToneIdle}, {"secret-renewed", ui.ToneIdle}, {"secret-revoked", ui.ToneIdle}, {"state-read", ui.ToneWarn}, {"state-key-read", ui.ToneWarn}, {"state-locked", ui.ToneIdle}, {"state-unlocked", ui.ToneIdle}, {"lock-broken", ui.ToneWarn}, {"state-accepted", ui.ToneWarn}, {"state-rolled-back", ui.ToneWarn}, {"identity-issued", ui.ToneIdle},
 		{"state-pushed", ui.ToneWarn}, {"outputs-revealed", ui.ToneWarn}, {"break-glass-begun", ui.ToneWarn}, {"break-glass-command", ui.ToneWarn}, {"break-glass-command-ended", ui.ToneIdle}, {"break-glass-ended", ui.ToneIdle},
 	}},
 	{"Tenants", []auditAction{
