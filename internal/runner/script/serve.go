@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terrier-iac/terrier/internal/runner/socket"
 )
 
 const (
@@ -54,88 +55,30 @@ func (c *Call) answer(a answer) {
 }
 
 // Listener is where the programs of a script reach the supervisor.
-type Listener struct {
-	socket *net.UnixListener
-	calls  sync.WaitGroup
-
-	mu    sync.Mutex
-	conns map[*net.UnixConn]bool // nil once it is closed
-}
+type Listener struct{ *socket.Listener }
 
 // Listen listens in a directory, in place of the Listener before. The caller gives the
 // socket to the user of the sandbox.
 func Listen(dir string) (*Listener, error) {
-	short, done, err := Shortened(dir + "/" + socketName)
+	l, err := socket.Listen(Path(dir), maxCalls)
 	if err != nil {
 		return nil, fmt.Errorf("listening for the script: %w", err)
 	}
-	defer done()
-	if err := os.Remove(short); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("listening for the script: %w", err)
-	}
-	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: short})
-	if err != nil {
-		return nil, fmt.Errorf("listening for the script: %w", err)
-	}
-	socket.SetUnlinkOnClose(false) // it goes with its directory
-	return &Listener{socket: socket, conns: map[*net.UnixConn]bool{}}, nil
+	return &Listener{l}, nil
 }
 
 // Path is the place of the socket in the directory that a sandbox shows.
 func Path(dir string) string { return dir + "/" + socketName }
 
-// Serve has each call answered until Close. The context of a call ends when its caller is
-// gone, or asks for the end of it.
+// Serve has each call answered until Close, which returns when no one is being answered. The
+// context of a call ends when its caller is gone, or asks for the end of it.
 func (l *Listener) Serve(respond func(context.Context, *Call) Result) {
-	l.calls.Go(func() {
-		for {
-			conn, err := l.socket.AcceptUnix()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil || !l.add(conn) {
-				continue
-			}
-			l.calls.Go(func() {
-				defer l.remove(conn)
-				l.serve(conn, respond)
-			})
-		}
+	l.Listener.Serve(func(conn *net.UnixConn) { serve(conn, respond) }, func(conn *net.UnixConn) {
+		_ = json.NewEncoder(conn).Encode(answer{Say: fmt.Sprintf("A script calls its engine at most %d times at once.", maxCalls), Done: &Result{Exit: 1}})
 	})
 }
 
-// Close ends every call and returns when no one is being answered.
-func (l *Listener) Close() {
-	l.mu.Lock()
-	for conn := range l.conns {
-		_ = conn.Close()
-	}
-	l.conns = nil
-	l.mu.Unlock()
-	_ = l.socket.Close()
-	l.calls.Wait()
-}
-
-func (l *Listener) add(conn *net.UnixConn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conns == nil || len(l.conns) >= maxCalls {
-		_ = json.NewEncoder(conn).Encode(answer{Say: fmt.Sprintf("A script calls its engine at most %d times at once.", maxCalls), Done: &Result{Exit: 1}})
-		_ = conn.Close()
-		return false
-	}
-	l.conns[conn] = true
-	return true
-}
-
-func (l *Listener) remove(conn *net.UnixConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.conns, conn)
-	_ = conn.Close()
-}
-
-func (l *Listener) serve(conn *net.UnixConn, respond func(context.Context, *Call) Result) {
+func serve(conn *net.UnixConn, respond func(context.Context, *Call) Result) {
 	c, in, err := receive(conn)
 	if err != nil {
 		c = &Call{conn: conn, mu: &sync.Mutex{}}

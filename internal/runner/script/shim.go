@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/runner/socket"
 )
 
 // Socket is the environment variable that says where the supervisor of the run listens.
@@ -101,25 +101,11 @@ func connect() (*net.UnixConn, error) {
 	if path == "" {
 		path = defaultSocket
 	}
-	short, done, err := Shortened(path)
+	conn, err := socket.Dial(path)
 	if err != nil {
-		return nil, fmt.Errorf("this program works in the script of a stack alone, and there is no run to ask: %w", err)
-	}
-	defer done()
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: short})
-	if err != nil {
-		return nil, fmt.Errorf("the supervisor of the run does not listen any more: %w", err)
+		return nil, fmt.Errorf("this program works in the script of a stack alone: %w", err)
 	}
 	return conn, nil
-}
-
-// Shortened is a name of a socket that is as short as an address must be.
-func Shortened(path string) (string, func(), error) {
-	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", nil, err
-	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)), sync.OnceFunc(func() { _ = unix.Close(dir) }), nil
 }
 
 func send(conn *net.UnixConn, args []string) error {

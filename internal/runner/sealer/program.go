@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 
 	"github.com/terrier-iac/terrier/internal/encryption"
-	"github.com/terrier-iac/terrier/internal/runner/script"
+	"github.com/terrier-iac/terrier/internal/runner/socket"
 )
 
 // argument is that by which a binary that calls Main knows that the engine asks it to encrypt
@@ -29,10 +28,10 @@ func Main() {
 	os.Exit(0)
 }
 
-// Methods are what the engine needs to ask: program is this one, and socket that of Listen, as
+// Methods are what the engine needs to ask: program is this one, and path that of Listen, as
 // a program of the run sees them.
-func Methods(program, socket string) encryption.Methods {
-	command := func(op operation) []string { return []string{program, argument, string(op), socket} }
+func Methods(program, path string) encryption.Methods {
+	command := func(op operation) []string { return []string{program, argument, string(op), path} }
 	return encryption.Methods{Encrypt: command(encrypt), Decrypt: command(decrypt), DecryptOlder: command(decryptOlder)}
 }
 
@@ -41,7 +40,7 @@ type payload struct {
 	Payload []byte `json:"payload"`
 }
 
-func program(op operation, socket string, in io.Reader, out io.Writer) error {
+func program(op operation, path string, in io.Reader, out io.Writer) error {
 	if _, err := fmt.Fprintln(out, `{"magic":"OpenTofu-External-Encryption-Method","version":1}`); err != nil {
 		return err
 	}
@@ -49,22 +48,17 @@ func program(op operation, socket string, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&asked); err != nil {
 		return fmt.Errorf("reading the state: %w", err)
 	}
-	answer, err := ask(op, socket, asked.Payload)
+	answer, err := ask(op, path, asked.Payload)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(out).Encode(payload{answer})
 }
 
-func ask(op operation, socket string, data []byte) ([]byte, error) {
-	short, shortened, err := script.Shortened(socket)
+func ask(op operation, path string, data []byte) ([]byte, error) {
+	conn, err := socket.Dial(path)
 	if err != nil {
-		return nil, fmt.Errorf("there is no run to ask: %w", err)
-	}
-	defer shortened()
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: short})
-	if err != nil {
-		return nil, fmt.Errorf("the supervisor of the run does not listen any more: %w", err)
+		return nil, err
 	}
 	defer conn.Close()
 	if _, err = conn.Write(append([]byte{byte(op)}, data...)); err == nil {

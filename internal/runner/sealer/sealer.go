@@ -15,15 +15,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/runner/managed"
-	"github.com/terrier-iac/terrier/internal/runner/script"
+	"github.com/terrier-iac/terrier/internal/runner/socket"
 )
 
 // operation is what a program asks for, in the first byte.
@@ -43,7 +41,8 @@ const (
 
 const (
 	socketName = "seal"
-	maxAsked   = 8 // at once
+	maxAsked   = 8  // at once
+	maxWaiting = 64 // that are not answered yet
 	maxBytes   = managed.MaxBytes + 1<<20
 	askTime    = time.Minute // of one request, as the engine waits for it
 )
@@ -51,13 +50,11 @@ const (
 // Sealer answers the programs of one run.
 type Sealer struct {
 	keys   []encryption.Key // the newest first
-	socket *net.UnixListener
+	socket *socket.Listener
 	slots  chan struct{}
-	asked  sync.WaitGroup
 
-	mu    sync.Mutex
-	seen  Seen
-	conns map[net.Conn]bool // nil once it is closed
+	mu   sync.Mutex
+	seen Seen
 }
 
 // Seen says what was asked so far.
@@ -76,21 +73,16 @@ func Listen(dir string, keys []encryption.Key) (*Sealer, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("encrypting the state: the run has no key")
 	}
-	short, shortened, err := script.Shortened(Path(dir))
+	l, err := socket.Listen(Path(dir), maxWaiting)
 	if err != nil {
 		return nil, fmt.Errorf("encrypting the state: %w", err)
 	}
-	defer shortened()
-	if err := os.Remove(short); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("encrypting the state: %w", err)
-	}
-	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: short})
-	if err != nil {
-		return nil, fmt.Errorf("encrypting the state: %w", err)
-	}
-	socket.SetUnlinkOnClose(false) // it goes with its directory
-	s := &Sealer{keys: keys, socket: socket, slots: make(chan struct{}, maxAsked), conns: map[net.Conn]bool{}}
-	s.asked.Go(s.accept)
+	s := &Sealer{keys: keys, socket: l, slots: make(chan struct{}, maxAsked)}
+	l.Serve(func(conn *net.UnixConn) {
+		s.slots <- struct{}{} // states are large
+		defer func() { <-s.slots }()
+		s.answer(conn)
+	}, func(*net.UnixConn) {})
 	return s, nil
 }
 
@@ -106,56 +98,9 @@ func (s *Sealer) Seen() Seen {
 
 // Close ends every request, and returns when none is being answered. A nil Sealer has none.
 func (s *Sealer) Close() {
-	if s == nil {
-		return
+	if s != nil {
+		s.socket.Close()
 	}
-	s.mu.Lock()
-	for conn := range s.conns {
-		_ = conn.Close()
-	}
-	s.conns = nil
-	s.mu.Unlock()
-	_ = s.socket.Close()
-	s.asked.Wait()
-}
-
-func (s *Sealer) accept() {
-	for {
-		conn, err := s.socket.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil || !s.add(conn) {
-			continue
-		}
-		s.asked.Go(func() {
-			s.slots <- struct{}{} // states are large
-			defer func() { <-s.slots }()
-			defer s.remove(conn)
-			s.answer(conn)
-		})
-	}
-}
-
-// maxWaiting bounds the requests that are not answered yet.
-const maxWaiting = 64
-
-func (s *Sealer) add(conn net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conns == nil || len(s.conns) >= maxWaiting {
-		_ = conn.Close()
-		return false
-	}
-	s.conns[conn] = true
-	return true
-}
-
-func (s *Sealer) remove(conn net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, conn)
-	_ = conn.Close()
 }
 
 // answer answers one request. One that is cut off, or not read, ends at its deadline.
