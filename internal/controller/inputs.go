@@ -18,6 +18,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -83,7 +84,7 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 		}
 		return blockedBy(fmt.Errorf("sourceRef: %w", err), reason)
 	}
-	artifact, err := sources.Artifact(ctx, jb.cache, ref.Kind, key)
+	artifact, err := sources.Artifact(ctx, jb.cache, ref.Kind, key, provenance.Key{Text: jb.key})
 	if err != nil {
 		b := blockedBy(err, stack.SourceNotReady)
 		if fields := p.st.OwnedFields; fields != "" && strings.Contains(b.Message, "spec.") {

@@ -3,7 +3,6 @@ package sources
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/source"
@@ -39,8 +39,8 @@ func New(kind string) (Object, error) {
 
 // Artifact reads where the archive of a source is. Its error is Missing if there is no such
 // source, or the source has no artifact yet. A source that cannot be reached keeps its last
-// artifact until there is a newer one.
-func Artifact(ctx context.Context, reader client.Reader, kind string, key types.NamespacedName) (source.Artifact, error) {
+// artifact until there is a newer one. Without a key for origins, none is certain.
+func Artifact(ctx context.Context, reader client.Reader, kind string, key types.NamespacedName, origins provenance.Key) (source.Artifact, error) {
 	obj, err := New(kind)
 	if err != nil {
 		return source.Artifact{}, err
@@ -56,49 +56,11 @@ func Artifact(ctx context.Context, reader client.Reader, kind string, key types.
 		//lint:ignore ST1005 clients know the message by this beginning
 		return source.Artifact{}, fault.New(fault.Missing, "", fmt.Errorf("Source is not ready, artifact not found: %s %s%s", kind, key, notReady(obj)))
 	}
-	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest, At: a.LastUpdateTime.Time, Directory: a.Metadata[source.DirectoryFound], Origin: originOf(obj)}
+	out := source.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest, At: a.LastUpdateTime.Time, Directory: a.Metadata[source.DirectoryFound], Origin: origins.From(obj)}
 	if a.Size != nil {
 		out.Size = *a.Size
 	}
 	return out, nil
-}
-
-// originOf is the URL that the artifact of a source is from. It is empty unless the source
-// controller has said that the artifact is that of this very spec: its author may have
-// changed the URL since.
-func originOf(obj Object) string {
-	holder, ok := obj.(interface{ GetConditions() []metav1.Condition })
-	if !ok {
-		return ""
-	}
-	r := apimeta.FindStatusCondition(holder.GetConditions(), "Ready")
-	if r == nil || r.Status != metav1.ConditionTrue || r.ObservedGeneration != obj.GetGeneration() {
-		return ""
-	}
-	said := ""
-	switch o := obj.(type) {
-	case *sourcev1.GitRepository:
-		if len(o.Spec.Include) > 0 || o.Spec.ProxySecretRef != nil {
-			return "" // the content is of others, too, or what a proxy makes of it
-		}
-		said = o.Spec.URL
-	case *sourcev1.OCIRepository:
-		if o.Spec.ProxySecretRef != nil {
-			return ""
-		}
-		said = o.Spec.URL
-	case *sourcev1.Bucket:
-		if o.Spec.ProxySecretRef != nil {
-			return ""
-		}
-		said = "https://" + o.Spec.Endpoint + "/" + o.Spec.BucketName
-	}
-	u, err := url.Parse(said)
-	if err != nil {
-		return "" // the form of ssh, user@host:path
-	}
-	u.User = nil
-	return u.String()
 }
 
 // sourceSays is how much of what a source says of itself goes into a message.

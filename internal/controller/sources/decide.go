@@ -15,6 +15,7 @@ type observation struct {
 	stored   bool           // the store holds exactly that
 	shaped   bool           // it was made by the rules of the spec
 	unsigned bool           // it lacks the signature that the spec asks for
+	unproven bool           // a user asked for a reconcile, and it is not certain that it is from the URL of the spec
 	pointers bool           // an earlier release left pointers of Git LFS in it, which stall a stack
 
 	revision string // what the origin has now
@@ -37,7 +38,7 @@ const (
 // released, a suspended one stays exactly as it is, and an artifact is replaced only
 // after its successor was fetched. Making the same revision again gives its artifact
 // another digest, which ends pending plans: only a stack that is stalled by the old one
-// is a reason.
+// is a reason, or a user who asks for it.
 func decide(o observation) step {
 	switch {
 	case o.deleting:
@@ -46,7 +47,7 @@ func decide(o observation) step {
 		return leave
 	case o.failure != nil:
 		return fail
-	case o.artifact == nil, !o.stored, !o.shaped, o.unsigned, o.artifact.Revision != o.revision:
+	case o.artifact == nil, !o.stored, !o.shaped, o.unsigned, o.unproven, o.artifact.Revision != o.revision:
 		return build
 	case o.pointers:
 		return repair

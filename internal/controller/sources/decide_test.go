@@ -21,6 +21,7 @@ func TestDecide(t *testing.T) {
 		"what the store lost is built":                 {func(o *observation) { o.stored = false }, build},
 		"what other rules made is built":               {func(o *observation) { o.shaped = false }, build},
 		"what lacks a signature is built":              {func(o *observation) { o.unsigned = true }, build},
+		"what is not certain is built if a user asks":  {func(o *observation) { o.unproven = true }, build},
 		"what stalls a stack by pointers is repaired":  {func(o *observation) { o.pointers = true }, repair},
 		"a new revision needs no repair":               {func(o *observation) { o.pointers, o.revision = true, "main@sha1:2" }, build},
 		"without a revision nothing is repaired":       {func(o *observation) { o.pointers, o.failure = true, errors.New("down") }, fail},

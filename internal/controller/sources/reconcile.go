@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -118,13 +120,22 @@ func (r *reconciler) observe(ctx context.Context, p *pass) observation {
 	if p.fetcher, o.failure = p.adapter.fetcher(ctx, in); o.failure != nil {
 		return o
 	}
-	o.unsigned = !p.signed(r.Key)
+	o.unsigned, o.unproven = !p.signed(r.Key), p.unproven(r.Key)
 	p.found, o.failure = p.fetcher.Resolve(ctx)
 	o.revision = p.found.Revision
 	for k, v := range p.found.Metadata {
 		o.shaped = o.shaped && o.artifact != nil && o.artifact.Metadata[k] == v
 	}
 	return o
+}
+
+// unproven reports whether a user has asked for a reconcile of a source from whose URL its
+// artifact is not for certain: an earlier release made it, the URL was changed since, or a user
+// wrote it.
+func (p *pass) unproven(key secret.Text) bool {
+	token, asked := meta.ReconcileAnnotationValue(p.obj.GetAnnotations())
+	obj, ok := p.obj.(provenance.Source)
+	return asked && token != *p.fields.handled && ok && provenance.Origin(p.obj) != "" && provenance.Key{Text: key}.From(obj) == ""
 }
 
 // findPointers reports whether an artifact of an earlier release stalls a stack, since a
@@ -200,6 +211,8 @@ func (r *reconciler) build(ctx context.Context, p *pass) error {
 		LastUpdateTime: metav1.NewTime(r.Now()), Size: &stored.Size, Metadata: metadata,
 	}
 	p.sign(r.Key)
+	a := *p.fields.artifact
+	a.Metadata = provenance.Key{Text: r.Key}.Fetched(p.obj, a.Revision, a.Digest, a.Metadata)
 	p.adapter.note()
 	p.fresh = true
 	r.Log.Info("artifact stored", "source", p.key, "revision", p.found.Revision, "digest", stored.Digest, "bytes", stored.Size)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -286,5 +287,60 @@ func TestTheJanitorKeepsWhatHasAnOwner(t *testing.T) {
 	}
 	if content := s.file(s.get().Status.Artifact); content != "one" {
 		t.Errorf("the artifact of an object holds %q, want one", content)
+	}
+}
+
+// Where an artifact is from, this controller alone can say. What a user writes into the status
+// counts for nothing, and a user who asks for a reconcile gets an artifact that is certain.
+func TestWhereAnArtifactIsFrom(t *testing.T) {
+	s := newStage(t)
+	s.push("latest", "one")
+	s.repository(nil)
+	r := s.reconciler(ociKind())
+	s.reconcile(r)
+	url := "oci://" + s.registry + "/net"
+	from := func() string {
+		t.Helper()
+		a, err := Artifact(t.Context(), s.Client, sourcev1.OCIRepositoryKind, types.NamespacedName{Namespace: s.Namespace, Name: "net"}, provenance.Key{Text: s.options.Key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Origin
+	}
+	if got := from(); got != url {
+		t.Fatalf("the artifact is from %q, want %s", got, url)
+	}
+	s.reconcile(r) // a quiet pass changes nothing
+	good := s.get().Status.Artifact
+
+	obj := s.get()
+	obj.Spec.URL = "oci://" + s.registry + "/other"
+	if err := s.Client.Update(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	obj.Status.Artifact.Metadata["terrier.dev/origin"] = obj.Spec.URL
+	obj.Status.Conditions[0].ObservedGeneration = obj.Generation
+	if err := s.Client.Status().Update(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	if got := from(); got != "" {
+		t.Errorf("a user who may change the status has the artifact be from %q", got)
+	}
+	s.edit(func(o *sourcev1.OCIRepository) { o.Spec.URL = url })
+	s.reconcile(r)
+	if got := s.get().Status.Artifact; from() != "" || got.Digest != good.Digest {
+		t.Errorf("the artifact was made again for the same revision, or is from %q", from())
+	}
+	s.edit(func(o *sourcev1.OCIRepository) {
+		o.Annotations = map[string]string{meta.ReconcileRequestAnnotation: "now"}
+	})
+	s.reconcile(r)
+	if got := from(); got != url {
+		t.Errorf("after a request the artifact is from %q, want %s", got, url)
+	}
+	made := s.get().Status.Artifact
+	s.reconcile(r)
+	if s.get().Status.Artifact.Path != made.Path {
+		t.Error("the same request made the artifact twice")
 	}
 }

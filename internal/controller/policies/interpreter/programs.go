@@ -24,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -183,7 +184,7 @@ func (p *Programs) inSource(ctx context.Context, t *text, of client.Object, r v1
 		return policies.Text{}, invalid("sourceRef.namespace: a ClusterPolicy has no namespace, so its source needs one")
 	}
 	p.use(kind, key)
-	a, err := sources.Artifact(ctx, p.reader, kind, key)
+	a, err := sources.Artifact(ctx, p.reader, kind, key, provenance.Key{})
 	if err != nil {
 		return policies.Text{}, fmt.Errorf("sourceRef: %w", err)
 	}
