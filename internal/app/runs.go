@@ -74,11 +74,22 @@ func openIdentities(p *parts) error {
 		Config: p.Config.identity(), Key: key, Store: p.blobs, Pods: p.asPods() != nil, Label: p.Config.TenantLabel, Object: stackOf(p.kinds),
 		Audit:   func(ctx context.Context, e audit.Entry) error { return p.audits.Record(ctx, e) },
 		Current: func(key string) (*runner.Report, error) { return p.runs.Current(key) },
+		Here:    addressesOf(p.plane.Config().Host),
 		Cluster: func() string { return p.clusterUID }, Namespace: namespaces.Namespace,
 		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
 		Now:    p.Now, Log: p.log,
 	})
 	return err
+}
+
+// addressesOf are the addresses of the API server of a cluster: the one that this program uses,
+// and those that every pod there has.
+func addressesOf(host string) []string {
+	all := []string{"https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local", "https://kubernetes.default", "https://kubernetes"}
+	if strings.HasPrefix(host, "https://") {
+		return append(all, host)
+	}
+	return append(all, "https://"+host)
 }
 
 // stackOf names the stack of a run as the audit log does.

@@ -259,6 +259,9 @@ func checkURL(name, text string, plain bool) error {
 	return nil
 }
 
+// useKubernetes is the name of the use of a cluster.
+const useKubernetes = "kubernetes"
+
 // Use is one token of a run, and what it is for.
 type Use struct {
 	Name     string // of its file: aws, gcp, azure, vault, kubernetes, or that of a Token
@@ -282,7 +285,7 @@ func (r Request) Uses(p Phase) []Use {
 		uses = append(uses, r.vaultUse(p))
 	}
 	if k := r.Kubernetes; k != nil {
-		uses = append(uses, Use{"kubernetes", or(k.Audience, k.Server), ""})
+		uses = append(uses, Use{useKubernetes, or(k.Audience, k.Server), ""})
 	}
 	for _, t := range r.Tokens {
 		uses = append(uses, Use{t.Name, in(p, t.PlanAudience, t.Audience), ""})

@@ -160,11 +160,14 @@ func TestRules(t *testing.T) {
 		{Namespaces: []string{"team-*"}, Audiences: []string{"sts.amazonaws.com"}, Roles: []string{"arn:aws:iam::123456789012:role/{namespace}/*"}},
 		{Namespaces: []string{"team-b"}, NamespaceUIDs: []string{"new"}, Phases: []identity.Phase{identity.Plan, identity.Apply}, Audiences: []string{"https://x.example.com"}},
 		{Namespaces: []string{"team-c"}, Phases: []identity.Phase{identity.Plan}, Audiences: []string{"*"}, Roles: []string{"*"}},
+		{Namespaces: []string{"team-d", "team-e"}, Audiences: []string{"k"}},
+		{Namespaces: []string{"team-e"}, Audiences: []string{"k"}, Servers: []string{"https://{namespace}.k8s.example.com", "https://*.lab.example.com:6443"}},
 	}}
 	if err := rules.Check(); err != nil {
 		t.Fatal(err)
 	}
 	aws := func(role string) string { return `{"aws": {"role": "arn:aws:iam::123456789012:role/` + role + `"}}` }
+	cluster := func(server string) string { return `{"kubernetes": {"server": "` + server + `", "audience": "k"}}` }
 	const token = `{"tokens": [{"name": "x", "audience": "https://x.example.com"}]}`
 	for name, tt := range map[string]struct {
 		namespace, uid, request string
@@ -178,13 +181,21 @@ func TestRules(t *testing.T) {
 		"an audience without a role":       {"team-b", "new", token, ""},
 		"a namespace that was made again":  {"team-b", "old", token, "no rule"},
 		"a role for plans alone":           {"team-c", "u", aws("any"), "in runs of phase apply"},
+		"this cluster":                     {"team-d", "u", cluster("https://10.0.0.1"), ""},
+		"another address of it":            {"team-d", "u", cluster("https://kubernetes.default.svc:443"), ""},
+		"another cluster":                  {"team-d", "u", cluster("https://evil.example.com"), "kubernetes.server: no rule that lets the namespace team-d have the audience k in runs of phase plan names the server https://evil.example.com"},
+		"a server that a rule names":       {"team-e", "u", cluster("https://team-e.k8s.example.com"), ""},
+		"the server of another namespace":  {"team-e", "u", cluster("https://team-d.k8s.example.com"), "add the address to the servers of the rule"},
+		"a pattern of servers":             {"team-e", "u", cluster("https://a.lab.example.com:6443"), ""},
+		"another port":                     {"team-e", "u", cluster("https://a.lab.example.com"), "kubernetes.server"},
+		"a server without an audience":     {"team-a", "u", cluster("https://10.0.0.1"), "kubernetes: no rule lets the namespace team-a have the audience k"},
 	} {
-		err := rules.Allows(tt.namespace, tt.uid, parse(t, tt.request))
+		err := rules.Allows(tt.namespace, tt.uid, []string{"https://10.0.0.1:443", "https://kubernetes.default.svc"}, parse(t, tt.request))
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	if err := (identity.Rules{}).Allows("team-a", "u", parse(t, token)); err == nil {
+	if err := (identity.Rules{}).Allows("team-a", "u", nil, parse(t, token)); err == nil {
 		t.Error("without rules an audience is allowed")
 	}
 	for name, r := range map[string]identity.Rule{
@@ -192,6 +203,7 @@ func TestRules(t *testing.T) {
 		"no audience":      {Namespaces: []string{"a"}},
 		"another phase":    {Namespaces: []string{"a"}, Audiences: []string{"a"}, Phases: []identity.Phase{"x"}},
 		"an empty pattern": {Namespaces: []string{""}, Audiences: []string{"a"}},
+		"an empty server":  {Namespaces: []string{"a"}, Audiences: []string{"a"}, Servers: []string{""}},
 	} {
 		if err := (identity.Rules{Rules: []identity.Rule{r}}).Check(); err == nil {
 			t.Errorf("%s: no error", name)

@@ -13,14 +13,15 @@ type Rules struct {
 }
 
 // Rule allows the stacks of some namespaces to ask for some audiences, and roles at them. In
-// a pattern * stands for any characters; in those of audiences and roles {namespace} is the
-// name of the stack's namespace.
+// a pattern * stands for any characters; in those of audiences, roles and servers {namespace} is
+// the name of the stack's namespace.
 type Rule struct {
 	Namespaces    []string `json:"namespaces"`
 	NamespaceUIDs []string `json:"namespaceUIDs,omitempty"` // the namespace has to be one of these as well
 	Phases        []Phase  `json:"phases,omitempty"`        // both if empty
 	Audiences     []string `json:"audiences"`
-	Roles         []string `json:"roles,omitempty"` // those that a request may name; it may always name none
+	Roles         []string `json:"roles,omitempty"`   // those that a request may name; it may always name none
+	Servers       []string `json:"servers,omitempty"` // of kubernetes, that a request may name; this cluster alone if empty
 }
 
 // Check returns what is wrong with the rules.
@@ -37,7 +38,7 @@ func (r Rules) Check() error {
 				return fmt.Errorf("rules[%d].phases: %q is neither plan nor apply", i, p)
 			}
 		}
-		for _, text := range slices.Concat(rule.Namespaces, rule.Audiences, rule.Roles, rule.NamespaceUIDs) {
+		for _, text := range slices.Concat(rule.Namespaces, rule.Audiences, rule.Roles, rule.Servers, rule.NamespaceUIDs) {
 			if text == "" {
 				return fmt.Errorf("rules[%d] has an empty pattern, which matches nothing", i)
 			}
@@ -47,12 +48,22 @@ func (r Rules) Check() error {
 }
 
 // Allows returns why a stack of a namespace may not ask for what it asks for; nil if it may.
-// Both phases count, so that a stack is refused before its first plan.
-func (r Rules) Allows(namespace, uid string, q Request) error {
+// Both phases count, so that a stack is refused before its first plan. Here are the addresses of
+// the API server of this cluster.
+func (r Rules) Allows(namespace, uid string, here []string, q Request) error {
 	var errs []error
 	for _, p := range phases() {
 		for _, u := range q.Uses(p) {
-			if r.allowed(namespace, uid, p, u) {
+			ruled := r.allowing(namespace, uid, p, u)
+			server := ""
+			if u.Name == useKubernetes {
+				server = q.Kubernetes.Server
+			}
+			if slices.ContainsFunc(ruled, func(rule Rule) bool { return server == "" || rule.reaches(server, namespace, here) }) {
+				continue
+			}
+			if len(ruled) > 0 {
+				errs = append(errs, fmt.Errorf("%s.server: no rule that lets the namespace %s have the audience %s in runs of phase %s names the server %s. A rule without servers is for this cluster alone: add the address to the servers of the rule, or name another server", u.Name, namespace, u.Audience, p, server))
 				continue
 			}
 			what := fmt.Sprintf("the audience %s", u.Audience)
@@ -65,12 +76,29 @@ func (r Rules) Allows(namespace, uid string, q Request) error {
 	return errors.Join(errs...)
 }
 
-func (r Rules) allowed(namespace, uid string, p Phase, u Use) bool {
-	return slices.ContainsFunc(r.Rules, func(rule Rule) bool {
-		return fits(rule.Namespaces, namespace, "") && (len(rule.NamespaceUIDs) == 0 || slices.Contains(rule.NamespaceUIDs, uid)) &&
+// allowing are the rules that allow a use, wherever its server is.
+func (r Rules) allowing(namespace, uid string, p Phase, u Use) (all []Rule) {
+	for _, rule := range r.Rules {
+		if fits(rule.Namespaces, namespace, "") && (len(rule.NamespaceUIDs) == 0 || slices.Contains(rule.NamespaceUIDs, uid)) &&
 			(len(rule.Phases) == 0 || slices.Contains(rule.Phases, p)) &&
-			fits(rule.Audiences, u.Audience, namespace) && (u.Role == "" || fits(rule.Roles, u.Role, namespace))
-	})
+			fits(rule.Audiences, u.Audience, namespace) && (u.Role == "" || fits(rule.Roles, u.Role, namespace)) {
+			all = append(all, rule)
+		}
+	}
+	return all
+}
+
+// reaches reports whether a rule is for a server.
+func (r Rule) reaches(server, namespace string, here []string) bool {
+	if len(r.Servers) == 0 {
+		return slices.ContainsFunc(here, func(own string) bool { return plainPort(own) == plainPort(server) })
+	}
+	return fits(r.Servers, server, namespace)
+}
+
+// plainPort is an address without the port that https has by itself.
+func plainPort(address string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(address, "/"), ":443")
 }
 
 // fits reports whether one of the patterns matches. A name of a namespace holds no character

@@ -106,6 +106,8 @@ type Options struct {
 	Current func(key string) (*runner.Report, error)
 	// Namespace reads a namespace of the cluster.
 	Namespace func(ctx context.Context, name string) (access.Namespace, error)
+	// Here are the addresses of the API server of this cluster.
+	Here []string
 	// Cluster is the UID of the cluster; empty if it is not known.
 	Cluster func() string
 	// Server is the address of the HTTP API, and the authority of its certificate in PEM.
@@ -158,8 +160,8 @@ func (s *Identities) Allows(ctx context.Context, namespace string, q identity.Re
 	if err != nil {
 		return fault.New(fault.Later, "NamespaceUnknown", fmt.Errorf("reading the namespace of the stack: %w", err))
 	}
-	if err := s.rules.Allows(namespace, found.UID, q); err != nil {
-		return fault.New(fault.Denied, "IdentityDenied", fmt.Errorf("%w. As the operator, add a rule to the file of --identity-rules", err))
+	if err := s.rules.Allows(namespace, found.UID, s.o.Here, q); err != nil {
+		return fault.New(fault.Denied, "IdentityDenied", fmt.Errorf("%w. As the operator, change the rules in the file of --identity-rules", err))
 	}
 	return nil
 }

@@ -45,6 +45,8 @@ rules:
     roles: ["arn:aws:iam::123456789012:role/{namespace}/*", "https://vault.example.com/jwt/{namespace}-*"]
   - namespaces: ["*"]
     audiences: [verifier]
+  - namespaces: [team-b]
+    audiences: [k]
 `
 
 func open(t *testing.T, change ...func(*identities.Options)) *platform {
@@ -86,6 +88,7 @@ func open(t *testing.T, change ...func(*identities.Options)) *platform {
 				return access.Namespace{}, fault.New(fault.Missing, "", errors.New("there is no such namespace"))
 			}
 		},
+		Here:    []string{"https://10.0.0.1"},
 		Cluster: func() string { return "cluster" },
 		Server:  func() (string, []byte) { return server.URL, []byte("authority") },
 		Now:     func() time.Time { return p.now }, Log: slog.New(slog.DiscardHandler),
@@ -277,6 +280,8 @@ func TestWhatANamespaceMayAskFor(t *testing.T) {
 	other.AWS = &identity.AWS{Role: "arn:aws:iam::123456789012:role/team-b/apply"}
 	vault := identity.Request{Vault: &identity.Vault{Address: "https://vault.example.com", Role: "team-a-net"}}
 	kubernetes := identity.Request{Kubernetes: &identity.Kubernetes{Server: "https://k.example.com"}}
+	here := identity.Request{Kubernetes: &identity.Kubernetes{Server: "https://10.0.0.1", Audience: "k"}}
+	elsewhere := identity.Request{Kubernetes: &identity.Kubernetes{Server: "https://k.example.com", Audience: "k"}}
 	for name, tt := range map[string]struct {
 		namespace string
 		request   identity.Request
@@ -288,6 +293,8 @@ func TestWhatANamespaceMayAskFor(t *testing.T) {
 		"a role of Vault":              {"team-a", vault, fault.None},
 		"that role for another":        {"team-b", vault, fault.Denied},
 		"an audience that has no rule": {"team-a", kubernetes, fault.Denied},
+		"this cluster":                 {"team-b", here, fault.None},
+		"a cluster that no rule names": {"team-b", elsewhere, fault.Denied},
 		"a namespace that is gone":     {"team-c", request, fault.Later},
 	} {
 		err := p.Allows(t.Context(), tt.namespace, tt.request)
