@@ -67,7 +67,7 @@ func TestARunIsSignedInToItsVault(t *testing.T) {
 		p.st.Configuration.Identity = &identity.Request{Vault: &identity.Vault{Address: s.URL.String(), Role: "apply", PlanRole: "plan", Login: true}}
 		recorded := map[string]string{"A": "b"}
 		job := runner.Job{ID: "apply-1", Stack: "uid", Kind: stack.ApplyRun, Env: recorded}
-		if err := c.identify(t.Context(), p, &job); err != nil {
+		if err := signedIn(t, c, p, &job); err != nil {
 			t.Fatal(err)
 		}
 		token := job.Env[identity.EnvVaultToken]
@@ -75,13 +75,26 @@ func TestARunIsSignedInToItsVault(t *testing.T) {
 			t.Errorf("the environment is %v, hidden is %v, and recorded %v", job.Env, job.Mask, recorded)
 		}
 		job.Kind = stack.PlanRun
-		if err := c.identify(t.Context(), p, &job); fault.Reason(err, "") != vault.ReasonSignIn || !strings.Contains(err.Error(), "the role plan") {
+		if err := signedIn(t, c, p, &job); fault.Reason(err, "") != vault.ReasonSignIn || !strings.Contains(err.Error(), "the role plan") {
 			t.Errorf("a plan, whose role is not there: %v", err)
 		}
 		if err := c.logins.Release(t.Context(), "uid"); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// signedIn gives a job its identity, and then its session.
+func signedIn(t *testing.T, c identifier, p *pass, job *runner.Job) error {
+	t.Helper()
+	by, err := c.identify(t.Context(), p, job)
+	if err != nil {
+		return err
+	}
+	if job.Env[identity.EnvVaultToken] != "" {
+		t.Error("the run is signed in before it is known to have room")
+	}
+	return c.login(t.Context(), p, job, by)
 }
 
 func identified(namespace string) *pass {
@@ -128,7 +141,7 @@ func TestWhoARunIs(t *testing.T) {
 	p.o.PlanInputs.Source, p.o.PlanInputs.Revision, p.in.origin = "sha256:a", "main@sha1:b", "https://git.example.com/net"
 	recorded := map[string]string{"AWS_ACCESS_KEY_ID": "old", "AWS_REGION": "r"}
 	job := runner.Job{ID: "destroy-1", Stack: "uid", Kind: stack.DestroyRun, Tree: runner.Tree{Digest: "sha256:a"}, Env: recorded}
-	if err := c.identify(t.Context(), p, &job); err != nil {
+	if _, err := c.identify(t.Context(), p, &job); err != nil {
 		t.Fatal(err)
 	}
 	want := identity.Run{ID: "destroy-1", RunKind: "destroy", Phase: identity.Apply, Namespace: "team-a", Stack: "net", StackKind: "terraform.infra.contrib.fluxcd.io", StackUID: "uid",
@@ -151,25 +164,25 @@ func TestWhoARunIs(t *testing.T) {
 	} {
 		other := job
 		with(&other)
-		if err := c.identify(t.Context(), p, &other); err != nil || asked.Run.SourceURL != "" {
+		if _, err := c.identify(t.Context(), p, &other); err != nil || asked.Run.SourceURL != "" {
 			t.Errorf("with %s, the run says that its code is that of %s (%v)", name, asked.Run.SourceURL, err)
 		}
 	}
 	p.st.Configuration.CLIConfig = &stack.Ref{Name: "cli"}
-	if err := c.identify(t.Context(), p, &job); err != nil || asked.Run.SourceURL != "" {
+	if _, err := c.identify(t.Context(), p, &job); err != nil || asked.Run.SourceURL != "" {
 		t.Errorf("with other registries, the run says that its code is that of %s (%v)", asked.Run.SourceURL, err)
 	}
 	p.st.Configuration.CLIConfig = nil
 	job.Kind, job.Tree.Digest = stack.PlanRun, "sha256:other"
-	if err := c.identify(t.Context(), p, &job); err != nil || asked.Run.Phase != identity.Plan || asked.Run.SourceURL != "" {
+	if _, err := c.identify(t.Context(), p, &job); err != nil || asked.Run.Phase != identity.Plan || asked.Run.SourceURL != "" {
 		t.Errorf("a plan of other content is %+v, %v", asked.Run, err)
 	}
 	job.Kind = stack.HealthRun
-	if err := c.identify(t.Context(), p, &job); err != nil || job.Identity != nil {
+	if _, err := c.identify(t.Context(), p, &job); err != nil || job.Identity != nil {
 		t.Errorf("health checks have the identity %+v, %v", job.Identity, err)
 	}
 	job.Kind = stack.ApplyRun
-	if err := c.identify(t.Context(), identified("team-b"), &job); fault.Of(err) != fault.Denied {
+	if _, err := c.identify(t.Context(), identified("team-b"), &job); fault.Of(err) != fault.Denied {
 		t.Errorf("a namespace without a rule gets %+v, %v", job.Identity, err)
 	}
 }

@@ -215,15 +215,16 @@ func (p *pass) identity(id string, phase identity.Phase) identity.Run {
 
 // identify gives a job the identity that its stack asks for. Only this copy of the job has
 // the grant of the run: no record has it. A recorded job may have credentials in its
-// environment that the stack has an identity in place of now.
-func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) error {
+// environment that the stack has an identity in place of now. It returns who the run is; the
+// zero Identified for one that has no identity.
+func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) (Identified, error) {
 	q := p.st.Configuration.Identity
 	job.Identity = nil
 	if q == nil || job.Kind == stack.HealthRun {
-		return nil
+		return Identified{}, nil
 	}
 	if b := i.findIdentity(ctx, &pass{dialect: p.dialect, obj: p.obj, st: p.st}); b != nil {
-		return fault.New(b.Kind, string(b.Reason), errors.New(b.Message))
+		return Identified{}, fault.New(b.Kind, string(b.Reason), errors.New(b.Message))
 	}
 	job.Env = maps.Clone(job.Env)
 	for _, name := range q.Variables() {
@@ -238,12 +239,13 @@ func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) erro
 	var err error
 	job.Identity, err = i.identities.Of(ctx, by)
 	if err != nil {
-		return fmt.Errorf("giving the run its identity: %w", err)
+		return Identified{}, fmt.Errorf("giving the run its identity: %w", err)
 	}
-	return i.login(ctx, p, job, by)
+	return by, nil
 }
 
-// login signs a run in to the Vault of its identity, if its stack asks for that.
+// login signs a run in to the Vault of its identity, if its stack asks for that. It is called
+// once the run has room: what waits holds no session.
 func (i identifier) login(ctx context.Context, p *pass, job *runner.Job, by Identified) error {
 	use, asked := by.Request.Login(by.Run.Phase)
 	if !asked {

@@ -106,8 +106,8 @@ func (la *launcher) destroying(p *pass, kind stack.RunKind, cause stack.Cause) {
 }
 
 // start starts a run. Only this copy of the job has what is made for this run alone: the token
-// by which it reads from the registry, the keys of its state, and secrets of a Vault. No record
-// has them.
+// by which it reads from the registry, the keys of its state, its session at a Vault, and secrets
+// of one. No record has them.
 func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 	job.Registry = nil
 	if la.registry != nil {
@@ -118,33 +118,45 @@ func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 			return fmt.Errorf("making the token of the run for the registry: %w", err)
 		}
 	}
-	err := la.jobs.identifier.identify(ctx, p, &job)
+	by, err := la.jobs.identifier.identify(ctx, p, &job)
 	if err != nil {
 		return err
 	}
 	if job.Encryption, err = la.jobs.sealing.of(ctx, p); err != nil {
 		return err
 	}
-	if !vaults.Makes(la.jobs.key, &job) {
+	makes := vaults.Makes(la.jobs.key, &job)
+	if _, signsIn := by.Request.Login(by.Run.Phase); !makes && !signsIn {
 		return la.runner.Start(ctx, job)
 	}
-	// What is made is ended if the run does not begin, so none is made for a run that waits.
+	// What is made, and each session, is ended if the run does not begin, so there is none for a
+	// run that waits.
 	if err := la.runner.Room(ctx, job); err != nil {
 		return err
 	}
-	masked := len(job.Mask)
-	p.entry.vault = vaults.Known{}
-	if err := la.jobs.vaults.Fill(ctx, readerOf(la.jobs, p), la.jobs.key, &job); err != nil {
+	if err := la.jobs.identifier.login(ctx, p, &job, by); err != nil {
 		return err
 	}
-	if err := la.rememberMade(ctx, p, job.Mask[:masked], job.Mask[masked:]); err != nil {
-		return err
+	if makes {
+		if err := la.fill(ctx, p, &job); err != nil {
+			return err
+		}
 	}
 	err = la.runner.Start(ctx, job)
 	if fault.Reason(err, "") == runner.NoRoom { // each attempt makes others, so they become rare
 		p.entry.room = p.entry.room.longer(p.o.Now, roomFor{p.obj.GetGeneration(), p.note.Cause.Replan}, err.Error())
 	}
 	return err
+}
+
+// fill makes the secrets that a run is given when it begins.
+func (la *launcher) fill(ctx context.Context, p *pass, job *runner.Job) error {
+	masked := len(job.Mask)
+	p.entry.vault = vaults.Known{}
+	if err := la.jobs.vaults.Fill(ctx, readerOf(la.jobs, p), la.jobs.key, job); err != nil {
+		return err
+	}
+	return la.rememberMade(ctx, p, job.Mask[:masked], job.Mask[masked:])
 }
 
 // startMost is how long a run may take to begin.

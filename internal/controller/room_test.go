@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -109,6 +111,56 @@ func certified(t *testing.T, run runner.Runner, now *time.Time) (*apart, *pass, 
 	}
 	p.job.Env = resolved.Resolved.Environment
 	return c, p, read
+}
+
+// A run that waits for room is signed in to no Vault by its identity.
+func TestARunThatWaitsForRoomIsSignedInNowhere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		late bool
+		want int
+	}{
+		"the runner says so":              {false, 0},
+		"the runner says so at the start": {true, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, now := vaulttest.StandIn(t), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			s.Ask(t, http.MethodPost, "auth/jwt/role/apply", map[string]any{"token_policies": "app", "token_ttl": "1h"})
+			clock := func() time.Time { return now }
+			counted := &signIns{}
+			logins := (&vaults.Vaults{Config: vaults.Config{Server: vault.Server{HTTP: &http.Client{Transport: counted}}}, Records: openRecords(t), Logins: true, Now: clock, Log: slog.New(slog.DiscardHandler)}).Open()
+			full := &fullRunner{late: tt.late}
+			c := takeApart(&Stacks{States: &lockOnly{}, Blobs: openRecords(t), Runner: full, Queue: queueOf(1), Identities: issued{&Identified{}}, Logins: logins, Now: clock, Log: slog.New(slog.DiscardHandler)})
+			p := identified("team-a")
+			p.id, p.entry, p.job, p.note = "uid", &entry{id: "uid"}, &runner.Job{}, note{State: &kube.StateRef{}}
+			p.st.Configuration.Identity = &identity.Request{Vault: &identity.Vault{Address: s.URL.String(), Role: "apply", Login: true}}
+			for range 20 {
+				p.o.Run, p.o.Now, p.recheck = nil, now, 0
+				if err := c.launch(t.Context(), p, stack.ApplyRun, stack.Cause{}, ""); err != nil || p.o.Queued == "" {
+					t.Fatalf("launch() = %v, and it waits for %q", err, p.o.Queued)
+				}
+				now = now.Add(5 * time.Second) // 100 seconds in all
+			}
+			if counted.n > tt.want || full.asked == 0 {
+				t.Errorf("of a runner that was asked %d times and had no room, the run was signed in %d times, want at most %d", full.asked, counted.n, tt.want)
+			}
+			if err := logins.Release(t.Context(), "uid"); err != nil {
+				t.Error(err)
+			}
+			if left := s.Accessors(t, "app"); len(left) > 0 {
+				t.Errorf("%d sessions of runs that did not begin are left", len(left))
+			}
+		})
+	}
+}
+
+// signIns count the requests that sign in.
+type signIns struct{ n int }
+
+func (s *signIns) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/login") {
+		s.n++
+	}
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 // A run that waits for room is made no credentials, and where the runner says only at the
