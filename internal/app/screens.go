@@ -16,7 +16,9 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/engine"
+	"github.com/terrier-iac/terrier/internal/kube/members"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/situation"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/web"
@@ -77,6 +79,9 @@ func (p *parts) fillPages(o *web.Options, kube client.WithWatch) error {
 		return err
 	}
 	o.Overview.Vaults = p.vaults.Statuses
+	if p.members != nil {
+		o.Overview.Sharing = sharingOf(p.members)
+	}
 	o.Platform = pages.Platform{
 		Started:   p.Now(),
 		Isolation: pages.Isolation{Level: probed.Level.String(), Least: sandbox.Level(p.Config.Isolation).String(), Reasons: probed.Reasons},
@@ -100,6 +105,18 @@ func (p *parts) fillPages(o *web.Options, kube client.WithWatch) error {
 		o.Platform.Addresses = append(o.Platform.Addresses, pages.Address{Name: "Metrics", URL: "http://" + a + "/metrics"})
 	}
 	return nil
+}
+
+// sharingOf asks how the controllers share the stacks.
+func sharingOf(m *members.Members) func(context.Context) (situation.Sharing, error) {
+	return func(ctx context.Context) (situation.Sharing, error) {
+		r, err := members.ReportOf(ctx, m)
+		out := situation.Sharing{Unowned: r.Unowned, Moving: r.Moving}
+		for _, s := range r.Members {
+			out.Controllers = append(out.Controllers, situation.Controller{Name: s.ID, URL: s.URL, Leads: s.ID == r.Leader, Shards: s.Shards, Lease: s.Lease, Stale: s.Stale, Seen: s.Seen})
+		}
+		return out, err
+	}
 }
 
 // limitsShown are the most important limits, with their flags.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/situation"
 )
 
@@ -22,11 +23,13 @@ func (p statusCommands) status() *cobra.Command {
 		Use:   "status",
 		Short: "Show in one screen whether anything is wrong",
 		Long: `Shows the status of everything that you may see, the worst first: stacks, pending plans,
-OpenBao and Vault, the objects of Flux (sources, Kustomizations, HelmReleases), the server
-and the queue of runs. The server answers; the page /status shows the same.
+OpenBao and Vault, the objects of Flux (sources, Kustomizations, HelmReleases), the server,
+the controllers that share the stacks, and the queue of runs. The server answers; the page
+/status shows the same.
 
 A part is bad if something in it is broken: a stack that failed, an object of Flux that is
-not ready, a Vault that is sealed or does not answer. It needs attention if a user should
+not ready, a Vault that is sealed or does not answer, a controller whose Lease has expired
+while it still has stacks, controllers without a leader. It needs attention if a user should
 look at it: a pending plan, drift, a lock, a suspended object.
 
 The exit code is 1 if any part is bad.`,
@@ -61,6 +64,16 @@ func (p statusCommands) overview(o situation.Overview) {
 	colour := p.coloured()
 	for _, part := range o.Parts {
 		p.say("%s%*s%s\n", paint(colour, cmp.Or(levelColours[part.Level], green), string(part.Level)), 11-len(part.Level), "", paint(colour, bold, part.Name)+painted(": ")+painted(cut(part.Text, 160)))
+		for _, c := range part.Controllers {
+			says := query.Count(c.Shards, "shard")
+			if c.Leads {
+				says += ", leads"
+			}
+			if c.Stale {
+				says += ", stale"
+			}
+			p.say("  controller %s: %s\n", c.Name, says)
+		}
 		for i, item := range part.Items {
 			if i == statusItems {
 				break

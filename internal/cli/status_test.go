@@ -20,12 +20,13 @@ func TestStatusFitsAScreen(t *testing.T) {
 	p.overview(situation.Overview{Level: situation.Bad, Parts: []situation.Part{
 		{Name: situation.Stacks, Level: situation.Bad, Text: "20 stacks: 12 failed, 8 ready", Items: failed, More: 3},
 		{Name: situation.Vault, Level: situation.Attention, Text: "bao:8200 unknown", Items: []situation.Item{{Level: situation.Attention, Kind: "vault", Name: "bao:8200", Status: "unknown"}}},
+		{Name: situation.Controllers, Level: situation.Good, Text: "2 controllers, a leads", Controllers: []situation.Controller{{Name: "a", Leads: true, Shards: 128}, {Name: "b", Shards: 1, Stale: true}}},
 		{Name: situation.Queue, Level: situation.Good, Text: "0 runs running, 0 queued"},
 	}})
 	text := out.String()
 	for _, want := range []string{
 		"bad        stacks: 20 stacks: 12 failed, 8 ready\n", "  stack apps/mail: failed for 120m: exit 1\\x1b[2J\n    terrier explain mail -n apps\n",
-		"  and 7 more\n", "attention  vault: bao:8200 unknown\n  vault bao:8200: unknown\n", "good       queue: 0 runs running, 0 queued\n",
+		"  and 7 more\n", "attention  vault: bao:8200 unknown\n  vault bao:8200: unknown\n", "good       controllers: 2 controllers, a leads\n  controller a: 128 shards, leads\n  controller b: 1 shard, stale\n", "good       queue: 0 runs running, 0 queued\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the screen is\n%s\nand lacks %q", text, want)

@@ -47,7 +47,7 @@ func (a platformAPI) routes() []route {
 	}
 	return []route{
 		reads(a.gate, api+"/queue", known, nil, op("getQueue", "Returns the running and the queued runs of the stacks that the caller may list."), a.listQueue),
-		reads(a.gate, api+"/status", known, nil, op("getStatus", "Returns the status of everything that the caller may see: stacks, plans, Vault, the objects of Flux, the server and the queue."), a.status),
+		reads(a.gate, api+"/status", known, nil, op("getStatus", "Returns the status of everything that the caller may see: stacks, plans, Vault, the objects of Flux, the server, the controllers and the queue."), a.status),
 		reads(a.gate, api+"/sources", guarded, rightIn("list", access.ResourceSources), op("listSources", "Lists the sources of modules, with the stacks that use them.", namespace), a.listSources),
 		reads(a.gate, api+"/audit", known, nil, op("listAuditEntries", "Lists the entries of the audit log, newest first, in the namespaces where the caller may list terraforms/audit.",
 			word("since", "Only entries since this time, in RFC 3339."), word("until", "Only entries before this time."), word("who", "Only entries of this user."),

@@ -184,6 +184,18 @@ func TestShardsAreDivided(t *testing.T) {
 	if leader, ok := c.Leader(); !ok || leader.ID != "b" {
 		t.Errorf("the leader is %v", leader)
 	}
+	testkit.Eventually(t, testkit.Patience, "the last leader is reported as stale, and the others with their shards", func(ctx context.Context) error {
+		r, err := members.ReportOf(ctx, c.Members)
+		all := map[string]members.Standing{}
+		for _, s := range r.Members {
+			all[s.ID] = s
+		}
+		if err != nil || r.Leader != "b" || r.Unowned > 0 || r.Moving > 0 || len(all) != 3 || !all["a"].Stale || all["a"].Shards != 0 || all["a"].Seen.IsZero() ||
+			all["b"].Stale || all["b"].Shards != 128 || all["c"].URL != "https://c" || all["c"].Lease != members.LeaseName("group", "c") {
+			return fmt.Errorf("ReportOf() = %+v, %v", r, err)
+		}
+		return nil
+	})
 	for _, stack := range []string{"one", "two", "three"} {
 		owner, ok := c.Owner(stack)
 		if !ok || owner.ID != r.owners[shard.Of(stack)] || owner.URL != "https://"+owner.ID {

@@ -1,6 +1,6 @@
 // Package situation answers one question: is anything wrong? It puts together what other
-// answers say of stacks, plans, Vault, the objects of Flux, the server and the queue, each
-// with a level, the worst first.
+// answers say of stacks, plans, Vault, the objects of Flux, the server, the controllers that
+// share the stacks and the queue, each with a level, the worst first.
 //
 // It counts what the user may see and nothing else. It changes nothing, and an answer that
 // cannot be had is itself something wrong. Start reading at Of.
@@ -39,12 +39,13 @@ func (l Level) Compare(other Level) int { return cmp.Compare(severity[l], severi
 
 // Names of the parts.
 const (
-	Stacks = "stacks"
-	Plans  = "plans"
-	Vault  = "vault"
-	Flux   = "flux"
-	Server = "server"
-	Queue  = "queue"
+	Stacks      = "stacks"
+	Plans       = "plans"
+	Vault       = "vault"
+	Flux        = "flux"
+	Server      = "server"
+	Controllers = "controllers"
+	Queue       = "queue"
 )
 
 // Overview is the status of everything that a user may see.
@@ -62,6 +63,8 @@ type Part struct {
 	Text  string `json:"text"`            // in one sentence
 	Items []Item `json:"items,omitempty"` // what is not good, the worst first
 	More  int    `json:"more,omitempty"`  // items beyond those
+
+	Controllers []Controller `json:"controllers,omitempty"` // of the part controllers, for those who may list all stacks
 }
 
 // Item is one thing that is not good.
@@ -105,7 +108,8 @@ type Asked struct {
 	Vaults  func() []monitor.Status
 	Flux    Objects // with the rights of the user
 	Checks  []Check
-	Scope   access.Scope // the namespaces whose stacks the user may list
+	Sharing func(context.Context) (Sharing, error) // nil if one controller has all stacks
+	Scope   access.Scope                           // the namespaces whose stacks the user may list
 	Version string
 	Now     time.Time
 }
@@ -123,7 +127,7 @@ const patience = 10 * time.Second
 func Of(ctx context.Context, a Asked) Overview {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	ask := []func(context.Context) Part{a.stacks, a.plans, a.vault, a.flux, a.server, a.queue}
+	ask := []func(context.Context) Part{a.stacks, a.plans, a.vault, a.flux, a.server, a.controllers, a.queue}
 	parts := make([]Part, len(ask))
 	var all sync.WaitGroup
 	for i, f := range ask {

@@ -112,6 +112,21 @@ func TestTheWorstComesFirst(t *testing.T) {
 		"a check fails": {func(a *situation.Asked) {
 			a.Checks[0].Ask = func(context.Context) error { return errors.New("disk full") }
 		}, situation.Server, situation.Bad, "disk full"},
+		"one controller":                   {func(*situation.Asked) {}, situation.Controllers, situation.Unused, "One controller reconciles all stacks"},
+		"controllers share the stacks":     {func(a *situation.Asked) { a.Sharing = sharing(false, 128, 0) }, situation.Controllers, situation.Good, "2 controllers, a leads"},
+		"a controller is gone":             {func(a *situation.Asked) { a.Sharing = sharing(true, 0, 0) }, situation.Controllers, situation.Attention, "Its Lease lease-b is not renewed"},
+		"stacks wait for one that is gone": {func(a *situation.Asked) { a.Sharing = sharing(true, 128, 0) }, situation.Controllers, situation.Bad, "128 shards of stacks wait"},
+		"stacks have no controller":        {func(a *situation.Asked) { a.Sharing = sharing(false, 100, 28) }, situation.Controllers, situation.Attention, "28 shards without a controller"},
+		"no controller leads": {func(a *situation.Asked) {
+			a.Sharing = func(context.Context) (situation.Sharing, error) {
+				return situation.Sharing{Controllers: []situation.Controller{{Name: "a", Leads: true, Stale: true, Lease: "lease-a"}, {Name: "b", Lease: "lease-b", Shards: 256}}}, nil
+			}
+		}, situation.Controllers, situation.Bad, "No controller leads"},
+		"Leases cannot be read": {func(a *situation.Asked) {
+			a.Sharing = func(context.Context) (situation.Sharing, error) {
+				return situation.Sharing{}, errors.New("no API server")
+			}
+		}, situation.Controllers, situation.Bad, "Not known: no API server"},
 		"slots are too few": {func(a *situation.Asked) { a.Board = board{over: true} }, situation.Queue, situation.Attention, "Set --max-runs to 9."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,6 +163,15 @@ func vaults(s monitor.State) func() []monitor.Status {
 	}
 }
 
+// sharing is two controllers, the first of which leads.
+func sharing(stale bool, shards, unowned int) func(context.Context) (situation.Sharing, error) {
+	return func(context.Context) (situation.Sharing, error) {
+		return situation.Sharing{Unowned: unowned, Controllers: []situation.Controller{
+			{Name: "a", URL: "https://secret.internal", Leads: true, Shards: 256 - shards - unowned, Lease: "lease-a"}, {Name: "b", Shards: shards, Lease: "lease-b", Stale: stale},
+		}}, nil
+	}
+}
+
 func object(ready string, suspended bool) situation.Objects {
 	return flux{Listed: situation.Listed{Objects: []situation.Object{{Kind: "Kustomization", Namespace: "flux-system", Name: "apps", Ready: ready, Reason: "BuildFailed", Suspended: suspended}}}}
 }
@@ -159,12 +183,13 @@ func TestAUserSeesWhatTheyMaySee(t *testing.T) {
 	a.Board = board{rows: []query.Row{row("apps", "cart", query.StatusReady), row("hidden", "secret-mail", query.StatusFailed)}, over: true}
 	a.Vaults = vaults(monitor.Unreachable)
 	a.Checks[0].Ask = func(context.Context) error { return errors.New("open /var/lib/secret-path") }
+	a.Sharing = sharing(true, 128, 0)
 	o := situation.Of(t.Context(), a.For(access.Scope{In: map[string]bool{"apps": true}}, nil, now))
 	said, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, hidden := range []string{"secret-mail", "secret.internal", "secret-path", "--max-runs"} {
+	for _, hidden := range []string{"secret-mail", "secret.internal", "secret-path", "--max-runs", "lease-b"} {
 		if strings.Contains(string(said), hidden) {
 			t.Errorf("the answer names %s: %s", hidden, said)
 		}

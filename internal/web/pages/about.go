@@ -354,7 +354,7 @@ type statusRow struct {
 }
 
 var (
-	partTitles = map[string]string{situation.Stacks: "Stacks", situation.Plans: "Plans", situation.Vault: "Vault", situation.Flux: "Flux", situation.Server: "Server", situation.Queue: "Queue"}
+	partTitles = map[string]string{situation.Stacks: "Stacks", situation.Plans: "Plans", situation.Vault: "Vault", situation.Flux: "Flux", situation.Server: "Server", situation.Controllers: "Controllers", situation.Queue: "Queue"}
 	partPages  = map[string]string{situation.Stacks: "/stacks", situation.Plans: "/approvals", situation.Flux: "/sources", situation.Server: "/about", situation.Queue: "/queue"}
 )
 

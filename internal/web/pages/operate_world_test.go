@@ -166,6 +166,9 @@ func guest(t *testing.T, c *county, address string) *Visit {
 			return []monitor.Status{{Address: hostile, State: monitor.Sealed, Message: hostile}}
 		},
 		Checks: []situation.Check{{Name: "Records", Ask: func(context.Context) error { return errors.New(hostile) }}},
+		Sharing: func(context.Context) (situation.Sharing, error) {
+			return situation.Sharing{Controllers: []situation.Controller{{Name: hostile, Leads: true, Shards: 200, Lease: hostile, Seen: now}, {Name: "b", Shards: 56, Lease: hostile, Stale: true}}}, nil
+		},
 	}
 	v.Person.Flux = fluxOf{}
 	return v
