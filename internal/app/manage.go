@@ -261,7 +261,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen(), Cipher: encryption.Cipher{Keys: p.opened.StateKeys}}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Stamps: p.stamping, Queue: p.queue,
-		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
+		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry, Out: out,
 	}
 	if stacks.Vaults, err = openVaults(p, live); err != nil {
 		return err

@@ -188,7 +188,7 @@ func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Summary {
 		Decision: p.decision, Status: p.o.Status, PlanInputs: p.o.PlanInputs, Run: p.o.Run,
 		Next: p.o.Retry(p.decision), Every: p.o.Recheck(p.decision), Now: p.o.Now,
 		Isolation: p.isolation, Ignored: cm.ignored(p), BreakGlassDenied: p.breakGlassDenied,
-		Inventory: cm.inventory(ctx, p), PostDeploy: p.postDeploy,
+		Inventory: cm.inventory(ctx, p), PostDeploy: p.postDeploy, Prerequisites: p.prerequisites,
 		SpecInvalid: p.o.Blocked != nil && p.o.Blocked.Reason == stack.SpecInvalid,
 	}
 	if p.job != nil {
@@ -227,6 +227,9 @@ func (p *pass) recheckIn(after time.Duration) {
 func (cm *committer) next(p *pass) ctrl.Result {
 	if p.outcome == outdated {
 		return cm.loader.requeue(p.entry)
+	}
+	if p.decision.Reason == stack.PrerequisiteMissing {
+		p.recheckIn(p.entry.looking.Pause)
 	}
 	after, soon := p.nextPass()
 	if soon {

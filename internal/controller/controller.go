@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
@@ -30,6 +31,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/image"
+	"github.com/terrier-iac/terrier/internal/outbound"
+	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
@@ -141,6 +144,10 @@ type Stacks struct {
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer // nil registers no metrics
 
+	Out *outbound.Client // by which other systems are asked; nil asks none
+
+	prober *prerequisites.Prober // nil without Out
+
 	reviews *review.Pool
 	imaging *imaging // nil without Images
 	index   index
@@ -181,6 +188,8 @@ type pass struct {
 	listed *dialect.Inventory  // what that run left of a state that is kept elsewhere
 
 	tolerated drift.Judgement // what rules say of the drift that the run found
+
+	prerequisites []prerequisite.Result // what is known of each; nil if this pass did not look
 
 	postDeploy *dialect.PostDeploy // what the postDeploy script of that run printed
 

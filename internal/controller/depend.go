@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,8 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/prerequisite"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -156,4 +163,73 @@ func keyOf(ref stack.Ref, from client.Object) types.NamespacedName {
 		ns = from.GetNamespace()
 	}
 	return types.NamespacedName{Namespace: ns, Name: ref.Name}
+}
+
+// gates find whether the prerequisites of stacks are met.
+type gates struct {
+	checker   *prerequisites.Checker
+	accounts  Accounts
+	config    Config
+	live      client.Reader
+	referrals *referrals
+	wakes     *wakeQueues
+}
+
+// observe finds what is known of the prerequisites of a stack. Without any it finds that.
+func (g *gates) observe(ctx context.Context, p *pass) error {
+	p.prerequisites = []prerequisite.Result{}
+	wanted := p.st.Configuration.Prerequisites
+	if len(wanted) == 0 {
+		p.entry.looking = prerequisites.Looking{}
+		return nil
+	}
+	reader := g.live
+	if g.config.ReadAs != "" {
+		account := types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: cmp.Or(p.st.Configuration.Pod.Account, g.config.ReadAs)}
+		var err error
+		if reader, err = g.accounts.As(account); err != nil {
+			p.o.Blocked = blockedBy(err, stack.SpecInvalid)
+			return nil
+		}
+	}
+	var err error
+	p.prerequisites, err = g.checker.Check(ctx, prerequisites.Stack{
+		ID: p.id, Namespace: p.obj.GetNamespace(), Dialect: p.dialect, Source: p.st.Configuration.Source, Reader: reader,
+		Refer: func(ctx context.Context, to kube.Referent) error { return g.referrals.check(ctx, p.dialect, p.obj, to) },
+		Wake:  func() { g.wakes.add(p.entry.objectRef) },
+	}, wanted)
+	if err != nil {
+		return err
+	}
+	lack := prerequisite.Unmet(p.prerequisites)
+	if lack == "" {
+		p.entry.looking = prerequisites.Looking{}
+		return nil
+	}
+	p.o.Unmet = &stack.Blocked{Kind: fault.Later, Reason: stack.PrerequisiteMissing, Message: lack}
+	if prerequisite.Refused(p.prerequisites) {
+		p.o.Unmet.Kind = fault.Denied
+	}
+	p.entry.looking = p.entry.looking.Again(lack)
+	return nil
+}
+
+// outputsOf are the outputs of any stack, with those marked that must not be shown.
+func outputsOf(kept *records.Store) func(ctx context.Context, uid string) (map[string]kube.Output, error) {
+	return func(ctx context.Context, uid string) (map[string]kube.Output, error) {
+		b, err := kept.Get(ctx, record.Outputs(uid))
+		if err != nil {
+			return nil, err
+		}
+		outputs := map[string]kube.Output{}
+		if err := json.Unmarshal(b, &outputs); err != nil {
+			return nil, err
+		}
+		hidden, err := kept.SecretPrints(ctx, uid)
+		if err != nil {
+			return nil, err
+		}
+		kube.MarkSecret(outputs, hidden)
+		return outputs, nil
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -42,6 +43,8 @@ type entry struct {
 	login        vaults.Known     // and of one that its identity signed it in to
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]
+
+	looking prerequisites.Looking // for prerequisites that are missing
 }
 
 // index holds the entries of all stacks. A pass makes an entry when it loads its

@@ -25,6 +25,7 @@ type observer struct {
 	live         client.Reader
 	checks       *driftRecords
 	dependencies *dependencies
+	gates        *gates
 	jobs         *jobs
 	inspector    *states.Inspector
 	policies     Policies
@@ -67,6 +68,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		return nil
 	}
 	ob.jobs.observeInputs(ctx, p)
+	if err := ob.gates.observe(ctx, p); err != nil {
+		return err
+	}
 	if b := p.o.Blocked; b == nil || b.AwaitsInput() {
 		if p.o.Waiting, err = ob.dependencies.firstNotReady(ctx, p); err != nil {
 			return err

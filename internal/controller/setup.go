@@ -28,6 +28,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
+	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/controller/states"
@@ -110,6 +111,9 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	c.listenToSchedule()
 	c.reviews = review.NewPool(c.ask)
 	c.imaging = newImaging(c.Images, c.Now)
+	if c.Out != nil {
+		c.prober = prerequisites.NewProber(c.Out, c.Now)
+	}
 	c.steps = c.assemble()
 	ctx := context.Background() // all this is done before the manager starts
 	if !c.Shared {              // otherwise the runs of shards are counted when these are taken
@@ -121,6 +125,11 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	vacated := func(ctx context.Context) error { c.steps.turns.lingering.listen(ctx, c.Queue); return nil }
 	for _, beside := range []kube.Everywhere{c.steps.removals.run, c.reviews.Run, listen, vacated} {
 		if err := mgr.Add(beside); err != nil {
+			return err
+		}
+	}
+	if c.prober != nil {
+		if err := mgr.Add(kube.Everywhere(c.prober.Run)); err != nil {
 			return err
 		}
 	}
@@ -241,7 +250,7 @@ func (wt *watches) dependsOnKeys(obj client.Object) []string {
 	return keys
 }
 
-// refersKeys are the objects that obj is made from, and the one it writes.
+// refersKeys are the objects that obj is made from, those that it waits for, and the one it writes.
 func (wt *watches) refersKeys(obj client.Object) []string {
 	refs := wt.references(obj)
 	all := refs.Reads
@@ -250,7 +259,7 @@ func (wt *watches) refersKeys(obj client.Object) []string {
 			all = append(all, *ref)
 		}
 	}
-	var keys []string
+	keys := prerequisites.Awaited(wt.decoded(obj).Configuration.Prerequisites, wt.dialects, wt.dialects.For(obj), obj.GetNamespace())
 	for _, ref := range all {
 		keys = append(keys, ref.Kind+"/"+ref.Namespace+"/"+ref.Name)
 	}
@@ -326,7 +335,8 @@ func (wt *watches) referring(d dialect.Dialect, kind string) handler.MapFunc {
 // those that read its outputs, and when it goes, the dependencies that it kept.
 func (wt *watches) neighbours(d dialect.Dialect) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		out := wt.indexed(ctx, d, indexDependsOn, objectRef{wt.dialects.For(obj), client.ObjectKeyFromObject(obj)}.String())
+		it := objectRef{wt.dialects.For(obj), client.ObjectKeyFromObject(obj)}.String()
+		out := append(wt.indexed(ctx, d, indexDependsOn, it), wt.indexed(ctx, d, indexRefers, it)...)
 		if to := wt.references(obj).Writes; to != nil && wt.config.ReadAs != "" { // Secrets need not be watched
 			out = append(out, wt.indexed(ctx, d, indexRefers, to.Kind+"/"+to.Namespace+"/"+to.Name)...)
 		}

@@ -3,6 +3,7 @@ package controller
 import (
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 )
@@ -51,6 +52,10 @@ func (c *Stacks) assemble() *steps {
 		blobs: c.Blobs, live: c.Live, log: c.Log, dialects: c.Dialects, queue: c.Queue, runner: c.Runner, store: c.States, reviewers: c.Reviewers,
 		checks: checks, records: kept, states: keeper, turns: turns, metrics: c.metrics, approvals: approvals,
 	}
+	gates := &gates{
+		checker:  &prerequisites.Checker{Cache: c.Client, Kinds: c.Live, Dialects: c.Dialects, Artifacts: c.Artifacts, Outputs: outputsOf(kept), Prober: c.prober},
+		accounts: c.Accounts, config: c.Config, live: c.Live, referrals: referrals, wakes: &c.wakes,
+	}
 	removals := &removals{
 		blobs: c.Blobs, dialects: c.known(), leftOut: c.LeftOut, events: c.Events, live: c.Live, log: c.Log, now: c.Now, queue: c.Queue,
 		runner: c.Runner, store: c.States, index: &c.index, auditor: auditor, dependencies: dependencies, records: kept, settler: settler, states: keeper,
@@ -76,7 +81,7 @@ func (c *Stacks) assemble() *steps {
 		claimer: &claimer{cache: c.Client, live: c.Live, log: c.Log, index: &c.index, removals: removals, jobs: jobs},
 		observer: &observer{
 			blobs: c.Blobs, cache: c.Client, live: c.Live, config: c.Config,
-			checks: checks, dependencies: dependencies, inspector: inspector, jobs: jobs, policies: c.Policies,
+			checks: checks, dependencies: dependencies, gates: gates, inspector: inspector, jobs: jobs, policies: c.Policies,
 		},
 		actor: &actor{
 			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, reviewers: c.Reviewers, wakes: &c.wakes, reviews: c.reviews, policies: c.Policies,

@@ -123,6 +123,8 @@ func waitingFor(p *pass, d stack.Decision) string {
 		return "the state lock"
 	case stack.DependencyNotReady:
 		return "a dependency"
+	case stack.PrerequisiteMissing:
+		return "its prerequisites"
 	case stack.DeletionBlocked:
 		return "the stacks that depend on it"
 	case stack.SourceNotReady:

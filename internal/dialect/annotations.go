@@ -19,6 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -61,9 +62,10 @@ const (
 // Annotation is one of Terrier's own that users write.
 type Annotation struct {
 	Name    string
-	May     string            // what its value may be, for messages
-	Reads   func(string) bool // whether a value is one of these; never asked about an empty one. Nil if each is
-	Instead string            // what takes its place, if the kind does not read it
+	May     string             // what its value may be, for messages
+	Reads   func(string) bool  // whether a value is one of these; never asked about an empty one. Nil if each is
+	Check   func(string) error // in place of Reads, of one with fields: why a value means nothing, with the annotation and the field
+	Instead string             // what takes its place, if the kind does not read it
 }
 
 // Common are the annotations that every kind reads.
@@ -74,6 +76,7 @@ func Common() []Annotation {
 		{Name: encryption.Annotation, May: encryption.Platform, Reads: OneOf(encryption.Platform)},
 		{Name: AcceptDrift, May: "the digest of a plan and a time, as terrier drift accept writes it", Reads: func(v string) bool { _, ok := stack.ParseAcceptedDrift(v); return ok }},
 		{Name: Network, May: "none or host", Reads: OneOf("none", "host")},
+		{Name: prerequisite.Annotation, Check: func(v string) error { _, err := readPrerequisites(v); return err }},
 		{Name: Repair, May: "JSON that terrier repair writes", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &stack.Repair{}) == nil }},
 	}
 	for _, name := range []string{
@@ -101,8 +104,14 @@ func IsBool(v string) bool { return kube.IsTrue(v) || kube.IsFalse(v) }
 func Misread(says map[string]string, known []Annotation) []string {
 	var wrong []string
 	for _, a := range known {
-		if v := says[a.Name]; v != "" && a.Reads != nil && !a.Reads(v) {
+		switch v := says[a.Name]; {
+		case v == "":
+		case a.Reads != nil && !a.Reads(v):
 			wrong = append(wrong, fmt.Sprintf("the annotation %s is %.40q; it may be %s", a.Name, v, a.May))
+		case a.Check != nil:
+			if err := a.Check(v); err != nil {
+				wrong = append(wrong, err.Error())
+			}
 		}
 	}
 	return wrong

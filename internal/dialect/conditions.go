@@ -107,6 +107,8 @@ var readiness = map[stack.Reason]ready{
 	stack.NothingLeft:        {metav1.ConditionTrue, reasonNoChanges},
 	stack.NoDrift:            {metav1.ConditionTrue, "NoDrift"},
 	stack.OutputsWritten:     {metav1.ConditionTrue, reasonOutputs},
+
+	stack.PrerequisiteMissing: {metav1.ConditionFalse, string(stack.PrerequisiteMissing)},
 }
 
 // SetConditions sets every condition that all kinds have.
@@ -157,6 +159,7 @@ func SetConditions(c Conditions, s Summary) {
 	} else {
 		c.Drop(ConditionIgnored)
 	}
+	prerequisites(c, s.Prerequisites)
 	if f := s.Status.FailingCheckBlocks; f != nil {
 		c.Set(ConditionChecks, metav1.ConditionTrue, reasonChecks, f.String())
 	} else {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -87,8 +88,11 @@ type Summary struct {
 	BreakGlassDenied bool        // a break-glass session is asked for, and the platform allows none
 	Inventory        *Inventory  // nil leaves what the object lists
 	PostDeploy       *PostDeploy // nil leaves what the object has
-	SpecInvalid      bool        // the spec or an annotation is not valid
-	Unreadable       error       // why the status in the object cannot be read: say so, and leave everything else
+
+	Prerequisites []prerequisite.Result // what is known of each; nil leaves what the object has
+
+	SpecInvalid bool  // the spec or an annotation is not valid
+	Unreadable  error // why the status in the object cannot be read: say so, and leave everything else
 }
 
 // PostDeploy is what the script after an apply has printed as its outputs.

@@ -30,6 +30,8 @@ var statuses = map[stack.Reason]Status{
 	stack.SourceDebounced:    StatusWaiting,
 	stack.ApplyWithheld:      StatusWaiting, // for a time that policies allow
 
+	stack.PrerequisiteMissing: StatusWaiting,
+
 	stack.SpecInvalid:       StatusFailed,
 	stack.SourceDenied:      StatusFailed,
 	stack.SourceFailed:      StatusFailed,

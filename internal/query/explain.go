@@ -52,6 +52,10 @@ var situations = map[stack.Reason]Situation{
 		"A stack in dependsOn is not ready.",
 		"Run terrier explain for the stack that the message names. Terrier continues when that stack is ready.",
 	},
+	stack.PrerequisiteMissing: {
+		"A prerequisite of the stack is not there. The message says which; each has a condition of its own.",
+		"See that what the message names is made. Terrier looks again by itself, and goes on once it is there. To go on without it, remove it from the annotation terrier.dev/prerequisites.",
+	},
 	stack.DeletionBlocked: {"The stack is being deleted, and other stacks depend on it.", "Delete the stacks that the message names first, or remove this stack from their dependsOn."},
 	stack.SourceDebounced: {"The source keeps changing. Terrier plans it when it has settled.", ""},
 	stack.NotConverging: {

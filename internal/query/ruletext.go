@@ -138,6 +138,10 @@ var rules = []RuleText{
 		"dependsOn names a stack that is not ready. An input that does not exist yet may be one that this stack will publish.",
 	},
 	{
+		"nothing is planned or applied before its prerequisites are there", "wait", []stack.Reason{stack.PrerequisiteMissing},
+		"The annotation terrier.dev/prerequisites names what has to be there. Drift checks and destroys go on without it.",
+	},
+	{
 		"untracked resources block the stack", "wait", []stack.Reason{stack.StateIncomplete},
 		"An apply was interrupted. Another apply would create resources that exist already.",
 	},

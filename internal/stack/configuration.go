@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/identity"
+	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -61,6 +62,8 @@ type Configuration struct {
 	Readable  Readable
 	Outputs   *Outputs
 	DependsOn []Ref
+
+	Prerequisites []prerequisite.Prerequisite // what has to be there before a plan; no part of the shape: they may change while a plan is pending
 
 	Checks    []Check // what must answer after an apply
 	Inventory bool    // what exists is listed in the object

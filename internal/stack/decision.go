@@ -117,6 +117,8 @@ const (
 	BreakGlassSession  Reason = "BreakGlassSession"
 	StatusUnreadable   Reason = "StatusUnreadable"
 
+	PrerequisiteMissing Reason = "PrerequisiteMissing"
+
 	// Settled, each with what is known of the stack.
 	Applied        Reason = "Applied"
 	Unchanged      Reason = "Unchanged"

@@ -21,6 +21,7 @@ type Observation struct {
 	Corrected    bool            // a deleted stack is destroyed from PlanInputs as they are now, and not from the record of the last apply
 	Blocked      *Blocked        // why PlanInputs cannot be known; nil when it is
 	Waiting      *Blocked        // the first dependency that is not ready
+	Unmet        *Blocked        // what the prerequisites lack; nil if all are met, or there are none
 	Run          *Run            // the run that goes on
 	Replan       string          // the newest request of a person
 	CheckedAt    time.Time       // the last drift check

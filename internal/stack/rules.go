@@ -157,6 +157,11 @@ func inputRules() []rule {
 			func(o Observation) Decision { return blocked(o, *o.Waiting) },
 		},
 		{
+			"nothing is planned or applied before its prerequisites are there",
+			func(o Observation) bool { return o.Unmet != nil && needsPrerequisites(o, unhindered(o).Action) },
+			unmet,
+		},
+		{
 			"untracked resources block the stack",
 			func(o Observation) bool {
 				u := o.untracked()

@@ -35,6 +35,10 @@ func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
 	var first error
 	c.Identity, first = dialect.Identity(obj)
 	c.Encrypted = dialect.Encrypted(obj)
+	var err error
+	if c.Prerequisites, err = dialect.Prerequisites(obj); first == nil {
+		first = err
+	}
 	for _, step := range []func(*stack.Configuration, *v1alpha1.Terraform) error{scripts, sourceOf, variables, postDeployOf, stateOf, imageOf} {
 		if err := step(&c, obj); first == nil {
 			first = err

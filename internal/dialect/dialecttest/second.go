@@ -152,8 +152,9 @@ func (d Second) Decode(o client.Object) (dialect.Stack, error) {
 	st.Spec = stack.Spec{Mode: stack.Manual, Suspended: a.Suspended, Approved: a.Approved, Unlock: stack.Unlock{ID: a.Unlock}, Interval: time.Hour, Words: secondWords}
 	a.Into(&st.Spec)
 	st.Configuration = stack.Configuration{Backend: stack.Backend{Kind: stack.Managed, Suffix: "second-" + o.GetName()}, DependsOn: spec.Needs}
+	st.Configuration.Prerequisites, err = dialect.Prerequisites(o)
 	st.Legible = st.Configuration
-	return st, nil
+	return st, err
 }
 
 // View implements Dialect.

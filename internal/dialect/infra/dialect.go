@@ -105,8 +105,9 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	dialect.Annotated(obj, &spec)
 	known := d.Annotations()
 	asks, unclear := dialect.Identity(obj)
-	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), unclear, dialect.CheckAnnotations(obj, known))
-	configuration.Identity, configuration.Encrypted = asks, dialect.Encrypted(obj)
+	needs, unread := dialect.Prerequisites(obj)
+	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), unclear, unread, dialect.CheckAnnotations(obj, known))
+	configuration.Identity, configuration.Encrypted, configuration.Prerequisites = asks, dialect.Encrypted(obj), needs
 	configuration.Engine, configuration.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	legible := configuration
 	if err != nil {

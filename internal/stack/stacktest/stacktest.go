@@ -76,6 +76,9 @@ func Observation(t *rapid.T) stack.Observation {
 	if rarely("waiting") {
 		o.Waiting = &stack.Blocked{Kind: fault.Later, Reason: stack.DependencyNotReady}
 	}
+	if rarely("unmet") {
+		o.Unmet = &stack.Blocked{Kind: fault.Later, Reason: stack.PrerequisiteMissing}
+	}
 	if rarely("applied") {
 		o.Status.Applied = &stack.Plan{PlanInputs: inputs("appliedInputs")}
 	}
