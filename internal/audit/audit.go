@@ -75,6 +75,8 @@ const (
 	ApplyStarted      What = "apply-started"      // a run that changes resources began
 	Applied           What = "applied"            // it made all of its changes
 	ApplyFailed       What = "apply-failed"       // it did not
+	StepsStarted      What = "steps-started"      // the steps after an apply began
+	StepsEnded        What = "steps-ended"        // they ended, as the outcome says
 	DestroyStarted    What = "destroy-started"    // the destroy of a deleted stack began
 	Destroyed         What = "destroyed"          // all resources are destroyed
 	DestroyFailed     What = "destroy-failed"     // some resources are not destroyed

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -167,6 +169,9 @@ func (ac *actor) start(ctx context.Context, p *pass, a stack.Start) error {
 	if a.Kind == stack.HealthRun {
 		return ac.checkup(ctx, p, a.Why)
 	}
+	if a.Kind == stack.StepsRun {
+		return ac.stepsRun(ctx, p, a.Why)
+	}
 	if a.Destroy {
 		if err := ac.snapshots.recall(ctx, p); err != nil {
 			return fault.New(fault.Of(err), string(stack.StartFailed), err)
@@ -191,6 +196,11 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 			return fault.New(fault.Of(err), string(stack.StartFailed), err)
 		}
 	}
+	if plan.Destroy {
+		if err := ac.unwatch(ctx, p); err != nil {
+			return err
+		}
+	}
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Plan: &plan, Destroy: plan.Destroy, Why: "plan " + plan.Name}
 	if err := ac.snapshots.keepFor(ctx, p, &cause); err != nil {
 		return err
@@ -199,6 +209,20 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 		return err
 	}
 	return ac.launcher.launch(ctx, p, stack.ApplyRun, cause, "")
+}
+
+// unwatch removes the targets of a monitoring before their hosts are destroyed, so that their
+// end raises no alarm. A namespace that is deleted takes them with it.
+func (ac *actor) unwatch(ctx context.Context, p *pass) error {
+	if p.o.Status.AfterApply == nil {
+		return nil
+	}
+	err := aftersteps.RemoveTargets(ctx, ac.live, p.obj)
+	if apierrors.IsForbidden(err) {
+		ac.events.Event(p.obj, warning, "TargetsNotRemoved", err.Error())
+		return nil
+	}
+	return err
 }
 
 // take puts a saved plan into the job.
@@ -254,6 +278,9 @@ func (ac *actor) renew(ctx context.Context, p *pass) error {
 func (ac *actor) destroy(ctx context.Context, p *pass, unlock string) error {
 	if err := ac.snapshots.recall(ctx, p); err != nil {
 		return fault.New(fault.Of(err), string(stack.StartFailed), err)
+	}
+	if err := ac.unwatch(ctx, p); err != nil {
+		return err
 	}
 	p.job.Options.Destroy, p.job.Options.Targets = true, nil
 	why := "the object was deleted"

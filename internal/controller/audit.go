@@ -76,7 +76,7 @@ func (au *auditor) audited(obj client.Object) audit.Object {
 // auditStart records that a run starts that may change resources. A run that
 // cannot be recorded does not start.
 func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause) error {
-	if au.auditLog == nil || !kind.Writes() {
+	if au.auditLog == nil || !kind.Writes() && kind != stack.StepsRun {
 		return nil
 	}
 	believed, err := au.believes(ctx, p)
@@ -94,6 +94,11 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 		switch kind {
 		case stack.DestroyRun:
 			e.What = audit.DestroyStarted
+		case stack.StepsRun:
+			e.What, e.Details["steps"] = audit.StepsStarted, cause.Steps.Digest
+			if cause.Steps.Rerun != "" {
+				e.Details["request"] = cause.Steps.Rerun
+			}
 		case stack.BreakGlassRun:
 			// Who says to be its author is a word in the object; the stamp is not.
 			e.What, e.Who, e.Why = audit.BreakGlassCommand, stamped(kube.ChangedBy), ""
@@ -287,6 +292,8 @@ func outcomeEntry(t stack.Transition) audit.Entry {
 		if !r.Kind.Writes() { // an apply says as much
 			e.What, e.Details["failures"] = audit.Recovered, strconv.Itoa(t.Failures)
 		}
+	case stack.StepsEnded:
+		e.What = audit.StepsEnded
 	case stack.LockBroken:
 		e.What, e.Details["lock"] = audit.LockBroken, r.Broke
 	}

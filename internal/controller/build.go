@@ -337,6 +337,9 @@ func (jb *jobs) files(p *pass, place workdir.File) ([]workdir.File, error) {
 // has the same name, so that starting it twice starts it once.
 func (p *pass) name(kind stack.RunKind, cause stack.Cause) string {
 	digest := stack.Digest([]any{p.id, kind, cause.PlanInputs, cause.Replan, cause.Preview, cause.Health, cause.Destroy, planDigest(cause.Plan), p.o.Status.LastRun, p.o.Status.Failures, p.o.CheckedAt})
+	if kind == stack.StepsRun {
+		digest = stack.Digest([]any{digest, cause.Steps})
+	}
 	if cause.Command != nil {
 		digest = stack.Digest([]any{digest, cause.Command})
 	}

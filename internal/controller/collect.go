@@ -361,6 +361,9 @@ func (se *settler) keepPlan(ctx context.Context, p *pass, r *runner.Report, n no
 		Lineage: r.State.Lineage, Serial: r.State.Serial, At: r.Finished, Addresses: r.Addresses, Example: r.Example,
 		Tolerated: p.tolerated.Tolerated,
 	}
+	if after := n.Cause.Steps; after != nil {
+		made.Steps = after.Digest
+	}
 	made.Digest = plan.Digest(plan.Parts{
 		PlanInputs: made.PlanInputs, LockHash: r.LockHash, Backend: n.Backend, Lineage: made.Lineage, Serial: made.Serial,
 		ChangesHash: r.ChangesHash, Destroy: made.Destroy, After: p.o.Status.LastWrite,

@@ -12,10 +12,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -78,8 +80,9 @@ func (cm *committer) commitment(p *pass) []func(context.Context, *pass) error {
 	}
 	return []func(context.Context, *pass) error{
 		cm.turns.leaveQueue,
-		cm.writeStatus, // what must survive the status is in the records before it
-		cm.teller.tell, // events, notifications and metrics, of what the status has now
+		cm.writeTargets, // before the status, by which a later pass does not try again
+		cm.writeStatus,  // what must survive the status is in the records before it
+		cm.teller.tell,  // events, notifications and metrics, of what the status has now
 		cm.writeTimeline,
 		cm.writeLabels,
 		cm.formers.drop,
@@ -206,6 +209,27 @@ func (cm *committer) ignored(p *pass) []string {
 	all := slices.Concat(p.st.Ignored, p.st.OnlyPods)
 	slices.Sort(all)
 	return all
+}
+
+// writeTargets writes the targets of a monitoring once steps about them ended, and removes
+// them once there are none.
+func (cm *committer) writeTargets(ctx context.Context, p *pass) error {
+	steps := p.st.Configuration.AfterApply
+	switch {
+	case p.ended != nil && p.ended.Kind == stack.StepsRun && aftersteps.HasTargets(steps) && p.o.Status.AfterApply != nil:
+		outputs, err := outputsOf(cm.records)(ctx, p.id)
+		if err == nil {
+			err = aftersteps.WriteTargets(ctx, cm.live, p.obj, steps, outputs, p.o.Status.AfterApply.Results)
+		}
+		if k := fault.Of(err); k == fault.Denied || k == fault.Invalid || k == fault.Missing || apierrors.IsForbidden(err) {
+			cm.teller.events.Event(p.obj, warning, "TargetsNotWritten", err.Error())
+			return nil
+		}
+		return err
+	case p.st.Status.AfterApply != nil && p.o.Status.AfterApply == nil: // there are no steps any more
+		return aftersteps.RemoveTargets(ctx, cm.live, p.obj)
+	}
+	return nil
 }
 
 // forgetRun removes a run that ended and is written down.

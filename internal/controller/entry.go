@@ -44,6 +44,8 @@ type entry struct {
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]
 
+	stepOutputs outputsSeen // that the steps after an apply would be given
+
 	looking prerequisites.Looking // for prerequisites that are missing
 }
 

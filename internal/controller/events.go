@@ -65,6 +65,12 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 		tl.tellPlan(p, t)
 	case stack.StackRecovered:
 		tl.say(p, normal, "Recovered", fmt.Sprintf("The stack works again, after it failed %s", times(t.Failures)), runFacts(*t.Run))
+	case stack.StepsEnded:
+		if t.Run.Outcome == stack.Succeeded {
+			tl.say(p, normal, "StepsSucceeded", "The steps after the apply succeeded", runFacts(*t.Run))
+		} else {
+			tl.say(p, warning, string(stack.StepsFailed), "The steps after the apply ended "+string(t.Run.Outcome)+": "+t.Run.Message, runFacts(*t.Run))
+		}
 	case stack.DriftResolved:
 		tl.say(p, normal, "DriftResolved", resolutions[t.How], counted(t.Drift.Changes, map[string]string{"run": p.o.Status.LastRun}))
 	case stack.ChecksFailed:

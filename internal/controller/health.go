@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
@@ -33,6 +34,51 @@ func (ac *actor) checkup(ctx context.Context, p *pass, why string) error {
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: why, Health: stack.HealthKey(p.o.Spec.Health, p.o.Status.LastWrite)}
 	return ac.launcher.launch(ctx, p, stack.HealthRun, cause, "")
 }
+
+// stepsRun begins to carry out the steps after an apply. The run has the tree of the stack,
+// its environment and its identity, and neither the state nor its lock.
+func (ac *actor) stepsRun(ctx context.Context, p *pass, why string) error {
+	outputs, err := ac.outputs(ctx, p)
+	if err != nil && fault.Of(err) != fault.Missing {
+		return fault.New(fault.Of(err), string(stack.StateFailed), fmt.Errorf("reading the outputs for the steps after the apply: %w", err))
+	}
+	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: why, Steps: &stack.StepsCause{
+		Digest: p.o.Steps.Digest, Key: stack.StepsKey(*p.o.Steps, p.o.Status), Rerun: p.o.Spec.Rerun,
+	}}
+	job := p.job
+	p.job = &runner.Job{
+		Stack: job.Stack, Name: job.Name, Created: job.Created, Engine: job.Engine, Tree: job.Tree, Env: job.Env, Home: job.Home,
+		After: aftersteps.Job(p.st.Configuration.AfterApply, outputs, stack.Resumes(p.o.Status, cause.Steps.Key)),
+		Mask:  append(slices.Clone(job.Mask), sensitive(outputs)...),
+		Pod:   job.Pod, Limits: job.Limits, Sandbox: job.Sandbox, Words: job.Words,
+	}
+	p.note = note{}
+	return ac.launcher.launch(ctx, p, stack.StepsRun, cause, "")
+}
+
+// observeSteps finds which steps follow an apply, and what they would be given.
+func (ob *observer) observeSteps(ctx context.Context, p *pass) error {
+	p.o.Steps = nil
+	if steps := p.st.Configuration.AfterApply; len(steps) > 0 {
+		files, err := ob.steps.Digest(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, steps)
+		if err != nil {
+			return fmt.Errorf("reading the files of the steps after an apply: %w", err)
+		}
+		if p.entry.stepOutputs.state != p.o.Status.State || p.entry.stepOutputs.digest == "" {
+			b, err := ob.records.Get(ctx, record.Outputs(p.id))
+			if err != nil && fault.Of(err) != fault.Missing {
+				return fmt.Errorf("reading the outputs for the steps after an apply: %w", err)
+			}
+			p.entry.stepOutputs = outputsSeen{p.o.Status.State, ob.jobs.keyed(string(b))}
+		}
+		p.o.Steps = &stack.Steps{Digest: stack.Digest([]any{steps, files}), Outputs: p.entry.stepOutputs.digest}
+	}
+	p.o.Status = stack.WithSteps(p.o.Status, p.o.Steps)
+	return nil
+}
+
+// outputsSeen is a keyed digest of the outputs that belong to a state.
+type outputsSeen struct{ state, digest string }
 
 // outputs returns the outputs of the newest state; Missing if they are not
 // known, as those of a state that we do not keep before a run reads them.

@@ -230,7 +230,7 @@ func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) (Ide
 	for _, name := range q.Variables() {
 		delete(job.Env, name)
 	}
-	run := p.identity(job.ID, identity.PhaseOf(job.Kind.Writes()))
+	run := p.identity(job.ID, identity.PhaseOf(job.Kind.Writes() || job.Kind == stack.StepsRun))
 	run.RunKind = string(job.Kind)
 	if job.Tree.Digest != "" && job.Tree.Digest == p.o.PlanInputs.Source && len(p.st.Configuration.Besides()) == 0 && !bringsCode(job) {
 		run.SourceURL, run.SourceRevision = p.in.origin, p.o.PlanInputs.Revision

@@ -44,6 +44,9 @@ type launcher struct {
 // launch starts a run: admission, lock, state, supervisor.
 func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
 	cause.Unlock, cause.Replan, cause.Pod, cause.Place = unlock, p.decision.Answers, p.o.Pod, p.note.place()
+	if cause.Steps == nil && p.o.Steps != nil {
+		cause.Steps = &stack.StepsCause{Digest: p.o.Steps.Digest}
+	}
 	if left := p.entry.room.left(p.o.Now, roomFor{p.obj.GetGeneration(), cause.Replan}); left > 0 {
 		la.queue.Leave(p.id)
 		p.o.Queued = p.entry.room.why
@@ -67,7 +70,7 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 	}
 	p.note.Waited, p.note.Class, p.note.Tenant = la.queue.Waited(p.id), candidate.Class.String(), candidate.Tenant
 	p.note.Stamped, p.note.Changes = p.st.Spec.Stamped, newestChange(p.st.Spec)
-	if kind.Writes() || unlock != "" {
+	if kind.Writes() || kind == stack.StepsRun || unlock != "" {
 		if err := errors.Join(la.loader.confirm(ctx, p), p.policies.Confirm(ctx, p.obj)); err != nil {
 			return err
 		}
@@ -122,8 +125,10 @@ func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 	if err != nil {
 		return err
 	}
-	if job.Encryption, err = la.jobs.sealing.of(ctx, p); err != nil {
-		return err
+	if job.Kind != stack.StepsRun {
+		if job.Encryption, err = la.jobs.sealing.of(ctx, p); err != nil {
+			return err
+		}
 	}
 	makes := vaults.Makes(la.jobs.key, &job)
 	if _, signsIn := by.Request.Login(by.Run.Phase); !makes && !signsIn {
@@ -307,7 +312,7 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 // before it may write. Commands of a break-glass session may find anything: a user runs them.
 func (la *launcher) expect(ctx context.Context, p *pass, kind stack.RunKind) error {
 	p.job.Expected = nil
-	if p.note.State != nil || kind == stack.HealthRun || kind == stack.BreakGlassRun {
+	if p.note.State != nil || kind == stack.HealthRun || kind == stack.BreakGlassRun || kind == stack.StepsRun {
 		return nil
 	}
 	last, err := la.states.Inspector.Last(ctx, p.subject(), p.note.place())

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -29,6 +30,8 @@ type observer struct {
 	jobs         *jobs
 	inspector    *states.Inspector
 	policies     Policies
+	records      *records.Store
+	steps        *aftersteps.Files
 }
 
 // observe gathers what a decision depends on beside the object and its run, and no
@@ -51,7 +54,7 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 	case p.o.Unsettled != nil:
 		return nil
 	case p.o.Run != nil:
-		p.o.PlanInputs = p.o.Run.Cause.PlanInputs
+		p.o.PlanInputs, p.o.Steps = p.o.Run.Cause.PlanInputs, stack.KnownSteps(p.o.Status)
 		return nil
 	case p.o.Deleting:
 		if p.o.Dependents, err = ob.dependencies.dependents(ctx, p.dialect, p.obj); err == nil {
@@ -78,7 +81,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 	}
 	if p.o.Blocked == nil {
 		p.o.OtherDestroy = ob.otherDestroy(ctx, p)
-		p.o.Unwritten, err = ob.unwritten(ctx, p)
+		if p.o.Unwritten, err = ob.unwritten(ctx, p); err == nil {
+			err = ob.observeSteps(ctx, p)
+		}
 	}
 	if err == nil {
 		err = ob.observeSpent(ctx, p)

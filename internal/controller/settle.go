@@ -258,6 +258,7 @@ func runOf(r *runner.Report, n note) stack.Run {
 	run := stack.Run{
 		ID: r.ID, Kind: r.Kind, Cause: n.Cause, Done: r.Phase == runner.Done, Outcome: r.Outcome,
 		Step: r.Step, Message: r.Message, Permanent: r.Permanent, State: r.State.Digest, Since: r.Started, At: r.Finished,
+		Steps:  r.StepResults(),
 		Blocks: r.CheckBlocks, Untouched: r.Untouched && !r.Lost,
 		// A state that we do not keep may hold anything.
 		Exists: r.Resources > 0 || n.State == nil,

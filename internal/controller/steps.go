@@ -2,6 +2,7 @@ package controller
 
 import (
 	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
 	"github.com/terrier-iac/terrier/internal/controller/records"
@@ -82,6 +83,7 @@ func (c *Stacks) assemble() *steps {
 		observer: &observer{
 			blobs: c.Blobs, cache: c.Client, live: c.Live, config: c.Config,
 			checks: checks, dependencies: dependencies, gates: gates, inspector: inspector, jobs: jobs, policies: c.Policies,
+			records: kept, steps: &aftersteps.Files{},
 		},
 		actor: &actor{
 			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, reviewers: c.Reviewers, wakes: &c.wakes, reviews: c.reviews, policies: c.Policies,

@@ -123,6 +123,8 @@ func waitingFor(p *pass, d stack.Decision) string {
 		return "the state lock"
 	case stack.DependencyNotReady:
 		return "a dependency"
+	case stack.StepsFailed, stack.StepsHeld:
+		return "a request for its steps, or a change of them"
 	case stack.PrerequisiteMissing:
 		return "its prerequisites"
 	case stack.DeletionBlocked:

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/backend"
 	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -76,11 +77,12 @@ func Common() []Annotation {
 		{Name: encryption.Annotation, May: encryption.Platform, Reads: OneOf(encryption.Platform)},
 		{Name: AcceptDrift, May: "the digest of a plan and a time, as terrier drift accept writes it", Reads: func(v string) bool { _, ok := stack.ParseAcceptedDrift(v); return ok }},
 		{Name: Network, May: "none or host", Reads: OneOf("none", "host")},
+		{Name: afterapply.Annotation, Check: func(v string) error { _, err := readSteps(v); return err }},
 		{Name: prerequisite.Annotation, Check: func(v string) error { _, err := readPrerequisites(v); return err }},
 		{Name: Repair, May: "JSON that terrier repair writes", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &stack.Repair{}) == nil }},
 	}
 	for _, name := range []string{
-		Engine, identity.Annotation, Rejected, Comment, IgnoreUntracked, PreviewDestroy, Cancel, AcceptState, BreakGlassCommand, oldIgnoreUntracked, oldBreakGlassCommand,
+		Engine, identity.Annotation, afterapply.Rerun, Rejected, Comment, IgnoreUntracked, PreviewDestroy, Cancel, AcceptState, BreakGlassCommand, oldIgnoreUntracked, oldBreakGlassCommand,
 		v1alpha1.TolerateDrift, backend.AdoptStateOf, kube.ChangedBy, kube.DecidedBy, kube.RequestedBy, kube.ApprovedBy, kube.OverriddenBy, kube.Stamped, Confirm, OverrideWindow,
 	} {
 		known = append(known, Annotation{Name: name})
@@ -171,7 +173,7 @@ func Annotated(o client.Object, s *stack.Spec) {
 	_, _ = h.Write([]byte(o.GetUID())) // never fails
 	s.Spread = h.Sum64()
 	says := o.GetAnnotations()
-	s.AdoptState = kube.IsTrue(says[AdoptState])
+	s.AdoptState, s.Rerun = kube.IsTrue(says[AdoptState]), says[afterapply.Rerun]
 	switch says[Deletion] {
 	case "":
 	case DeletionDestroy:

@@ -109,6 +109,9 @@ var readiness = map[stack.Reason]ready{
 	stack.OutputsWritten:     {metav1.ConditionTrue, reasonOutputs},
 
 	stack.PrerequisiteMissing: {metav1.ConditionFalse, string(stack.PrerequisiteMissing)},
+	stack.RunningSteps:        {metav1.ConditionUnknown, ReasonProgressing},
+	stack.StepsFailed:         {metav1.ConditionFalse, string(stack.StepsFailed)},
+	stack.StepsHeld:           {metav1.ConditionUnknown, string(stack.StepsHeld)},
 }
 
 // SetConditions sets every condition that all kinds have.
@@ -160,6 +163,7 @@ func SetConditions(c Conditions, s Summary) {
 		c.Drop(ConditionIgnored)
 	}
 	prerequisites(c, s.Prerequisites)
+	afterApply(c, s)
 	if f := s.Status.FailingCheckBlocks; f != nil {
 		c.Set(ConditionChecks, metav1.ConditionTrue, reasonChecks, f.String())
 	} else {
@@ -216,6 +220,8 @@ func FailedReason(m stack.Status) string {
 		return "TFExecApplyFailed"
 	case stack.HealthRun:
 		return ReasonUnhealthy
+	case stack.StepsRun:
+		return string(stack.StepsFailed)
 	default:
 		return "TFExecPlanFailed"
 	}
@@ -312,6 +318,8 @@ func EventReason(r stack.Run) string {
 	switch {
 	case r.Kind == stack.DestroyRun:
 		return "TerraformDestroySucceed"
+	case r.Kind == stack.StepsRun:
+		return "StepsSucceeded"
 	case r.Kind == stack.ApplyRun, r.Kind == stack.ScriptRun:
 		return reasonApplied
 	case r.Plan != nil && r.Plan.Drift:

@@ -31,6 +31,9 @@ var statuses = map[stack.Reason]Status{
 	stack.ApplyWithheld:      StatusWaiting, // for a time that policies allow
 
 	stack.PrerequisiteMissing: StatusWaiting,
+	stack.RunningSteps:        StatusRunning,
+	stack.StepsFailed:         StatusFailed,
+	stack.StepsHeld:           StatusPending,
 
 	stack.SpecInvalid:       StatusFailed,
 	stack.SourceDenied:      StatusFailed,

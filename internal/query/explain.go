@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/afterapply"
+	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -51,6 +53,15 @@ var situations = map[stack.Reason]Situation{
 	stack.DependencyNotReady: {
 		"A stack in dependsOn is not ready.",
 		"Run terrier explain for the stack that the message names. Terrier continues when that stack is ready.",
+	},
+	stack.RunningSteps: {"The plan was applied, and Terrier is running the steps that follow it. Each has a condition of its own.", ""},
+	stack.StepsFailed: {
+		"The plan was applied, and a step after it failed. The message has its last lines. Drift checks go on.",
+		"Correct the step, its files or its hosts; terrier logs shows the log. To run the steps again, set the annotation terrier.dev/rerun-steps to a value that it did not have.",
+	},
+	stack.StepsHeld: {
+		"The steps after the apply, or files that they use, changed since the plan was made that a user approved. Terrier does not run what no user approved.",
+		"Review the annotation terrier.dev/after-apply and the files that it names. To run them, set the annotation terrier.dev/rerun-steps to the word of the message.",
 	},
 	stack.PrerequisiteMissing: {
 		"A prerequisite of the stack is not there. The message says which; each has a condition of its own.",
@@ -282,6 +293,14 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 	e := Explanation{Stack: st, Means: o.explained(stack.Reason(st.Phase)), Facts: facts(st, o.Status), Rules: ruleOutcomes(st.Rule, o.Spec.Words)}
 	if why := uncompared(o.Configuration); why != "" {
 		e.Facts = append(e.Facts, why)
+	}
+	for _, c := range o.View.Conditions {
+		if name, ok := strings.CutPrefix(c.Type, prerequisite.ConditionPrefix); ok {
+			e.Facts = append(e.Facts, "the prerequisite "+name+": "+c.Message)
+		}
+		if name, ok := strings.CutPrefix(c.Type, afterapply.ConditionPrefix); ok {
+			e.Facts = append(e.Facts, strings.TrimSuffix("the step "+name+" after the apply: "+c.Reason+": "+c.Message, ": "))
+		}
 	}
 	return e, nil
 }

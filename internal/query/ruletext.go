@@ -274,6 +274,10 @@ var rules = []RuleText{
 		"The state is newer than the published outputs, or their Secret was changed or removed.",
 	},
 	{
+		"the steps after an apply are run", "run the steps", []stack.Reason{stack.RunningSteps},
+		"The annotation terrier.dev/after-apply names them. They are run again for other steps, other outputs, or an apply that changes resources.",
+	},
+	{
 		"health is checked after an apply", "check health", []stack.Reason{stack.CheckingHealth},
 		"healthChecks is set, and the checks have not passed since the last apply.",
 	},
@@ -301,7 +305,7 @@ var rules = []RuleText{
 
 var (
 	unhealthy = []stack.Reason{stack.RetryLater, stack.RetryLimitReached}
-	settled   = []stack.Reason{stack.Applied, stack.Unchanged, stack.NoDrift, stack.OutputsWritten, stack.Destroyed, stack.NothingLeft}
+	settled   = []stack.Reason{stack.Applied, stack.Unchanged, stack.NoDrift, stack.OutputsWritten, stack.Destroyed, stack.NothingLeft, stack.StepsFailed, stack.StepsHeld}
 
 	blockedBy = []stack.Reason{
 		stack.SpecInvalid, stack.SourceNotReady, stack.SourceDenied, stack.SourceFailed, stack.InputsFailed,
@@ -321,6 +325,8 @@ func actionText(a stack.Action) string {
 			return "check for drift"
 		case stack.HealthRun:
 			return "check health"
+		case stack.StepsRun:
+			return "run the steps"
 		case stack.BreakGlassRun:
 			return "run the command"
 		}

@@ -12,7 +12,7 @@ import (
 // that destroys is applied as any other.
 var meanwhile = map[stack.Reason][]stack.RunKind{
 	stack.Planning: {stack.PlanRun}, stack.Checking: {stack.CheckRun}, stack.Applying: {stack.ApplyRun, stack.ScriptRun}, stack.Destroying: {stack.DestroyRun, stack.ApplyRun},
-	stack.Previewing: {stack.PreviewRun}, stack.CheckingHealth: {stack.HealthRun},
+	stack.Previewing: {stack.PreviewRun}, stack.CheckingHealth: {stack.HealthRun}, stack.RunningSteps: {stack.StepsRun},
 }
 
 // withoutRuns leaves out the decisions that say no more than a run that is in the list:

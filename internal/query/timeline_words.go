@@ -12,7 +12,7 @@ import (
 // runNouns name the kinds of run at the beginning of a sentence.
 var runNouns = map[stack.RunKind]string{
 	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.ScriptRun: "Script", stack.DestroyRun: "Destroy",
-	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.BreakGlassRun: "Break-glass command",
+	stack.PreviewRun: "Preview of a destroy", stack.HealthRun: "Health check", stack.BreakGlassRun: "Break-glass command", stack.StepsRun: "Steps after the apply",
 }
 
 // runTitle says in a few words how a run went.
@@ -49,7 +49,7 @@ func runResult(r Report) string {
 	switch {
 	case r.Kind == stack.HealthRun:
 		return "healthy"
-	case r.Kind == stack.BreakGlassRun, r.Kind.Applies() && r.Changes.None(), r.Kind == stack.DestroyRun:
+	case r.Kind == stack.BreakGlassRun, r.Kind == stack.StepsRun, r.Kind.Applies() && r.Changes.None(), r.Kind == stack.DestroyRun:
 		return "done"
 	case r.Kind == stack.CheckRun && r.Changes.None():
 		return "no drift"

@@ -170,6 +170,8 @@ type Job struct {
 
 	Script *Script `json:",omitempty"` // script, and destroy of a stack that has one: what is run in place of the engine's apply
 
+	After []AfterStep `json:",omitempty"` // steps: what is done after an apply
+
 	Words stack.Words `json:",omitzero"` // what the kind of the stack calls its fields, for messages
 
 	// Note is the caller's own record of why the run exists. The supervisor
@@ -421,6 +423,8 @@ type Report struct {
 
 	// PostDeploy is what the script of that name has printed as its outputs, redacted.
 	PostDeploy json.RawMessage `json:"postDeploy,omitempty"`
+
+	AfterSteps []stack.StepResult `json:"afterSteps,omitempty"` // of a run of the steps after an apply: how each went, so far
 
 	Steps    []Step      `json:"steps,omitempty"`
 	Identity *Identified `json:"identity,omitempty"` // who the run was elsewhere; nil if its stack asked for no identity

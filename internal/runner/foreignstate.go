@@ -45,7 +45,7 @@ const sealInside = "/seal/terrier-runner"
 // open begins to encrypt and decrypt the state for the engine.
 func (r *foreignState) open() error {
 	e := r.job.Encryption
-	if e == nil || r.job.Managed || r.job.Kind == stack.HealthRun {
+	if e == nil || r.job.Managed || r.job.Kind == stack.HealthRun || r.job.Kind == stack.StepsRun {
 		return nil
 	}
 	dir := r.work.path(dirWork, dirScratch)

@@ -30,6 +30,7 @@ type Check struct {
 	Target  string          `json:"target"`           // a URL, or host:port; may hold a secret
 	Shown   string          `json:"shown"`            // how messages call it
 	Timeout time.Duration   `json:"timeout"`          // of the whole check; zero is DefaultCheck
+	Every   time.Duration   `json:"every,omitempty"`  // asked again after so long until it passes, for as long as Timeout; zero asks once
 	Broken  string          `json:"broken,omitempty"` // why it cannot be made at all; it then fails by that
 }
 
@@ -58,6 +59,9 @@ const (
 
 // lasts is how long c may take.
 func (c Check) lasts() time.Duration {
+	if c.Every > 0 {
+		return c.Timeout // it waits for what may take its time
+	}
 	return min(orDefault(c.Timeout, DefaultCheck), LongestCheck)
 }
 
@@ -115,7 +119,7 @@ func (r *healthChecks) askAll(ctx context.Context) ([]Health, error) {
 	if len(sound) == 0 {
 		return found, nil
 	}
-	answers, err := r.askInSandbox(ctx, sound)
+	answers, err := r.askInSandbox(ctx, stepHealth, sound)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +132,7 @@ func (r *healthChecks) askAll(ctx context.Context) ([]Health, error) {
 
 // askInSandbox starts this binary once more, in the sandbox of the run, to make
 // checks.
-func (r *healthChecks) askInSandbox(ctx context.Context, checks []Check) ([]Health, error) {
+func (r *healthChecks) askInSandbox(ctx context.Context, step string, checks []Check) ([]Health, error) {
 	question, err := json.Marshal(checks)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the checks: %w", err)
@@ -152,20 +156,20 @@ func (r *healthChecks) askInSandbox(ctx context.Context, checks []Check) ([]Heal
 	if err := r.engine.track(p); err != nil {
 		return nil, errors.Join(err, p.Kill())
 	}
-	stopped, exit, err := r.engine.await(ctx, stepHealth, p)
+	stopped, exit, err := r.engine.await(ctx, step, p)
 	if err != nil {
 		return nil, fmt.Errorf("making the health checks: %w", err)
 	}
 	_ = text.Close()
 	r.reportFile.set(func(rep *Report) {
-		rep.Steps = append(rep.Steps, Step{Name: stepHealth, Exit: exit.Code, Wall: exit.Wall, CPU: exit.CPU, MaxRSS: exit.MaxRSS})
+		rep.Steps = append(rep.Steps, Step{Name: step, Exit: exit.Code, Wall: exit.Wall, CPU: exit.CPU, MaxRSS: exit.MaxRSS})
 	})
-	if _, err := r.engine.judge(command{step: stepHealth}, stopped, exit); err != nil {
+	if _, err := r.engine.judge(command{step: step}, stopped, exit); err != nil {
 		return nil, err
 	}
 	var answers []Health
 	if err := json.Unmarshal(out.Bytes(), &answers); err != nil || out.over || len(answers) != len(checks) {
-		return nil, ending{outcome: stack.Failed, step: stepHealth, message: "the health checks ended without an answer to each"}
+		return nil, ending{outcome: stack.Failed, step: step, message: "the health checks ended without an answer to each"}
 	}
 	return answers, nil
 }

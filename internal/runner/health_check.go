@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -22,6 +23,8 @@ const (
 	maxBody     = 64 << 10 // of an answer that is read, and thrown away
 	maxHeader   = 64 << 10
 	maxHops     = 5
+	maxBanner   = 8 << 10 // of a server of SSH, before its version
+	greetWithin = 10 * time.Second
 )
 
 // answerHealth is the checker: it reads checks, makes them from where it is,
@@ -51,6 +54,16 @@ func (c Check) answer(now func() time.Time) Health {
 	defer cancel()
 	began := now()
 	said, err := c.ask(ctx)
+	for last := err; err != nil && c.Every > 0; last = err {
+		pause := time.NewTimer(c.Every)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return Health{Name: c.Name, Took: now().Sub(began), Message: fmt.Sprintf("%s: not within %v: %v", c.Shown, c.lasts(), last)}
+		case <-pause.C:
+		}
+		said, err = c.ask(ctx)
+	}
 	took := now().Sub(began)
 	h := Health{Name: c.Name, OK: err == nil, Took: took}
 	shown := took.Round(time.Millisecond)
@@ -72,9 +85,34 @@ func (c Check) ask(ctx context.Context) (string, error) {
 		return "is open", c.dial(ctx)
 	case stack.HTTPCheck:
 		return c.get(ctx)
+	case stack.SSHCheck:
+		return "speaks SSH", c.greet(ctx)
 	default:
 		return "", fmt.Errorf("there is no check of kind %q", c.Kind)
 	}
+}
+
+// greet connects, and reads the line by which a server of SSH says its version.
+func (c Check) greet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, greetWithin)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.Target)
+	if err != nil {
+		return plainly(err)
+	}
+	defer conn.Close()
+	if at, ok := ctx.Deadline(); ok {
+		if err := conn.SetReadDeadline(at); err != nil {
+			return plainly(err)
+		}
+	}
+	lines := bufio.NewScanner(io.LimitReader(conn, maxBanner))
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "SSH-") {
+			return nil
+		}
+	}
+	return errors.New("takes connections, and does not speak SSH")
 }
 
 func (c Check) dial(ctx context.Context) error {

@@ -76,6 +76,7 @@ type run struct {
 	breakGlass *breakGlassSteps
 	script     *scriptSteps
 	identity   *runIdentity
+	after      *afterSteps
 }
 
 // divide makes the parts of a run. Each part is a theme, with the steps and the
@@ -87,7 +88,7 @@ func (r *run) divide() {
 	r.handover, r.cache = &handover{run: r}, &providerCache{run: r}
 	r.providers, r.engine = &providerProcesses{run: r}, &engineProcesses{run: r}
 	r.plans, r.blocks, r.checks, r.breakGlass = &planSteps{run: r}, &checkBlocks{run: r}, &healthChecks{run: r}, &breakGlassSteps{run: r}
-	r.script, r.identity = &scriptSteps{run: r}, &runIdentity{run: r}
+	r.script, r.identity, r.after = &scriptSteps{run: r}, &runIdentity{run: r}, &afterSteps{run: r}
 }
 
 // acquire takes the locks of the run and of its stack and writes the first
@@ -210,6 +211,8 @@ func (r *run) sequence() []func(context.Context) error {
 		return []func(context.Context) error{r.breakGlass.prepareIfPossible, withOutputs(r.foreign.remembering(r.breakGlass.runCommand), r.plans.outputs)}
 	case stack.HealthRun:
 		return []func(context.Context) error{r.checks.health}
+	case stack.StepsRun:
+		return []func(context.Context) error{r.after.prepare, r.after.carryOut}
 	default:
 		return []func(context.Context) error{func(context.Context) error {
 			return ending{outcome: stack.Failed, message: fmt.Sprintf("there is no run of kind %q", r.job.Kind)}
@@ -360,7 +363,7 @@ func (r *run) limit(step string) (limit, grace time.Duration) {
 		limit = orDefault(l.Init, defaultInit)
 	case stepBackend:
 		limit = min(orDefault(l.Init, defaultInit), backendLimit)
-	case "apply", stepScript, stepDestroyScript, stepPostDeploy:
+	case "apply", stepScript, stepDestroyScript, stepPostDeploy, stepAfter:
 		limit = orDefault(l.Apply, defaultApply)
 	case stepHealth:
 		limit = orDefault(l.Health, checksLast(r.job.Checks))

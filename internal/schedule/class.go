@@ -62,7 +62,7 @@ func ClassOf(kind stack.RunKind, cause stack.Cause, o stack.Observation) Class {
 		return Person
 	case kind.Writes() && !(kind == stack.ScriptRun && cause.Plan == nil), o.Deleting:
 		return Apply
-	case kind == stack.HealthRun:
+	case kind == stack.HealthRun, kind == stack.StepsRun:
 		return Spec // it ends what a change of the object began
 	case unknown && m.Applied == nil && m.PlanNote == "", !unknown && slices.Contains(differs, "spec"):
 		return Spec // the object is new, or another

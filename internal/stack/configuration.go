@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -62,6 +63,8 @@ type Configuration struct {
 	Readable  Readable
 	Outputs   *Outputs
 	DependsOn []Ref
+
+	AfterApply []afterapply.Step // what follows an apply; no part of the shape: the core compares it by itself, see Steps
 
 	Prerequisites []prerequisite.Prerequisite // what has to be there before a plan; no part of the shape: they may change while a plan is pending
 
@@ -225,6 +228,7 @@ type CheckKind string
 // The kinds of check.
 const (
 	TCPCheck  CheckKind = "tcp"  // passes if a connection can be made
+	SSHCheck  CheckKind = "ssh"  // passes if a server of SSH says its version
 	HTTPCheck CheckKind = "http" // passes if a GET is answered with 200 to 399
 )
 

@@ -118,6 +118,9 @@ const (
 	StatusUnreadable   Reason = "StatusUnreadable"
 
 	PrerequisiteMissing Reason = "PrerequisiteMissing"
+	RunningSteps        Reason = "RunningSteps"
+	StepsFailed         Reason = "StepsFailed"
+	StepsHeld           Reason = "StepsHeld" // until a user asks for steps that no user approved
 
 	// Settled, each with what is known of the stack.
 	Applied        Reason = "Applied"

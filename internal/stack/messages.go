@@ -28,6 +28,8 @@ func (k RunKind) doing() string {
 		return "Deletion in progress"
 	case HealthRun:
 		return "Running the health checks"
+	case StepsRun:
+		return "Running the steps after the apply"
 	case BreakGlassRun:
 		return breakingGlass
 	default:
@@ -56,6 +58,8 @@ func (k RunKind) progress() Reason {
 		return Previewing
 	case HealthRun:
 		return CheckingHealth
+	case StepsRun:
+		return RunningSteps
 	case BreakGlassRun:
 		return BreakGlassSession
 	default:
@@ -89,6 +93,8 @@ func (k RunKind) noun() string {
 		return "health check"
 	case BreakGlassRun:
 		return "break-glass command"
+	case StepsRun:
+		return "run of the steps after an apply"
 	case PlanRun, ApplyRun, DestroyRun, PreviewRun, ScriptRun:
 		return string(k)
 	default:
@@ -416,7 +422,7 @@ func settled(o Observation) Decision {
 	if m.Destroyed && o.Spec.Destroy {
 		d.Action = Wait{}
 	}
-	return d
+	return withSteps(o, d)
 }
 
 // String is the counts in the engine's words.

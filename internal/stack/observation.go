@@ -28,6 +28,7 @@ type Observation struct {
 	SourceAt     time.Time       // since when the source has what a plan would be made from; zero if that is not known
 	Spent        policy.Withheld // why the pending plan destroys more than policies allow in an hour; zero if it does not
 	OtherDestroy bool            // PlanInputs differ from those of the last apply in the script that destroys, and in nothing else
+	Steps        *Steps          // that follow an apply; nil if there are none, or they are not known
 	Unwritten    bool            // the published outputs are missing or not what was written
 
 	// What a pass met on its way.
@@ -67,7 +68,7 @@ func answers(o Observation, a Action) string {
 	}
 	switch a := a.(type) {
 	case Start:
-		if a.Kind != PreviewRun && a.Kind != BreakGlassRun {
+		if a.Kind != PreviewRun && a.Kind != BreakGlassRun && a.Kind != StepsRun {
 			return o.Replan
 		}
 	case Apply, RunScript, Destroy:

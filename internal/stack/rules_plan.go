@@ -134,6 +134,11 @@ func settledRules() []rule {
 			},
 		},
 		{
+			"the steps after an apply are run",
+			func(o Observation) bool { return stepsDue(o) && stepsAllowed(o) },
+			start(StepsRun, "steps after the apply"),
+		},
+		{
 			"health is checked after an apply",
 			func(o Observation) bool { return o.Status.unproved(o.Spec) },
 			start(HealthRun, "a plan was applied"),

@@ -68,6 +68,7 @@ type Spec struct {
 	AdoptState      bool            // a state that a former stack of the same name left is continued
 	Preview         string          // a request for a preview of a destroy
 	AcceptsDrift    string          // the drift that a user accepted: see AcceptedDrift
+	Rerun           string          // a request for the steps after an apply: see namesSteps
 	AcceptState     string          // the state that a person says may stand where another was expected: see AcceptedState
 
 	BreakGlass string   // the break-glass session that a person asks for; empty if none
@@ -146,6 +147,8 @@ type Plan struct {
 
 	Verdict string `json:"verdict,omitempty"` // digest of what policies found in it, under which it got its name; see Approvable
 
+	Steps string `json:"steps,omitempty"` // digest of the steps after an apply when it was made; empty if there were none
+
 	Addresses string `json:"addresses,omitempty"` // digest of the addresses and actions that it changes
 	Example   string `json:"example,omitempty"`   // the first of them and its attribute, for messages
 
@@ -185,6 +188,7 @@ const (
 	HealthRun     RunKind = "health"  // ask what was applied whether it works
 	BreakGlassRun RunKind = "glass"   // a command of a break-glass session
 	ScriptRun     RunKind = "script"  // run the script of a stack that is applied by one
+	StepsRun      RunKind = "steps"   // what follows an apply
 )
 
 // Writes reports whether a run of this kind may change resources.

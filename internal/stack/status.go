@@ -12,6 +12,8 @@ type Status struct {
 	Failure
 	Answers
 
+	AfterApply *AfterApply `json:"afterApply,omitempty"` // nil of a stack without steps
+
 	LastRun   string `json:"lastRun,omitempty"` // the last run folded in
 	LastWrite string `json:"wrote,omitempty"`   // the last run that changed resources, or may have
 	Uses      string `json:"uses,omitempty"`    // digest of the modules and providers that the stack uses, which are in a record; empty if they are not known
@@ -170,6 +172,7 @@ type Run struct {
 	Moved      bool                // it changed that state, or may have
 	Untouched  bool                // it ended before it could change anything
 	Outputs    []string            // names of the outputs in that state; nil if unknown
+	Steps      []StepResult        // of a run of the steps after an apply: how each went, so far
 	Blocks     *CheckBlocks        // results of the check blocks; nil if they were not evaluated
 	Broke      string              // the lock that it broke
 	Since      time.Time
@@ -192,6 +195,8 @@ type Cause struct {
 	Command    *Command   `json:"command,omitempty"` // what a person wants to be run
 	Instead    string     `json:"instead,omitempty"` // why what was applied last stands in for what is asked for
 	Why        string     `json:"why,omitempty"`
+
+	Steps *StepsCause `json:"steps,omitempty"` // after an apply; nil if there are none
 
 	Place string `json:"place,omitempty"` // of its state: see LastState; earlier releases never say so
 
@@ -218,6 +223,8 @@ func (m Status) Record(r Run) Status {
 		return m.previewed(r)
 	case BreakGlassRun:
 		return m.withCommand(r)
+	case StepsRun:
+		return stepped(m, r)
 	}
 	if r.Cause.Replan != "" {
 		m.HandledReplan, m.Recurrence = r.Cause.Replan, nil
@@ -336,6 +343,7 @@ func (m Status) replaced(p Plan) string {
 
 func (m Status) applied(r Run) Status {
 	m.Applied, m.AppliedAt, m.State, m.Unapplied = r.Cause.Plan, r.At, r.State, false
+	m.AfterApply = appliedSteps(m, r)
 	if !r.Cause.Destroy {
 		m.Untracked = nil // the approval was given with it in view; a destroy reaches only what is in the state
 	}

@@ -126,7 +126,7 @@ func (o Observation) Recheck(d Decision) time.Duration {
 		return 0
 	case d.Reason == PlanRejected && o.Status.Drift == nil, d.Reason == PlanRejected && o.Deleting:
 		return 0
-	case d.Reason.Settled(), d.Reason == NotConverging, d.Reason == DriftFound, d.Reason == PlanRejected, d.Reason == RetryLimitReached && o.degraded():
+	case d.Reason.Settled(), d.Reason == NotConverging, d.Reason == StepsFailed, d.Reason == StepsHeld, d.Reason == DriftFound, d.Reason == PlanRejected, d.Reason == RetryLimitReached && o.degraded():
 		return o.Spec.Interval // also during a drift check
 	case waits && w.For == 0, o.running():
 		return 0

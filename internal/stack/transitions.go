@@ -25,6 +25,7 @@ const (
 	ChecksFailed      Change = "ChecksFailed"      // a check block fails that did not before
 	ChecksPassed      Change = "ChecksPassed"      // no check block fails any more
 	PlanReviewed      Change = "PlanReviewed"      // the reviewers answered, or could not be asked
+	StepsEnded        Change = "StepsEnded"        // the steps after an apply were run
 	BreakGlassStarted Change = "BreakGlassStarted" // a break-glass session began
 	BreakGlassEnded   Change = "BreakGlassEnded"   // it ended
 )
@@ -105,6 +106,8 @@ func outcome(was, is Status, r *Run) []Transition {
 	switch {
 	case r.Kind == BreakGlassRun:
 		add(Transition{Change: CommandEnded, Command: is.LastCommand})
+	case r.Kind == StepsRun:
+		return append(out, Transition{Change: StepsEnded, Run: r})
 	case r.Kind == PreviewRun, r.Outcome == Interrupted && !r.Kind.Writes(): // nothing happened, nothing failed
 	case r.Outcome == Stale:
 		add(Transition{Change: PlanStale, Plan: r.Cause.Plan})

@@ -117,6 +117,7 @@ func TestPrerequisitesThatCannotBeRead(t *testing.T) {
       - {name: a, tcp: {host: gateway.example.com, port: 22}}
       - {name: b, tcp: {host: gateway.example.com, prot: 22}}
 `, 1)
+	toldBy(t, c, text, place)
 	if said, ok := kubectl(t, c, "apply", "-f", manifestFile(t, text)); !ok || !strings.Contains(said, "Warning: "+place) {
 		t.Errorf("kubectl says %q, want a warning with the place", said)
 	}

@@ -178,7 +178,7 @@ func established(st dialect.Stack) bool {
 // owner we cannot read.
 func (kp *Keeper) unshared(ctx context.Context, of Subject, kind stack.RunKind) error {
 	place := Place(of.Asked.Configuration, of.Object.GetNamespace())
-	if place == "" || kind == stack.HealthRun {
+	if place == "" || kind == stack.HealthRun || kind == stack.StepsRun {
 		return nil
 	}
 	var found error

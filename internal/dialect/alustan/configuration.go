@@ -39,6 +39,9 @@ func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
 	if c.Prerequisites, err = dialect.Prerequisites(obj); first == nil {
 		first = err
 	}
+	if c.AfterApply, err = dialect.AfterApply(obj); first == nil {
+		first = err
+	}
 	for _, step := range []func(*stack.Configuration, *v1alpha1.Terraform) error{scripts, sourceOf, variables, postDeployOf, stateOf, imageOf} {
 		if err := step(&c, obj); first == nil {
 			first = err

@@ -152,9 +152,11 @@ func (d Second) Decode(o client.Object) (dialect.Stack, error) {
 	st.Spec = stack.Spec{Mode: stack.Manual, Suspended: a.Suspended, Approved: a.Approved, Unlock: stack.Unlock{ID: a.Unlock}, Interval: time.Hour, Words: secondWords}
 	a.Into(&st.Spec)
 	st.Configuration = stack.Configuration{Backend: stack.Backend{Kind: stack.Managed, Suffix: "second-" + o.GetName()}, DependsOn: spec.Needs}
+	var wrong error
 	st.Configuration.Prerequisites, err = dialect.Prerequisites(o)
+	st.Configuration.AfterApply, wrong = dialect.AfterApply(o)
 	st.Legible = st.Configuration
-	return st, err
+	return st, cmp.Or(err, wrong)
 }
 
 // View implements Dialect.

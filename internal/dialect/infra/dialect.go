@@ -106,8 +106,10 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	known := d.Annotations()
 	asks, unclear := dialect.Identity(obj)
 	needs, unread := dialect.Prerequisites(obj)
-	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), unclear, unread, dialect.CheckAnnotations(obj, known))
+	after, unsaid := dialect.AfterApply(obj)
+	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), unclear, unread, unsaid, dialect.CheckAnnotations(obj, known))
 	configuration.Identity, configuration.Encrypted, configuration.Prerequisites = asks, dialect.Encrypted(obj), needs
+	configuration.AfterApply = after
 	configuration.Engine, configuration.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	legible := configuration
 	if err != nil {

@@ -129,6 +129,10 @@ func Run(t *testing.T, f Fixture) {
 		"a run without its identity does not begin":          identityIsRefused,
 		"a script installs from the registry":                scriptInstallsFromRegistry,
 		"a stack says itself where a host is":                ownConfigurationStays,
+		"steps follow an apply in their order":               stepsFollow,
+		"a step that had succeeded is not run again":         stepsResume,
+		"a step waits until hosts answer":                    stepsWait,
+		"a cancelled step is interrupted":                    stepsCancelled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if f.Parallel {

@@ -39,6 +39,10 @@ func Names() []string { return slices.Clone(names) }
 // itself, if that is a program.
 const Become = "become-script"
 
+// BecomeProgram is the argument by which such a binary knows that it is to become the program
+// that follows, found in its PATH, with its arguments.
+const BecomeProgram = "become-program"
+
 // Print is the argument by which such a binary knows that it is to print the file whose path
 // follows, which only programs in the sandbox may see.
 const Print = "print-file"
@@ -51,6 +55,9 @@ func Main() {
 		os.Exit(call(filepath.Base(os.Args[0]), os.Args[1:]))
 	case len(os.Args) >= 3 && os.Args[1] == Become:
 		fmt.Fprintln(os.Stderr, "terrier:", become(os.Args[2], os.Args[3:]))
+		os.Exit(notFound)
+	case len(os.Args) >= 3 && os.Args[1] == BecomeProgram:
+		fmt.Fprintln(os.Stderr, "terrier:", becomeProgram(os.Args[2], os.Args[3:]))
 		os.Exit(notFound)
 	case len(os.Args) == 3 && os.Args[1] == Print:
 		if err := printFile(os.Args[2]); err != nil {
@@ -104,6 +111,23 @@ func become(file string, args []string) error {
 		_ = sandbox.Become(slices.Concat(argv, []string{file}, args))
 	}
 	return fmt.Errorf("there is neither bash nor sh in the image or on the machine of this run. Name an interpreter that is there in the first line of the script, as in #!/usr/bin/python3")
+}
+
+// becomeProgram turns this process into a program of the image. It returns only if there is
+// none.
+func becomeProgram(name string, args []string) error {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		at := name
+		if !filepath.IsAbs(name) {
+			at = filepath.Join(dir, name)
+		}
+		if info, err := os.Stat(at); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			continue
+		}
+		err := sandbox.Become(append([]string{at}, args...))
+		return fmt.Errorf("the program %s cannot be started: %w", at, err)
+	}
+	return fmt.Errorf("there is no program %s in the image or on the machine of this run. Name one that is there, or a file of the source by its path", name)
 }
 
 func firstLine(file string) ([]byte, error) {

@@ -86,6 +86,9 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Status.Untracked = &stack.Untracked{Run: "g", Source: rapid.SampledFrom([]string{"s1", "s2"}).Draw(t, "untrackedSource"), Objects: []stack.UntrackedResource{{Address: "a"}}}
 	}
 	o.OtherDestroy = rarely("other destroy")
+	if rarely("steps") {
+		drawSteps(t, &o)
+	}
 	if rarely("dependents") {
 		o.Dependents = []string{"b"}
 	}
@@ -113,6 +116,23 @@ func Observation(t *rapid.T) stack.Observation {
 		drawObstacle(t, &o)
 	}
 	return o
+}
+
+// drawSteps adds steps that follow an apply.
+func drawSteps(t *rapid.T, o *stack.Observation) {
+	o.Steps = &stack.Steps{Digest: "sha256:5", Outputs: "o"}
+	o.Status.Applied = &stack.Plan{PlanInputs: o.PlanInputs}
+	if rapid.Bool().Draw(t, "steps ran") {
+		key := stack.StepsKey(*o.Steps, o.Status)
+		o.Status.AfterApply = &stack.AfterApply{Approved: rapid.SampledFrom([]string{"", "sha256:5"}).Draw(t, "approved steps")}
+		switch rapid.IntRange(0, 2).Draw(t, "steps ended") {
+		case 0:
+			o.Status.AfterApply.Done = key
+		case 1:
+			o.Status.AfterApply.Failed, o.Status.AfterApply.Message = key, "m"
+		}
+	}
+	o.Spec.Rerun = rapid.SampledFrom([]string{"", "5@1"}).Draw(t, "rerun")
 }
 
 // drawObstacle adds what a pass may meet on its way.

@@ -123,7 +123,7 @@ func classWord(class string) string {
 
 var turnWords = map[stack.RunKind]string{
 	stack.PlanRun: "Plan", stack.CheckRun: "Drift check", stack.ApplyRun: "Apply", stack.ScriptRun: "Script", stack.DestroyRun: "Destroy",
-	stack.PreviewRun: "Destroy preview", stack.HealthRun: "Health check", stack.BreakGlassRun: "Break-glass command",
+	stack.PreviewRun: "Destroy preview", stack.HealthRun: "Health check", stack.BreakGlassRun: "Break-glass command", stack.StepsRun: "Steps after the apply",
 }
 
 func turnWord(k stack.RunKind) string { return cmp.Or(turnWords[k], string(k)) }

@@ -62,7 +62,7 @@ func runRows(st query.Stack, reports []query.Report, now time.Time) []runRow {
 		if !r.Started.IsZero() {
 			row.Took = end.Sub(r.Started)
 		}
-		if r.Outcome == stack.Succeeded && r.Kind != stack.HealthRun && r.Kind != stack.BreakGlassRun {
+		if r.Outcome == stack.Succeeded && r.Kind != stack.HealthRun && r.Kind != stack.BreakGlassRun && r.Kind != stack.StepsRun {
 			row.Delta = &r.Changes
 		}
 		if r.Outcome != stack.Succeeded {

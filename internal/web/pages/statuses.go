@@ -62,7 +62,7 @@ func runPill(r query.Report, st query.Stack) ui.Pill {
 		return ui.NewPill(ui.ToneWarn, "ask", "Pending plan")
 	case r.Kind == stack.HealthRun:
 		return ui.PillOf(ui.ToneOK, "Healthy")
-	case r.Kind == stack.BreakGlassRun:
+	case r.Kind == stack.BreakGlassRun, r.Kind == stack.StepsRun:
 		return ui.PillOf(ui.ToneOK, "Done")
 	case r.Kind == stack.DestroyRun:
 		return ui.NewPill(ui.ToneWarn, "minus", "Destroyed")

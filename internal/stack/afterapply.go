@@ -1,0 +1,236 @@
+package stack
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// AfterApply is what is known of the steps that follow the applies of a stack.
+type AfterApply struct {
+	Wanted   string       `json:"wanted,omitempty"`   // digest of the steps of now: see Steps
+	Outputs  string       `json:"outputs,omitempty"`  // digest of the outputs of now
+	Done     string       `json:"done,omitempty"`     // what they were carried out for last, successfully: see StepsKey
+	Failed   string       `json:"failed,omitempty"`   // what they failed for; empty after a success
+	For      string       `json:"for,omitempty"`      // what Results are of
+	Write    string       `json:"write,omitempty"`    // the last apply that changed resources
+	Approved string       `json:"approved,omitempty"` // digest of the steps when the plan was made that was applied last
+	Rerun    string       `json:"rerun,omitempty"`    // the last request that was answered
+	Killed   int          `json:"killed,omitempty"`   // runs in a row that died in the middle of a step
+	Run      string       `json:"run,omitempty"`      // the last run of them
+	At       time.Time    `json:"at,omitzero"`        // when that ended
+	Message  string       `json:"message,omitempty"`  // how it failed
+	Results  []StepResult `json:"results,omitempty"`
+}
+
+// StepState is how far a step is.
+type StepState string
+
+// The states of a step.
+const (
+	StepPending     StepState = "Pending"
+	StepRunning     StepState = "Running"
+	StepSucceeded   StepState = "Succeeded"
+	StepFailed      StepState = "Failed"
+	StepInterrupted StepState = "Interrupted" // its run died; it is run again
+)
+
+// StepResult is how one step went.
+type StepResult struct {
+	Name     string    `json:"name"`
+	State    StepState `json:"state"`
+	Attempts int       `json:"attempts,omitempty"` // in the run that it is of
+	Again    int       `json:"again,omitempty"`    // times that its run died in the middle of it
+	Message  string    `json:"message,omitempty"`  // the last lines of what it said, redacted
+	At       time.Time `json:"at,omitzero"`        // when it began or ended
+}
+
+// Steps are the steps that follow an apply, as far as a decision depends on them.
+type Steps struct {
+	Digest  string // of their text and of the files that they use
+	Outputs string // of the outputs that they are given
+}
+
+// StepsCause is what a run knows of the steps.
+type StepsCause struct {
+	Digest string `json:"digest,omitempty"` // when the run began
+	Key    string `json:"key,omitempty"`    // of a run of the steps: what it is for
+	Rerun  string `json:"rerun,omitempty"`  // the request that it answers
+}
+
+// diesAtMost is how often a run of the steps may die before they have failed.
+const diesAtMost = 3
+
+// afterApply is what is known of the steps; nothing if there never were any.
+func afterApply(m Status) AfterApply {
+	if m.AfterApply == nil {
+		return AfterApply{}
+	}
+	return *m.AfterApply
+}
+
+// StepsKey names what the steps would be carried out for now: other steps, other outputs and
+// an apply that changed resources are something new.
+func StepsKey(s Steps, m Status) string {
+	return Digest([]string{s.Digest, s.Outputs, afterApply(m).Write})
+}
+
+// asksForSteps reports whether a user asks for the steps once more.
+func asksForSteps(o Observation) bool {
+	return o.Spec.Rerun != "" && o.Spec.Rerun != afterApply(o.Status).Rerun
+}
+
+// stepsDue reports whether steps are to be carried out: the stack was applied, and they
+// neither succeeded nor failed for what they would be for now, or a user asks for them.
+func stepsDue(o Observation) bool {
+	m, a := o.Status, afterApply(o.Status)
+	if o.Steps == nil || m.Applied == nil || m.Destroyed || o.Spec.Destroy || o.Spec.Mode == PlanOnly || o.Spec.Mode == DriftOnly {
+		return false
+	}
+	key := StepsKey(*o.Steps, m)
+	return asksForSteps(o) || a.Done != key && a.Failed != key
+}
+
+// stepsAllowed reports whether these very steps may be carried out. Where plans need an
+// approval, it was given with the steps in view, or a user asked for exactly these.
+func stepsAllowed(o Observation) bool {
+	if o.Spec.Mode != Manual {
+		return true
+	}
+	return afterApply(o.Status).Approved == o.Steps.Digest || asksForSteps(o) && namesSteps(o.Spec.Rerun, o.Steps.Digest)
+}
+
+// namesSteps reports whether a request names the steps with a digest: it begins with that, or
+// with a part of it that ShortSteps makes.
+func namesSteps(request, digest string) bool {
+	named, _, _ := strings.Cut(request, "@")
+	return named != "" && (named == digest || named == ShortSteps(digest))
+}
+
+// ShortSteps is a digest of steps as users write it.
+func ShortSteps(digest string) string {
+	_, hash, _ := strings.Cut(digest, ":")
+	return hash[:min(len(hash), 12)]
+}
+
+// rerunToken is a request for the steps of now that was not made before.
+func rerunToken(o Observation) string {
+	return ShortSteps(o.Steps.Digest) + "@" + afterApply(o.Status).Run
+}
+
+// stepsFailed reports whether the steps failed for what they would be for now.
+func stepsFailed(o Observation) bool {
+	a := afterApply(o.Status)
+	return o.Steps != nil && a.Failed != "" && a.Failed == StepsKey(*o.Steps, o.Status)
+}
+
+// withSteps is how d shows a stack that is settled but for its steps.
+func withSteps(o Observation, d Decision) Decision {
+	switch {
+	case stepsDue(o) && !stepsAllowed(o):
+		d.Ready, d.Reason = Held, StepsHeld
+		d.Message = fmt.Sprintf("%s. The steps after the apply, or the files that they use, are others than when its plan was made, and were not approved. To run them, set the annotation terrier.dev/rerun-steps to %s",
+			strings.TrimRight(d.Message, ". "), ShortSteps(o.Steps.Digest))
+	case stepsFailed(o):
+		d.Ready, d.Reason = Stalled, StepsFailed
+		d.Message = fmt.Sprintf("%s. After the apply, %s. To run the steps again, set the annotation terrier.dev/rerun-steps to %s, or to another value that it did not have", strings.TrimRight(d.Message, ". "), strings.TrimRight(afterApply(o.Status).Message, ". "), rerunToken(o))
+	}
+	return d
+}
+
+// stepped folds a run of the steps. It is no attempt at anything else, so that no failure
+// begins or ends with it.
+func stepped(m Status, r Run) Status {
+	a := afterApply(m)
+	c := r.Cause.Steps
+	if c == nil {
+		return m
+	}
+	again := map[string]int{}
+	for _, s := range a.Results {
+		if a.For == c.Key {
+			again[s.Name] = s.Again
+		}
+	}
+	a.For, a.Run, a.At, a.Results, a.Message = c.Key, r.ID, r.At, nil, ""
+	for _, s := range r.Steps {
+		s.Again = again[s.Name]
+		if s.State == StepRunning {
+			if s.State = StepFailed; r.Outcome == Killed {
+				s.State = StepInterrupted
+				s.Again++
+			}
+		}
+		a.Results = append(a.Results, s)
+	}
+	switch {
+	case r.Outcome == Succeeded:
+		a.Done, a.Failed, a.Rerun, a.Killed = c.Key, "", c.Rerun, 0
+	case r.Outcome == Killed && a.Killed+1 < diesAtMost:
+		a.Killed++ // the same is tried again, from the step that was running
+	default:
+		a.Failed, a.Rerun, a.Killed, a.Message = c.Key, c.Rerun, 0, r.Message
+	}
+	if a.Rerun == "" {
+		a.Rerun = afterApply(m).Rerun
+	}
+	m.AfterApply = &a
+	return m
+}
+
+// appliedSteps notes what an apply has to do with the steps.
+func appliedSteps(m Status, r Run) *AfterApply {
+	a := afterApply(m)
+	known := ""
+	if c := r.Cause.Steps; c != nil {
+		known = c.Digest
+	}
+	changes := r.Moved
+	if p := r.Cause.Plan; p != nil {
+		if p.Name != "" {
+			known = p.Steps // the approval was given with those in view
+		}
+		of := p.Changes
+		of.Outputs = 0
+		changes = changes && r.Kind == ScriptRun || !of.None()
+	}
+	if m.AfterApply == nil && known == "" {
+		return nil
+	}
+	if a.Approved = known; changes {
+		a.Write = r.ID
+	}
+	return &a
+}
+
+// WithSteps is the status with the steps of now, and without any once there are none.
+func WithSteps(m Status, s *Steps) Status {
+	switch {
+	case s == nil:
+		m.AfterApply = nil
+	case afterApply(m).Wanted != s.Digest || afterApply(m).Outputs != s.Outputs:
+		a := afterApply(m)
+		a.Wanted, a.Outputs = s.Digest, s.Outputs
+		m.AfterApply = &a
+	}
+	return m
+}
+
+// KnownSteps are the steps as they were seen last, nil if there were none. While a run goes on
+// they are not found out again.
+func KnownSteps(m Status) *Steps {
+	a := afterApply(m)
+	if a.Wanted == "" {
+		return nil
+	}
+	return &Steps{Digest: a.Wanted, Outputs: a.Outputs}
+}
+
+// Resumes are the results of a run of the steps that died, nil if the next run for the same
+// begins at the first step.
+func Resumes(m Status, key string) []StepResult {
+	if a := afterApply(m); a.Killed > 0 && a.For == key {
+		return a.Results
+	}
+	return nil
+}

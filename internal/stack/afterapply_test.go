@@ -1,0 +1,170 @@
+package stack_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/stack/stacktest"
+)
+
+// No step is carried out before the stack was applied, and before what it does was approved
+// where plans need that, whatever else holds.
+func TestNoStepBeforeApprovalAndApply(t *testing.T) {
+	began := 0
+	rapid.Check(t, func(t *rapid.T) {
+		o := stacktest.Observation(t)
+		a, ok := stack.Decide(o).Action.(stack.Start)
+		if !ok || a.Kind != stack.StepsRun {
+			return
+		}
+		began++
+		m := o.Status
+		if m.Applied == nil || m.Destroyed || o.Deleting || o.Spec.Suspended || o.Spec.Destroy || o.Spec.Mode == stack.PlanOnly || o.Spec.Mode == stack.DriftOnly {
+			t.Fatalf("steps begin in the mode %s with %+v applied", o.Spec.Mode, m.Applied)
+		}
+		if m.Pending != nil && m.Pending.PlanInputs.Source == o.PlanInputs.Source {
+			t.Fatalf("steps begin while the plan %s is pending", m.Pending.Name)
+		}
+		approved := m.AfterApply != nil && m.AfterApply.Approved == o.Steps.Digest
+		if o.Spec.Mode == stack.Manual && !approved && !strings.HasPrefix(o.Spec.Rerun, stack.ShortSteps(o.Steps.Digest)+"@") {
+			t.Fatalf("steps begin that no user approved: %+v, asked for with %q", m.AfterApply, o.Spec.Rerun)
+		}
+	})
+	t.Logf("steps began %d times", began)
+}
+
+// applied is a stack that was applied, with steps.
+func applied(mode stack.Mode) stack.Observation {
+	inputs := stack.PlanInputs{Source: "s"}
+	now := time.Unix(1e9, 0)
+	o := stack.Observation{Now: now, PlanInputs: inputs, Steps: &stack.Steps{Digest: "sha256:0123456789abcdef", Outputs: "o"}}
+	o.Spec = stack.Spec{Mode: mode, CheckDrift: true, Interval: time.Hour, RetryEvery: time.Minute}
+	plan := &stack.Plan{Name: "p1", Digest: "d", PlanInputs: inputs, Changes: stack.Changes{Add: 1}, Steps: o.Steps.Digest}
+	o.Status = stack.Status{}.Record(stack.Run{ID: "apply-1", Kind: stack.ApplyRun, Cause: stack.Cause{PlanInputs: inputs, Plan: plan, Steps: &stack.StepsCause{Digest: "sha256:other"}}, Done: true, Outcome: stack.Succeeded, At: now})
+	o.Status.Planned, o.Status.PlannedAt = inputs, now
+	return o
+}
+
+// after is what is known after a run of the steps.
+func after(o stack.Observation, id string, outcome stack.Outcome, results ...stack.StepResult) stack.Observation {
+	r := stack.Run{ID: id, Kind: stack.StepsRun, Done: true, Outcome: outcome, Steps: results, At: o.Now, Message: "the step b failed: exit code 1: no route"}
+	r.Cause = stack.Cause{PlanInputs: o.PlanInputs, Steps: &stack.StepsCause{Digest: o.Steps.Digest, Key: stack.StepsKey(*o.Steps, o.Status), Rerun: o.Spec.Rerun}}
+	o.Status = o.Status.Record(r)
+	return o
+}
+
+// wants compares the reason of a decision.
+func wants(t *testing.T, when string, o stack.Observation, want stack.Reason) stack.Decision {
+	t.Helper()
+	d := stack.Decide(o)
+	if d.Reason != want {
+		t.Errorf("%s: Decide() = %+v, want %s", when, d, want)
+	}
+	return d
+}
+
+// Steps follow an apply once, and are carried out again for what is new: other steps, other
+// outputs, an apply that changes resources, a request.
+func TestStepsAreCarriedOutOnce(t *testing.T) {
+	o := applied(stack.Auto)
+	wants(t, "after the apply", o, stack.RunningSteps)
+	o = after(o, "steps-1", stack.Succeeded, stack.StepResult{Name: "a", State: stack.StepSucceeded})
+	wants(t, "after the steps", o, stack.Applied)
+
+	for name, change := range map[string]func(*stack.Observation){
+		"other steps":   func(o *stack.Observation) { o.Steps = &stack.Steps{Digest: "sha256:9", Outputs: "o"} },
+		"other outputs": func(o *stack.Observation) { o.Steps = &stack.Steps{Digest: o.Steps.Digest, Outputs: "p"} },
+		"a request":     func(o *stack.Observation) { o.Spec.Rerun = "now" },
+		"another apply": func(o *stack.Observation) {
+			plan := *o.Status.Applied
+			plan.Digest = "e"
+			o.Status = o.Status.Record(stack.Run{ID: "apply-2", Kind: stack.ApplyRun, Cause: stack.Cause{PlanInputs: o.PlanInputs, Plan: &plan}, Done: true, Outcome: stack.Succeeded, At: o.Now})
+			o.Status.Planned = o.PlanInputs
+		},
+	} {
+		again := o
+		change(&again)
+		wants(t, name, again, stack.RunningSteps)
+	}
+	same := o
+	plan := *o.Status.Applied
+	plan.Changes = stack.Changes{Outputs: 1}
+	same.Status = same.Status.Record(stack.Run{ID: "apply-2", Kind: stack.ApplyRun, Cause: stack.Cause{PlanInputs: o.PlanInputs, Plan: &plan}, Done: true, Outcome: stack.Succeeded, At: o.Now})
+	same.Status.Planned = o.PlanInputs
+	wants(t, "an apply that changes no resource, and whose outputs are the same to the steps", same, stack.Applied)
+	none := o
+	none.Steps = nil
+	wants(t, "without steps", none, stack.Applied)
+}
+
+// Steps that failed are said beside the apply that succeeded. They are tried again on request
+// and for what is new, and drift is checked meanwhile.
+func TestStepsThatFail(t *testing.T) {
+	o := after(applied(stack.Auto), "steps-1", stack.Failed, stack.StepResult{Name: "a", State: stack.StepSucceeded}, stack.StepResult{Name: "b", State: stack.StepFailed})
+	d := wants(t, "after the steps", o, stack.StepsFailed)
+	if d.Ready != stack.Stalled || !strings.Contains(d.Message, "Applied successfully") || !strings.Contains(d.Message, "the step b failed: exit code 1: no route") || !strings.Contains(d.Message, "terrier.dev/rerun-steps to 0123456789ab@steps-1") {
+		t.Errorf("Decide() = %+v, want that the apply succeeded, which step failed, and how to run the steps again", d)
+	}
+	if o.Status.Failures != 0 || o.Recheck(d) != time.Hour {
+		t.Errorf("the stack has %d failures and is reconciled after %s, want no failure, and the check interval", o.Status.Failures, o.Recheck(d))
+	}
+	o.Status = stack.WithSteps(o.Status, o.Steps)
+	checking := o
+	checking.Steps, checking.Run = stack.KnownSteps(o.Status), &stack.Run{ID: "check-1", Kind: stack.CheckRun, Cause: stack.Cause{PlanInputs: o.PlanInputs}}
+	wants(t, "during a drift check", checking, stack.StepsFailed)
+	late := o
+	late.Now = late.Now.Add(2 * time.Hour)
+	if a, ok := stack.Decide(late).Action.(stack.Start); !ok || a.Kind != stack.CheckRun {
+		t.Errorf("after the interval Decide() = %+v, want a drift check", stack.Decide(late))
+	}
+	o.Spec.Rerun = "0123456789ab@steps-1"
+	wants(t, "after a request", o, stack.RunningSteps)
+	wants(t, "after the same request was answered", after(o, "steps-2", stack.Failed), stack.StepsFailed)
+	wants(t, "after it helped", after(o, "steps-2", stack.Succeeded), stack.Applied)
+}
+
+// A run that dies in the middle of a step is tried again from that step, which is recorded,
+// and not for ever.
+func TestStepsWhoseRunDies(t *testing.T) {
+	o := applied(stack.Auto)
+	key := stack.StepsKey(*o.Steps, o.Status)
+	half := []stack.StepResult{{Name: "a", State: stack.StepSucceeded}, {Name: "b", State: stack.StepRunning}, {Name: "c", State: stack.StepPending}}
+	for n := 1; n <= 2; n++ {
+		o = after(o, "steps-"+strings.Repeat("x", n), stack.Killed, half...)
+		wants(t, "after a death", o, stack.RunningSteps)
+		if r := o.Status.AfterApply.Results; r[1].State != stack.StepInterrupted || r[1].Again != n || stack.Resumes(o.Status, key)[0].State != stack.StepSucceeded {
+			t.Errorf("after %d deaths the steps are %+v, want the second interrupted as often, and the first as done", n, r)
+		}
+	}
+	done := after(o, "steps-y", stack.Succeeded, stack.StepResult{Name: "a", State: stack.StepSucceeded}, stack.StepResult{Name: "b", State: stack.StepSucceeded})
+	if r := done.Status.AfterApply.Results; r[1].Again != 2 || stack.Resumes(done.Status, key) != nil {
+		t.Errorf("after the success the steps are %+v, want what happened to the second, and nothing to resume", r)
+	}
+	wants(t, "after the third death", after(o, "steps-y", stack.Killed, half...), stack.StepsFailed)
+	other := o
+	other.Steps = &stack.Steps{Digest: "sha256:9"}
+	if stack.Resumes(other.Status, stack.StepsKey(*other.Steps, other.Status)) != nil {
+		t.Error("other steps resume those before")
+	}
+}
+
+// Where plans need an approval, steps that changed since the plan was made wait for a request
+// that names them.
+func TestStepsThatNobodyApproved(t *testing.T) {
+	o := applied(stack.Manual)
+	wants(t, "steps as the plan had them", o, stack.RunningSteps)
+	o.Steps = &stack.Steps{Digest: "sha256:fedcba9876543210", Outputs: "o"}
+	d := wants(t, "other steps", o, stack.StepsHeld)
+	if d.Ready != stack.Held || !strings.Contains(d.Message, "terrier.dev/rerun-steps to fedcba987654") {
+		t.Errorf("Decide() = %+v, want to be told how to run them", d)
+	}
+	for request, want := range map[string]stack.Reason{"now": stack.StepsHeld, "0123456789ab@1": stack.StepsHeld, "fedcba987654": stack.RunningSteps, "fedcba987654@2": stack.RunningSteps, "sha256:fedcba9876543210": stack.RunningSteps, "fedcba98765": stack.StepsHeld} {
+		asked := o
+		asked.Spec.Rerun = request
+		wants(t, "the request "+request, asked, want)
+	}
+}
