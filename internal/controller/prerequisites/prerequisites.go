@@ -31,6 +31,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -289,7 +290,7 @@ func (c *Checker) file(ctx context.Context, s Stack, f prerequisite.File) (prere
 	if r, ok, err := refused(ctx, s, kube.Referent{GroupKind: schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: ref.Kind}, Namespace: key.Namespace, Name: key.Name}); !ok {
 		return r, err
 	}
-	artifact, err := sources.Artifact(ctx, c.Cache, ref.Kind, key)
+	artifact, err := sources.Artifact(ctx, c.Cache, ref.Kind, key, provenance.Key{}) // whence it comes does not matter here
 	switch fault.Of(err) {
 	case fault.None:
 	case fault.Missing:
