@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -156,7 +157,7 @@ func (p *parts) run(ctx context.Context, mgr ctrl.Manager, handler http.Handler)
 		}
 		ended <- nil
 	}()
-	go func() { ended <- p.inTime(ctx, mgr.Start(ctx)) }()
+	go func() { ended <- inTime(ctx, p.log, mgr.Start(ctx)) }()
 	said := make(chan error, 1)
 	go func() { said <- p.ready(ctx, mgr) }()
 
@@ -202,9 +203,9 @@ const endedLate = "controllers did not end in time"
 // inTime is the error with which the manager ended. That a reconcile went on for longer
 // than stopManager after a stop is none: the next process takes over whatever it did,
 // as after a crash, and a stop that was asked for succeeds.
-func (p *parts) inTime(ctx context.Context, err error) error {
+func inTime(ctx context.Context, log *slog.Logger, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-		p.log.Warn(endedLate)
+		log.Warn(endedLate)
 		return nil
 	}
 	return err

@@ -11,7 +11,7 @@ import (
 )
 
 // A stop that a user asked for succeeds although a reconcile went on for too long. The same
-// error of a manager that nobody stopped ends the program with it.
+// error of a manager that was not stopped ends the program with it.
 func TestAReconcileThatGoesOnAfterAStop(t *testing.T) {
 	late := fmt.Errorf("failed waiting for all runnables to end: %w", context.DeadlineExceeded)
 	broken := errors.New("the cache is broken")
@@ -25,13 +25,12 @@ func TestAReconcileThatGoesOnAfterAStop(t *testing.T) {
 	}{
 		{"late", stopped, late, nil, endedLate},
 		{"broken", stopped, broken, broken, ""},
-		{"nobody stopped it", t.Context(), late, late, ""},
+		{"it was not stopped", t.Context(), late, late, ""},
 		{"in time", stopped, nil, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log bytes.Buffer
-			p := &parts{log: slog.New(slog.NewTextHandler(&log, nil))}
-			if err := p.inTime(c.ctx, c.err); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			if err := inTime(c.ctx, slog.New(slog.NewTextHandler(&log, nil)), c.err); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Errorf("the error is %v, want %v", err, c.want)
 			}
 			if got := log.String(); !strings.Contains(got, c.said) || c.said == "" && got != "" {
