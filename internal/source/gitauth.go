@@ -81,22 +81,52 @@ func (g *Git) connect(ctx context.Context, repository string) (transport.UploadP
 		return nil, err
 	}
 	if u.Scheme == "ssh" {
-		return g.dial(ctx, u)
+		return g.dial(ctx, u, transport.UploadPackServiceName)
 	}
-	client, err := g.client(u)
+	client, endpoint, err := g.over(u)
 	if err != nil {
 		return nil, err
-	}
-	client.Transport = refsCap{client.Transport}
-	endpoint, err := transport.NewEndpoint((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
-	if err != nil {
-		return nil, invalid(ReasonURL, "the URL cannot be read: %w", err)
 	}
 	session, err := githttp.NewClient(client).NewUploadPackSession(endpoint, nil)
 	if err != nil {
 		return nil, gitFault("connecting", err)
 	}
 	return &httpSession{session, client}, nil
+}
+
+// connectToPush starts a conversation with the server in which references may change. A
+// server lets only those in who may push.
+func (g *Git) connectToPush(ctx context.Context) (transport.ReceivePackSession, error) {
+	u, err := parseGitURL(g.URL)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "ssh" {
+		return g.dial(ctx, u, transport.ReceivePackServiceName)
+	}
+	client, endpoint, err := g.over(u)
+	if err != nil {
+		return nil, err
+	}
+	session, err := githttp.NewClient(client).NewReceivePackSession(endpoint, nil)
+	if err != nil {
+		return nil, gitFault("connecting", err)
+	}
+	return &httpPush{session, client}, nil
+}
+
+// over returns what a conversation over http needs.
+func (g *Git) over(u *url.URL) (*http.Client, *transport.Endpoint, error) {
+	client, err := g.client(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	client.Transport = refsCap{client.Transport}
+	endpoint, err := transport.NewEndpoint((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
+	if err != nil {
+		return nil, nil, invalid(ReasonURL, "the URL cannot be read: %w", err)
+	}
+	return client, endpoint, nil
 }
 
 // client makes requests over http with the credentials of the source.
@@ -117,12 +147,13 @@ func (g *Git) client(u *url.URL) (*http.Client, error) {
 // maxRefs bounds a list of references, which is held in memory.
 const maxRefs = 64 << 20
 
-// refsCap bounds the list of references more tightly than what is fetched.
+// refsCap bounds the list of references, and the answer to a push, more tightly than what is
+// fetched.
 type refsCap struct{ http.RoundTripper }
 
 func (c refsCap) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.RoundTripper.RoundTrip(r)
-	if err == nil && strings.HasSuffix(r.URL.Path, "/info/refs") {
+	if err == nil && (strings.HasSuffix(r.URL.Path, "/info/refs") || strings.HasSuffix(r.URL.Path, "/"+transport.ReceivePackServiceName)) {
 		resp.Body = struct {
 			io.Reader
 			io.Closer
@@ -145,6 +176,17 @@ type httpSession struct {
 
 func (s *httpSession) Close() error {
 	err := s.UploadPackSession.Close()
+	s.client.CloseIdleConnections()
+	return err
+}
+
+type httpPush struct {
+	transport.ReceivePackSession
+	client *http.Client
+}
+
+func (s *httpPush) Close() error {
+	err := s.ReceivePackSession.Close()
 	s.client.CloseIdleConnections()
 	return err
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
@@ -20,9 +22,11 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 )
 
-// sshSession speaks to git-upload-pack on the other side of one connection.
-// It satisfies transport.UploadPackSession.
+// sshSession speaks to a program of git on the other side of one connection: to
+// git-upload-pack, or to git-receive-pack. It satisfies transport.UploadPackSession and
+// transport.ReceivePackSession.
 type sshSession struct {
+	program string
 	client  *ssh.Client
 	session *ssh.Session
 	in      io.WriteCloser
@@ -34,7 +38,7 @@ type sshSession struct {
 
 // dial connects over ssh. The host's key has to be known: without a line of known_hosts
 // for it there is no connection.
-func (g *Git) dial(ctx context.Context, u *url.URL) (transport.UploadPackSession, error) {
+func (g *Git) dial(ctx context.Context, u *url.URL, program string) (*sshSession, error) {
 	config, seen, err := g.sshConfig(u)
 	if err != nil {
 		return nil, err
@@ -51,10 +55,10 @@ func (g *Git) dial(ctx context.Context, u *url.URL) (transport.UploadPackSession
 		conn.Close()
 		return nil, sshFault(ctx, *seen, err)
 	}
-	s := &sshSession{client: ssh.NewClient(c, channels, requests), stop: stop}
+	s := &sshSession{program: program, client: ssh.NewClient(c, channels, requests), stop: stop}
 	if err := s.start(u.Path); err != nil {
 		s.Close()
-		return nil, gitFault("starting git-upload-pack", err)
+		return nil, gitFault("starting "+program, err)
 	}
 	return s, nil
 }
@@ -163,7 +167,7 @@ func sshFault(ctx context.Context, proved bool, err error) error {
 	return fault.New(fault.Broken, ReasonGit, fmt.Errorf("connecting: %w", err))
 }
 
-// start runs git-upload-pack. The path is one quoted word of a command line
+// start runs the program. The path is one quoted word of a command line
 // for the shell of the other side; nothing of it reaches a shell here.
 func (s *sshSession) start(path string) error {
 	session, err := s.client.NewSession()
@@ -186,7 +190,7 @@ func (s *sshSession) start(path string) error {
 	case strings.HasPrefix(path, "/./"):
 		path = path[3:] // likewise, as git sends that of user@host:path
 	}
-	return session.Start("git-upload-pack '" + strings.ReplaceAll(path, "'", `'\''`) + "'")
+	return session.Start(s.program + " '" + strings.ReplaceAll(path, "'", `'\''`) + "'")
 }
 
 func (s *sshSession) AdvertisedReferences() (*packp.AdvRefs, error) {
@@ -205,7 +209,7 @@ func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRef
 		// once Wait returns; how it ended says less.
 		_ = s.session.Wait()
 		return nil, fmt.Errorf("%w: %q", transport.ErrRepositoryNotFound, s.says)
-	case errors.Is(err, packp.ErrEmptyAdvRefs), err == nil && refs.IsEmpty():
+	case errors.Is(err, packp.ErrEmptyAdvRefs), err == nil && refs.IsEmpty() && s.program != transport.ReceivePackServiceName:
 		return nil, transport.ErrEmptyRemoteRepository
 	case err != nil:
 		return nil, err
@@ -231,6 +235,25 @@ func (s *sshSession) UploadPack(_ context.Context, req *packp.UploadPackRequest)
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	return resp, nil
+}
+
+// ReceivePack pushes: it sends a pack with the change of references, and returns what the
+// server says of it.
+func (s *sshSession) ReceivePack(_ context.Context, req *packp.ReferenceUpdateRequest) (*packp.ReportStatus, error) {
+	if err := req.Encode(s.in); err != nil {
+		return nil, fmt.Errorf("sending a pack: %w", err)
+	}
+	out := io.Reader(s.out)
+	if req.Capabilities.Supports(capability.Sideband64k) {
+		d := sideband.NewDemuxer(sideband.Sideband64k, out)
+		d.Progress = req.Progress
+		out = d
+	}
+	report := packp.NewReportStatus()
+	if err := report.Decode(out); err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	return report, report.Error()
 }
 
 // Close ends the connection, and the remote process with it.

@@ -22,6 +22,7 @@ type Git struct {
 
 	tb      testing.TB
 	tree    string // a clone that commits come from
+	bare    string // the repository
 	backend http.Handler
 }
 
@@ -64,6 +65,7 @@ func newGit(tb testing.TB, repository string) *Git {
 	tb.Helper()
 	g := &Git{Username: "reader", Password: "correct-horse", Root: filepath.Join(tb.TempDir(), "served"), tb: tb, tree: filepath.Join(tb.TempDir(), "tree")}
 	bare := filepath.Join(g.Root, filepath.FromSlash(repository))
+	g.bare = bare
 	g.git("", "init", "--quiet", "--bare", "--initial-branch=main", bare)
 	g.git("", "init", "--quiet", "--initial-branch=main", g.tree)
 	g.git(g.tree, "remote", "add", "origin", bare)
@@ -83,6 +85,18 @@ func (g *Git) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.backend.ServeHTTP(w, r)
+}
+
+// AllowPush lets clients push who know the password.
+func (g *Git) AllowPush() {
+	g.tb.Helper()
+	g.git(g.bare, "config", "http.receivepack", "true")
+}
+
+// Bare runs git in the repository that is served.
+func (g *Git) Bare(args ...string) string {
+	g.tb.Helper()
+	return g.git(g.bare, args...)
 }
 
 // Commit makes the main branch hold these files, and no others, and returns the

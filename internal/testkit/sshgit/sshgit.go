@@ -1,7 +1,7 @@
-// Package sshgit is a git server over ssh for tests: the real git-upload-pack behind an
+// Package sshgit is a git server over ssh for tests: the real programs of git behind an
 // ssh server that checks the key of its client.
 //
-// It serves reading alone, and only to the user git.
+// It serves reading, and pushes where a test allows them, and only to the user git.
 //
 // Start reading at Serve.
 package sshgit
@@ -29,6 +29,7 @@ import (
 type Server struct {
 	Address  string       // host:port
 	Sessions atomic.Int32 // programs that clients asked for
+	Pushes   atomic.Bool  // clients may push
 
 	root     string
 	listener net.Listener
@@ -150,12 +151,12 @@ func (s *Server) handle(conn net.Conn, config *ssh.ServerConfig) {
 
 func (s *Server) run(channel ssh.Channel, command string) {
 	defer channel.Close()
-	path, ok := strings.CutPrefix(command, "git-upload-pack '")
-	if !ok {
+	program, path, ok := strings.Cut(command, " '")
+	if !ok || program != "git-upload-pack" && (program != "git-receive-pack" || !s.Pushes.Load()) {
 		io.WriteString(channel.Stderr(), "only git-upload-pack")
 		return
 	}
-	cmd := exec.Command("git", "upload-pack", filepath.Join(s.root, strings.TrimSuffix(path, "'")))
+	cmd := exec.Command("git", strings.TrimPrefix(program, "git-"), filepath.Join(s.root, strings.TrimSuffix(path, "'")))
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.root, "GIT_CONFIG_NOSYSTEM=1"}
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 	// As cmd.Stdin the channel would be waited for even when git has ended.
