@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -180,7 +181,7 @@ func namedBackends(entries []string) (map[string]string, error) {
 		if !ok || name == "" || !filepath.IsAbs(path) {
 			return nil, usage("--backend-plugin %q is not NAME=/PATH", entry)
 		}
-		if _, known := backend.Find(name); known {
+		if slices.Contains(backend.Names(), name) {
 			return nil, usage("--backend-plugin %q: %s is a backend that Terrier has: choose another name", entry, name)
 		}
 		named[name] = path

@@ -34,6 +34,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/controller/gitstate"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/policies/interpreter"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
@@ -255,11 +256,17 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 			return err
 		}
 	}
+	cipher := encryption.Cipher{Keys: p.opened.StateKeys}
+	inGit := &gitstate.States{Client: live, Cipher: cipher, Out: out, KnownHosts: p.Config.KnownHosts, Scratch: p.dir("scratch", "states"), Now: p.Now}
+	if err := source.OpenScratch(inGit.Scratch); err != nil {
+		return err
+	}
+	p.records.InGit = inGit
 	stacks := &controller.Stacks{
 		StateKeys: p.opened.StateKeys,
 		Client:    mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds, LeftOut: p.leftOut,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
-		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen(), Cipher: encryption.Cipher{Keys: p.opened.StateKeys}}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
+		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen(), Cipher: cipher, Git: inGit}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Stamps: p.stamping, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry, Out: out,
 	}

@@ -36,7 +36,9 @@ func Find(name string) (Builtin, bool) {
 }
 
 // Names are the backends that Terrier knows.
-func Names() []string { return slices.Sorted(maps.Keys(builtins())) }
+func Names() []string {
+	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(builtins())), Git)))
+}
 
 // Validate checks the settings.
 func (b Builtin) Validate(r Request) error {
@@ -61,6 +63,13 @@ func Of(name string, settings map[string]string, namespace, suffix string) (stac
 			return stack.Backend{}, wrong(key, "needs the setting address. Without an address Terrier keeps the state")
 		}
 		return stack.Backend{Kind: stack.Managed, Suffix: suffix, InCluster: true}, nil
+	}
+	if name == Git {
+		place, err := inGit(settings)
+		if err != nil {
+			return stack.Backend{}, err
+		}
+		return stack.Backend{Kind: stack.Managed, Suffix: suffix, InCluster: true, Git: place}, nil
 	}
 	b := stack.Backend{Kind: stack.Plugin, Plugin: name, Settings: settings, Suffix: suffix}
 	if known, ok := Find(name); ok {

@@ -3,10 +3,14 @@ package backend_test
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // rendered is the block of a backend that Terrier knows, with settings beside right ones.
@@ -78,5 +82,50 @@ func TestSettingsTaken(t *testing.T) {
 		if _, err := b.File(); err != nil {
 			t.Errorf("%q: %v", key, err)
 		}
+	}
+}
+
+// A state in git needs no plug-in: it is a managed one, whose place its settings name.
+func TestSettingsOfAStateInGit(t *testing.T) {
+	url := map[string]string{"repository": "https://git.example.org/states", "secretRef": "push"}
+	b, err := backend.Of(backend.Git, url, "team", "network")
+	want := stack.Backend{Kind: stack.Managed, Suffix: "network", InCluster: true, Git: &stack.GitPlace{Repository: url["repository"], Secret: "push"}}
+	if diff := cmp.Diff(want, b); err != nil || diff != "" {
+		t.Errorf("Of() = %v, (-want +got):\n%s", err, diff)
+	}
+	if _, err := backend.Of(backend.Git, map[string]string{"repository": "states"}, "team", "network"); err != nil {
+		t.Errorf("a GitRepository without a secretRef: %v", err)
+	}
+	if !slices.Contains(backend.Names(), backend.Git) {
+		t.Errorf("Names() = %v", backend.Names())
+	}
+	for name, c := range map[string]struct{ setting, value, says string }{
+		"no repository":                 {"repository", "", "is missing"},
+		"a path of git@host":            {"repository", "git@git.example.org:states.git", "ssh://git@host/path"},
+		"another scheme":                {"repository", "file:///srv/states", "https or ssh"},
+		"a password in the URL":         {"repository", "https://u:canary@git.example.org/states", "secretRef"},
+		"a URL that cannot be read":     {"repository", "https://u:canary@%zz/", "no URL that can be read"},
+		"a URL of a host alone":         {"repository", "https://git.example.org", "a path"},
+		"a URL without credentials":     {"secretRef", "", "is missing"},
+		"a Secret elsewhere":            {"secretRef", "other/push", "no name of a Secret"},
+		"a branch with a blank":         {"branch", "a b", "no name of a branch"},
+		"a branch that is an option":    {"branch", "--upload-pack=x", "no name of a branch"},
+		"a branch above":                {"branch", "a/../b", "no name of a branch"},
+		"a path above":                  {"path", "../x", `".."`},
+		"an absolute path":              {"path", "/x", `""`},
+		"a path into git itself":        {"path", "a/.GIT/config", ".GIT"},
+		"a path that is too long":       {"path", strings.Repeat("a/", 300) + "a", "bytes"},
+		"a number that is none":         {"warnAbove", "many", "no number"},
+		"a setting that does not exist": {"password", "canary", "secretRef"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := maps.Clone(url)
+			settings[c.setting] = c.value
+			_, err := backend.Of(backend.Git, settings, "team", "network")
+			e, ok := errors.AsType[*backend.Error](err)
+			if !ok || e.Field != c.setting || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "canary") {
+				t.Errorf("Of() = %v, want %q about %s", err, c.says, c.setting)
+			}
+		})
 	}
 }

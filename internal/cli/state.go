@@ -28,7 +28,7 @@ func (p stateCommands) state() *cobra.Command {
 		Long: `The state records the resources of a stack. Terrier stores it where the engine with
 backend "kubernetes" would, and stores earlier versions beside it. The commands read
 and write the plain state with the permissions of the kubeconfig user: you need the
-permission to read its Secret.
+permission to read its Secret. The server reads and writes a state in git for you.
 
 docs/state.md describes where everything is stored.`,
 		Example: `  terrier state list

@@ -335,7 +335,7 @@ The audit log has the reason.
 
 Without a server, give --records-key and --place in place of a stack: the first is a key
 of records, 32 bytes in a file; the second is "Secret NAMESPACE/NAME" for a state in a
-Secret, and "stack KIND.GROUP NAMESPACE/NAME" for one in a backend of its own.`,
+Secret, "git NAMESPACE/tfstate-WORKSPACE-SUFFIX" for one in git, and "stack KIND.GROUP NAMESPACE/NAME" for one in a backend of its own.`,
 		Example: `  export "$(terrier state key network --reason 'the cluster is gone' -d keys)"
   terrier state key --records-key records --place 'Secret apps/tfstate-default-network'`,
 		Args:              cobra.MaximumNArgs(1),

@@ -146,3 +146,14 @@ func (r *Records) exactly(ctx context.Context, to endpoint, state []byte) ([]byt
 func (r *Records) KeepOutgrown(ctx context.Context, id query.StackID, _ kube.StateRef, state []byte) error {
 	return r.send(ctx, requestTime, http.MethodPut, r.path(id, nil, "outgrown"), state, nil)
 }
+
+// StateInGit implements Records. The server knows where the state of the stack is.
+func (r *Records) StateInGit(ctx context.Context, id query.StackID, _ kube.StateRef) (out query.StateInGit, err error) {
+	err = r.send(ctx, transferTime, http.MethodGet, r.path(id, nil, "state", "git"), nil, &out)
+	return out, err
+}
+
+// ReplaceInGit implements Records. The server knows the user, and where the state is.
+func (r *Records) ReplaceInGit(ctx context.Context, id query.StackID, _ kube.StateRef, with kube.Replacement) error {
+	return r.send(ctx, transferTime, http.MethodPut, r.path(id, url.Values{"over": {with.Over}}, "state", "git"), with.State, nil)
+}

@@ -134,7 +134,9 @@ func (k *KeptRetained) read(ctx context.Context, uid string) (Retained, error) {
 		Resources: append([]string{}, r.Resources...), Sealed: r.Sealed, Untracked: r.Untracked, Gap: r.Untracked, Forgotten: r.Forgotten, GivenUp: r.GivenUp,
 	}
 	if r.State != nil {
-		_, out.Secret, _ = strings.Cut(r.State.String(), "/")
+		if r.State.Git == nil {
+			_, out.Secret, _ = strings.Cut(r.State.String(), "/")
+		}
 	}
 	return out, nil
 }

@@ -39,6 +39,10 @@ type Cipher struct{ Keys Keys }
 // OfSecret is the place of a state in a Secret, NAMESPACE/NAME.
 func OfSecret(name string) string { return "Secret " + name }
 
+// OfGit is the place of a state that Terrier keeps in a repository of git. Its name is that of
+// the Secret which the state would have, NAMESPACE/NAME.
+func OfGit(name string) string { return "git " + name }
+
 // OfStack is the place of a state in a backend of the stack's own: any, since only the engine
 // knows which.
 func OfStack(kind, namespace, name string) string {

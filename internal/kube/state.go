@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -47,6 +48,19 @@ type StateRef struct {
 	Suffix    string
 	Labels    map[string]string
 	Encrypted bool `json:",omitempty"` // see States.Cipher
+
+	// Git is where the state is, if that is no Secret: complete, as GitPlace.In makes it. The
+	// lock is the Lease in any case.
+	Git *stack.GitPlace `json:",omitempty"`
+}
+
+// RefOf is the reference of a managed state of a stack.
+func RefOf(c stack.Configuration, namespace string) StateRef {
+	r := StateRef{Namespace: namespace, Workspace: cmp.Or(c.Workspace, "default"), Suffix: c.Backend.Suffix, Labels: c.Backend.Labels, Encrypted: c.Encrypted}
+	if g := c.Backend.Git; g != nil {
+		r.Git = g.In(namespace, r.Suffix, r.Workspace)
+	}
+	return r
 }
 
 func (r StateRef) secret() types.NamespacedName {
@@ -57,8 +71,25 @@ func (r StateRef) lease() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: "lock-" + r.secret().Name}
 }
 
-// String is the Secret that holds the state.
-func (r StateRef) String() string { return r.secret().String() }
+// String is the Secret that holds the state, or the place in git.
+func (r StateRef) String() string {
+	if r.Git != nil {
+		return r.Git.String(r.Namespace)
+	}
+	return r.secret().String()
+}
+
+// InWords names the place of the state for people.
+func (r StateRef) InWords() string { return stack.PlaceInWords(r.String()) }
+
+// KeyPlace is the place from which the keys of the state are derived. That of a state in git
+// does not follow its URL: a repository that moves takes its states along.
+func (r StateRef) KeyPlace() string {
+	if r.Git != nil {
+		return encryption.OfGit(r.secret().String())
+	}
+	return encryption.OfSecret(r.secret().String())
+}
 
 // named reports whether r can name a Secret. A read needs no more: the state may
 // have been written before its labels were changed.
@@ -127,7 +158,41 @@ type States struct {
 	// Cipher encrypts the states whose reference says so, and decrypts those that are. A
 	// state stays encrypted until Reform decrypts it. Nil does neither.
 	Cipher Cipher
+
+	Git Elsewhere // keeps the states whose reference names a place in git; nil refuses them
 }
+
+// Elsewhere keeps states outside of the cluster. Its methods are those of States.
+type Elsewhere interface {
+	Load(ctx context.Context, ref StateRef) (Stored, error)
+	Save(ctx context.Context, ref StateRef, owner Owner, state []byte) error
+	Replace(ctx context.Context, ref StateRef, r Replacement) error
+	Reform(ctx context.Context, ref StateRef) error
+}
+
+// elsewhere is what keeps a state that is in no Secret; nil for one that is.
+func (s States) elsewhere(ref StateRef) Elsewhere {
+	switch {
+	case ref.Git == nil:
+		return nil
+	case s.Git == nil:
+		return noGit{}
+	default:
+		return s.Git
+	}
+}
+
+// noGit stands where no state in git can be read.
+type noGit struct{}
+
+func (noGit) err(ref StateRef) error {
+	return fault.New(fault.Broken, "", fmt.Errorf("%s: this program reads no state in git", ref.InWords()))
+}
+
+func (n noGit) Load(_ context.Context, ref StateRef) (Stored, error)          { return Stored{}, n.err(ref) }
+func (n noGit) Save(_ context.Context, ref StateRef, _ Owner, _ []byte) error { return n.err(ref) }
+func (n noGit) Replace(_ context.Context, ref StateRef, _ Replacement) error  { return n.err(ref) }
+func (n noGit) Reform(_ context.Context, ref StateRef) error                  { return n.err(ref) }
 
 // Cipher encrypts states with a key of their place, and decrypts them.
 type Cipher interface {
@@ -148,18 +213,25 @@ type Stored struct {
 	Packed   int    // bytes in the Secret
 
 	Encrypted bool // with a key of the platform; State is what was in it
-	newest    bool // with the newest one
+	Newest    bool // with the newest one
+	Foreign   bool // Terrier did not write it. Only of a state in git that is known
 }
 
 // Outdated reports whether the state is stored in another form than ref asks for, so that
 // Reform has something to do.
 func (s Stored) Outdated(ref StateRef) bool {
-	return s.Digest != "" && !s.Outgrown && (s.Encrypted != ref.Encrypted || s.Encrypted && !s.newest)
+	if ref.Git != nil {
+		return s.Digest != "" && (s.Foreign || !s.Newest)
+	}
+	return s.Digest != "" && !s.Outgrown && (s.Encrypted != ref.Encrypted || s.Encrypted && !s.Newest)
 }
 
 // Load reads the state. A state that exists and cannot be read is an error with
 // the reason StateUnreadable; its digest and its owner are returned all the same.
 func (s States) Load(ctx context.Context, ref StateRef) (Stored, error) {
+	if at := s.elsewhere(ref); at != nil {
+		return at.Load(ctx, ref)
+	}
 	_, found, err := s.get(ctx, ref)
 	return found, err
 }
@@ -210,7 +282,10 @@ type writer struct {
 }
 
 // Owner is the stack whose state is stored.
-type Owner struct{ Name, UID string }
+type Owner struct {
+	Name, UID string
+	Run       string // that left the state, for the history of a repository
+}
 
 func (o Owner) notes() map[string]string {
 	n := map[string]string{ownerStack: o.Name}
@@ -224,6 +299,9 @@ func (o Owner) notes() map[string]string {
 // replace a state of another lineage, one with a higher serial, or data that it
 // cannot read. Storing the same version again changes nothing.
 func (s States) Save(ctx context.Context, ref StateRef, owner Owner, state []byte) error {
+	if at := s.elsewhere(ref); at != nil {
+		return at.Save(ctx, ref, owner, state)
+	}
 	if secret, old, ok := s.Seen.before(ref.secret(), state); ok {
 		if err := s.store(ctx, ref, secret, old, state, owner.notes()); !outdated(err) {
 			return err
@@ -239,7 +317,7 @@ func (s States) Save(ctx context.Context, ref StateRef, owner Owner, state []byt
 	if old.Digest == digestOf(state) {
 		return nil
 	}
-	if err := follows(old.State, state); err != nil {
+	if err := Follows(old.State, state); err != nil {
 		return fault.New(fault.Conflict, StateConflict, fmt.Errorf("storing the state in Secret %s: %w", ref.secret(), err))
 	}
 	return s.store(ctx, ref, secret, old, state, owner.notes())
@@ -256,6 +334,9 @@ type Replacement struct {
 // Replace stores the state of a user. It is a Conflict if the stored state is no
 // longer the one that the user saw.
 func (s States) Replace(ctx context.Context, ref StateRef, r Replacement) error {
+	if at := s.elsewhere(ref); at != nil {
+		return at.Replace(ctx, ref, r)
+	}
 	secret, old, err := s.get(ctx, ref)
 	if err != nil && fault.Reason(err, "") != StateUnreadable {
 		return err
@@ -276,6 +357,9 @@ func (s States) Replace(ctx context.Context, ref StateRef, r Replacement) error 
 // the first time, with an older key, or no longer. The state stays the same, byte by byte. It
 // is a Conflict if another client writes meanwhile.
 func (s States) Reform(ctx context.Context, ref StateRef) error {
+	if at := s.elsewhere(ref); at != nil {
+		return at.Reform(ctx, ref)
+	}
 	secret, old, err := s.get(ctx, ref)
 	if err != nil || !old.Outdated(ref) {
 		return err
@@ -329,8 +413,8 @@ func (s States) store(ctx context.Context, ref StateRef, secret *corev1.Secret, 
 	return nil
 }
 
-// follows returns an error that says why state must not replace old.
-func follows(old, state []byte) error {
+// Follows returns an error that says why state must not replace old.
+func Follows(old, state []byte) error {
 	b, err := stack.ReadState(state)
 	if err != nil {
 		return fmt.Errorf("the new state is not a state: %w", err)

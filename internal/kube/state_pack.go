@@ -68,7 +68,7 @@ func (s States) pack(ctx context.Context, ref StateRef, state []byte) (packed []
 		if s.Cipher == nil {
 			return nil, false, fault.New(fault.Broken, encryption.ReasonKey, fmt.Errorf("encrypting the state of the Secret %s: there is no key", ref))
 		}
-		if content, err = s.Cipher.Encrypt(ctx, encryption.OfSecret(ref.String()), state); err != nil {
+		if content, err = s.Cipher.Encrypt(ctx, ref.KeyPlace(), state); err != nil {
 			return nil, false, fmt.Errorf("encrypting the state of the Secret %s: %w", ref, err)
 		}
 	}
@@ -115,7 +115,7 @@ func (s States) unpack(ctx context.Context, ref StateRef, packed []byte, found *
 		return nil
 	}
 	found.Encrypted = true
-	found.State, found.newest, err = s.Cipher.Decrypt(ctx, encryption.OfSecret(ref.String()), b)
+	found.State, found.Newest, err = s.Cipher.Decrypt(ctx, ref.KeyPlace(), b)
 	if fault.Reason(err, "") == encryption.ReasonKey {
 		return unreadable(err)
 	}

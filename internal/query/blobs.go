@@ -36,6 +36,7 @@ type Blobs struct {
 	every time.Duration
 
 	stateCipher
+	gitStates
 }
 
 // NewBlobs returns the records in store, together with the runs that go on. A

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/afterapply"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -302,7 +303,24 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 			e.Facts = append(e.Facts, strings.TrimSuffix("the step "+name+" after the apply: "+c.Reason+": "+c.Message, ": "))
 		}
 	}
+	if fact := inGitFact(o); fact != "" {
+		e.Facts = append(e.Facts, fact)
+	}
 	return e, nil
+}
+
+// inGitFact says where a state in git is, and whether it is too large for that; empty for one
+// that is elsewhere.
+func inGitFact(o *Object) string {
+	b := o.Configuration.Backend
+	if b.Git == nil {
+		return ""
+	}
+	fact := "the state is in " + kube.RefOf(o.Configuration, o.GetNamespace()).InWords()
+	if n := o.Status.LastState.Resources; n > b.Git.Bound() {
+		fact += fmt.Sprintf(". It has %d resources, and git is for states of at most %d: each apply adds the whole state to the repository. Move it to a Secret or a bucket, or raise warnAbove in the settings of the backend", n, b.Git.Bound())
+	}
+	return fact
 }
 
 // ruleOutcomes lists the rules in their order, with what became of each.

@@ -86,14 +86,12 @@ type StoredState struct {
 
 // stored finds the state of a stack; nil if Terrier does not store it.
 func (s *States) stored(o *Object) *StoredState {
-	b := o.Configuration.Backend
-	if b.Kind != stack.Managed {
+	if o.Configuration.Backend.Kind != stack.Managed {
 		return nil
 	}
-	h := &StoredState{Object: o, ID: o.ID()}
-	h.Ref = kube.StateRef{Namespace: o.GetNamespace(), Workspace: cmp.Or(o.Configuration.Workspace, "default"), Suffix: b.Suffix, Labels: b.Labels, Encrypted: o.Configuration.Encrypted}
+	h := &StoredState{Object: o, ID: o.ID(), Ref: kube.RefOf(o.Configuration, o.GetNamespace())}
 	server := beside{s.Records, h.ID, h.Ref}
-	h.States = kube.States{Client: s.Kube, Now: s.Now, Overflow: server, Cipher: server}
+	h.States = kube.States{Client: s.Kube, Now: s.Now, Overflow: server, Cipher: server, Git: inGit{server}}
 	return h
 }
 
@@ -226,7 +224,7 @@ func (s *States) pull(ctx context.Context, h *StoredState, version string) ([]by
 		return nil, err
 	}
 	if found.Digest == "" {
-		return nil, fault.New(fault.Missing, ReasonNoState, fmt.Errorf("the stack %s has no state yet (the Secret %s)", h.ID.Key, h.Ref))
+		return nil, fault.New(fault.Missing, ReasonNoState, fmt.Errorf("the stack %s has no state yet (%s)", h.ID.Key, h.Ref.InWords()))
 	}
 	return found.State, nil
 }
@@ -311,6 +309,40 @@ func (s *States) ServerDecrypt(ctx context.Context, key Key, document []byte) ([
 	return s.Records.DecryptState(ctx, h.ID, h.Ref, document)
 }
 
+// ServerInGit reads the state of a stack that Terrier keeps in git.
+func (s *States) ServerInGit(ctx context.Context, key Key) (StateInGit, error) {
+	h, err := s.inGit(ctx, key)
+	if err != nil {
+		return StateInGit{}, err
+	}
+	return s.Records.StateInGit(ctx, h.ID, h.Ref)
+}
+
+// ServerReplaceInGit stores a state of a user in git, over the one that the user saw. The user
+// has to hold the lock: nothing else keeps a run from writing at the same time.
+func (s *States) ServerReplaceInGit(ctx context.Context, key Key, person, over string, state []byte) error {
+	h, err := s.inGit(ctx, key)
+	if err != nil {
+		return err
+	}
+	l, err := h.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	if l == nil || l.Person == "" || l.Person != person {
+		return fault.New(fault.Conflict, ReasonLocked, fmt.Errorf("you do not hold the lock on the state of %s: store a state with terrier state push or terrier state rollback, which take it", key))
+	}
+	return s.Records.ReplaceInGit(ctx, h.ID, h.Ref, kube.Replacement{State: state, Over: over, Owner: kube.Owner{Name: key.Name, UID: h.ID.UID}, Person: person})
+}
+
+func (s *States) inGit(ctx context.Context, key Key) (*StoredState, error) {
+	h, err := s.StoredState(ctx, key)
+	if err == nil && h.Ref.Git == nil {
+		err = fault.New(fault.Invalid, ReasonStateForeign, fmt.Errorf("the state of the stack %s is in no repository of git", key))
+	}
+	return h, err
+}
+
 // StateKeys returns the keys that decrypt the state of a stack outside of Terrier.
 func (s *States) StateKeys(ctx context.Context, key Key, reason string) (StateKeys, error) {
 	if strings.TrimSpace(reason) == "" {
@@ -322,7 +354,7 @@ func (s *States) StateKeys(ctx context.Context, key Key, reason string) (StateKe
 	}
 	place := encryption.OfStack(dialect.KindOf(s.Kinds.Named(key.Kind)), o.GetNamespace(), o.GetName())
 	if h := s.stored(o); h != nil {
-		place = encryption.OfSecret(h.Ref.String())
+		place = h.Ref.KeyPlace()
 	}
 	return s.Records.StateKeys(ctx, o.ID(), place, reason)
 }

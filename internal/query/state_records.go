@@ -28,6 +28,23 @@ type StateRecords interface {
 	Outgrown(ctx context.Context, id StackID, ref kube.StateRef, digest string) (io.ReadCloser, error)
 	// KeepOutgrown keeps a state beside its Secret.
 	KeepOutgrown(ctx context.Context, id StackID, ref kube.StateRef, state []byte) error
+	// StateInGit reads a state that Terrier keeps in git. Only the server has the credentials.
+	StateInGit(ctx context.Context, id StackID, ref kube.StateRef) (StateInGit, error)
+	// ReplaceInGit stores the state of a user there, over the one that the user saw. The server
+	// knows the user.
+	ReplaceInGit(ctx context.Context, id StackID, ref kube.StateRef, r kube.Replacement) error
+}
+
+// StateInGit is a state in git as it was found; see kube.Stored.
+type StateInGit struct {
+	State    []byte `json:"state,omitempty"`
+	Digest   string `json:"digest,omitempty"`
+	Owner    string `json:"owner,omitempty"`
+	OwnerUID string `json:"ownerUID,omitempty"`
+	Person   string `json:"person,omitempty"`
+	Bytes    int    `json:"bytes,omitempty"`   // in the repository
+	Foreign  bool   `json:"foreign,omitempty"` // Terrier did not write it
+	Problem  string `json:"problem,omitempty"` // why it cannot be read as a state
 }
 
 // StateCipher encrypts and decrypts states that Terrier stores, for users who may write and
@@ -152,7 +169,7 @@ func (b *stateCipher) EncryptState(ctx context.Context, id StackID, ref kube.Sta
 	if _, err := stack.ReadState(state); err != nil {
 		return nil, fault.New(fault.Invalid, ReasonNoState, fmt.Errorf("what is to be encrypted for %s is no state: %w", id.Key, err))
 	}
-	return b.Cipher.Encrypt(ctx, encryption.OfSecret(ref.String()), state)
+	return b.Cipher.Encrypt(ctx, ref.KeyPlace(), state)
 }
 
 // DecryptState implements StateCipher.
@@ -160,11 +177,49 @@ func (b *stateCipher) DecryptState(ctx context.Context, _ StackID, ref kube.Stat
 	if b.Cipher == nil {
 		return nil, errNoCipher()
 	}
-	state, _, err := b.Cipher.Decrypt(ctx, encryption.OfSecret(ref.String()), document)
+	state, _, err := b.Cipher.Decrypt(ctx, ref.KeyPlace(), document)
 	if fault.Reason(err, "") == encryption.ReasonKey { // the document is the caller's, and nothing is broken here
 		err = fault.New(fault.Invalid, encryption.ReasonKey, err)
 	}
 	return state, err
+}
+
+// gitStates is the part of Blobs that reaches states in git.
+type gitStates struct {
+	InGit kube.Elsewhere // nil reaches none
+}
+
+func (b *gitStates) inGit() (kube.Elsewhere, error) {
+	if b.InGit == nil {
+		return nil, fault.New(fault.Invalid, "", errors.New("these records reach no state in git"))
+	}
+	return b.InGit, nil
+}
+
+// StateInGit implements StateRecords.
+func (b *gitStates) StateInGit(ctx context.Context, _ StackID, ref kube.StateRef) (StateInGit, error) {
+	e, err := b.inGit()
+	if err != nil {
+		return StateInGit{}, err
+	}
+	found, err := e.Load(ctx, ref)
+	out := StateInGit{State: found.State, Digest: found.Digest, Owner: found.Owner, OwnerUID: found.OwnerUID, Person: found.Person, Bytes: found.Packed, Foreign: found.Foreign}
+	if fault.Reason(err, "") == kube.StateUnreadable {
+		out.Problem, err = err.Error(), nil
+	}
+	return out, err
+}
+
+// ReplaceInGit implements StateRecords.
+func (b *gitStates) ReplaceInGit(ctx context.Context, id StackID, ref kube.StateRef, r kube.Replacement) error {
+	e, err := b.inGit()
+	if err != nil {
+		return err
+	}
+	if _, err := stack.ReadState(r.State); err != nil {
+		return fault.New(fault.Invalid, ReasonNoState, fmt.Errorf("what is to be stored for %s is no state: %w", id.Key, err))
+	}
+	return e.Replace(ctx, ref, r)
 }
 
 // StateKeys implements StateCipher.
@@ -225,3 +280,34 @@ func (b beside) Decrypt(ctx context.Context, _ string, document []byte) ([]byte,
 	state, err := b.records.DecryptState(ctx, b.id, b.ref, document)
 	return state, true, err
 }
+
+// inGit is how a person's States reach a state in git: through the server.
+type inGit struct{ beside }
+
+// Load implements kube.Elsewhere.
+func (g inGit) Load(ctx context.Context, ref kube.StateRef) (kube.Stored, error) {
+	is, err := g.records.StateInGit(ctx, g.id, ref)
+	if err != nil {
+		return kube.Stored{}, err
+	}
+	found := kube.Stored{State: is.State, Digest: is.Digest, Owner: is.Owner, OwnerUID: is.OwnerUID, Person: is.Person, Packed: is.Bytes, Foreign: is.Foreign, Encrypted: is.Digest != "" && is.Problem == ""}
+	if is.Problem != "" {
+		err = fault.New(fault.Broken, kube.StateUnreadable, errors.New(is.Problem))
+	}
+	return found, err
+}
+
+// Replace implements kube.Elsewhere.
+func (g inGit) Replace(ctx context.Context, ref kube.StateRef, r kube.Replacement) error {
+	return g.records.ReplaceInGit(ctx, g.id, ref, r)
+}
+
+var errControllerStores = errors.New("only the controller stores the state of a run in git")
+
+// Save implements kube.Elsewhere.
+func (inGit) Save(context.Context, kube.StateRef, kube.Owner, []byte) error {
+	return errControllerStores
+}
+
+// Reform implements kube.Elsewhere.
+func (inGit) Reform(context.Context, kube.StateRef) error { return errControllerStores }

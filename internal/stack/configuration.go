@@ -257,6 +257,8 @@ type Backend struct {
 
 	Plugin   string            `json:",omitempty"` // the name of the plug-in
 	Settings map[string]string `json:",omitempty"` // what it is told
+
+	Git *GitPlace `json:",omitempty"` // where a managed state is, if that is no Secret
 }
 
 // Cloud is where a remote state is. The token is not part of what shapes a

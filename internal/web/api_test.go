@@ -63,6 +63,8 @@ var _ = addDoors(map[string]string{
 	"GET /api/v1/namespaces/:namespace/stacks/:name/outgrown":           "get terraforms/state apps/net",
 	"PUT /api/v1/namespaces/:namespace/stacks/:name/outgrown":           "update terraforms/state apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/state/keys":        "get terraforms/state-key apps/net",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/state/git":          "get terraforms/state apps/net",
+	"PUT /api/v1/namespaces/:namespace/stacks/:name/state/git":          "update terraforms/state apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/state/encrypt":     "update terraforms/state apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/state/decrypt":     "get terraforms/state apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/approve":           "patch terraforms apps/net",

@@ -28,6 +28,8 @@ type States interface {
 	KeepOutgrown(ctx context.Context, key query.Key, state []byte) error
 	ServerEncrypt(ctx context.Context, key query.Key, state []byte) ([]byte, error)
 	ServerDecrypt(ctx context.Context, key query.Key, document []byte) ([]byte, error)
+	ServerInGit(ctx context.Context, key query.Key) (query.StateInGit, error)
+	ServerReplaceInGit(ctx context.Context, key query.Key, person, over string, state []byte) error
 }
 
 // stateAPI is the rows about the states of one stack.
@@ -54,6 +56,11 @@ func (a stateAPI) routes() []route {
 	for _, o := range []*operation{&encrypt, &decrypt} {
 		o.takes, o.gives = anyType, anyType
 	}
+	inGit := op("getStateInGit", "Returns a state that Terrier keeps in a repository of git, with all its secrets, and who wrote it.")
+	inGit.gives = reflect.TypeFor[query.StateInGit]()
+	replaceInGit := op("replaceStateInGit", "Stores the state in the body in its repository of git. The caller has to hold the lock on the state.",
+		word("over", "The digest of the stored state."))
+	replaceInGit.takes, replaceInGit.fails = anyType, append(replaceInGit.fails, fault.Conflict)
 	keys := op("getStateKeys", "Returns the keys that decrypt the state of a stack outside of Terrier. The audit log has the reason.")
 	keys.takes, keys.gives = reflect.TypeFor[query.KeyReason](), reflect.TypeFor[query.StateKeys]()
 	table := []route{
@@ -77,6 +84,9 @@ func (a stateAPI) routes() []route {
 			body: stateBytes, operation: encrypt, handle: a.encrypt},
 		{method: http.MethodPost, path: oneStack + "/state/decrypt", door: guarded, access: read,
 			body: 2 * stateBytes, operation: decrypt, handle: a.decrypt},
+		reads(a.gate, oneStack+"/state/git", guarded, read, inGit, a.inGit),
+		{method: http.MethodPut, path: oneStack + "/state/git", door: guarded, access: right("update", access.ResourceState),
+			body: stateBytes, operation: replaceInGit, handle: func(c *gin.Context) { a.replaceInGit(c, replaceInGit) }},
 	}
 	for i := range table {
 		table[i].within = transfer
@@ -199,6 +209,35 @@ func (a stateAPI) decrypt(c *gin.Context) {
 		return
 	}
 	a.replies.refuse(c, err)
+}
+
+// inGit returns a state in git, after the access was recorded.
+func (a stateAPI) inGit(c call) (query.StateInGit, error) {
+	found, err := a.stacks.ServerInGit(c.ctx(), c.key())
+	if err == nil && found.Digest != "" {
+		err = a.sender.read(c.Context, "newest")
+	}
+	if err != nil {
+		return query.StateInGit{}, err
+	}
+	c.Header("Cache-Control", "no-store")
+	return found, nil
+}
+
+func (a stateAPI) replaceInGit(c *gin.Context, o operation) {
+	var state []byte
+	err := a.admitted(c, o)
+	if err == nil {
+		state, err = io.ReadAll(c.Request.Body)
+	}
+	if err == nil {
+		err = a.stacks.ServerReplaceInGit(c.Request.Context(), keyOf(c), userOf(c).Name, c.Query("over"), state)
+	}
+	if err != nil {
+		a.replies.refuse(c, err)
+		return
+	}
+	c.Status(http.StatusNoContent)
 }
 
 func (a stateAPI) body(c *gin.Context) ([]byte, error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/client"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -249,6 +250,22 @@ func (e estate) ServerDecrypt(ctx context.Context, key query.Key, document []byt
 		return nil, err
 	}
 	return e.records.DecryptState(ctx, id, recordstest.Where, document)
+}
+
+func (e estate) ServerInGit(ctx context.Context, key query.Key) (query.StateInGit, error) {
+	id, err := e.id(key)
+	if err != nil {
+		return query.StateInGit{}, err
+	}
+	return e.records.StateInGit(ctx, id, recordstest.InGit)
+}
+
+func (e estate) ServerReplaceInGit(ctx context.Context, key query.Key, person, over string, state []byte) error {
+	id, err := e.id(key)
+	if err != nil {
+		return err
+	}
+	return e.records.ReplaceInGit(ctx, id, recordstest.InGit, kube.Replacement{State: state, Over: over, Person: person})
 }
 
 // nothing keeps no records.

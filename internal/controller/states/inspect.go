@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/gitstate"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -48,7 +50,14 @@ type found struct {
 // inspect reads the state of a stack and compares it with what is known of it.
 // It writes nothing. An error says that the state is no state of this stack.
 func (in *Inspector) inspect(ctx context.Context, of Subject, ref kube.StateRef) (s found, err error) {
-	s.Stored, err = in.Store.Load(ctx, ref)
+	s.Stored, err = in.Store.Load(ctx, of.current(ref))
+	if fault.Reason(err, "") == gitstate.ReasonNoAccess && of.Observed.Deleting {
+		// A namespace that is deleted takes the credentials for the repository with it.
+		if s.ours, err = in.Newest(ctx, of.ID); err == nil && len(s.ours) == 0 && of.Observed.Status.Created {
+			err = fault.New(fault.Denied, string(stack.StateFailed), fmt.Errorf("%s cannot be read any more, and the records have no copy of the state. Give the stack its credentials back, or retain the resources: annotate the stack with terrier.dev/deletion=retain", ref.InWords()))
+		}
+		return s, err
+	}
 	if s.Owner != "" && s.Owner != of.Object.GetName() {
 		if err := in.disowned(ctx, of, s.Owner); err != nil {
 			return s, err
@@ -81,6 +90,10 @@ func (in *Inspector) inspect(ctx context.Context, of Subject, ref kube.StateRef)
 		return s, err
 	}
 	s.head, s.known = list.Head, of.expected(list.Head)
+	if s.Foreign && s.facts.Digest != s.known.Digest {
+		s.reason = stack.StateTampered // every user who may push could have written it
+		return s, nil
+	}
 	if s.came, s.missing, err = in.moved(ctx, of, ref, s.facts); err != nil {
 		return s, err
 	}
@@ -109,7 +122,7 @@ func (in *Inspector) moved(ctx context.Context, of Subject, ref kube.StateRef, f
 	if err != nil || last.Managed || !last.Holds() {
 		return false, nil, err
 	}
-	expected := stack.ExpectedState{Last: last, Place: place, In: nameOf(ref), Managed: true}
+	expected := stack.ExpectedState{Last: last, Place: place, In: ref.InWords(), Managed: true}
 	return true, expected.Check(facts), nil
 }
 
@@ -164,7 +177,7 @@ func (of Subject) adopts(ref kube.StateRef, stored kube.Stored, facts stack.Stat
 		what = "an encrypted state, whose resources cannot be counted,"
 	}
 	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
-		"the Secret %s holds %s of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another %s to start with an empty state", ref, what, of.Observed.Spec.Words.StateName))
+		"%s holds %s of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another %s to start with an empty state", ref.InWords(), what, of.Observed.Spec.Words.StateName))
 }
 
 // expected is the version that should be stored. The records remember it, too:
@@ -206,22 +219,24 @@ func author(stored kube.Stored, foreign bool, run string) string {
 }
 
 // refused says what is there, what was expected, and what gets out.
-func (of Subject) refused(reason stack.Reason, ref kube.StateRef, known stack.StateID, facts stack.StateFacts) error {
+func (of Subject) refused(reason stack.Reason, ref kube.StateRef, known stack.StateID, facts stack.StateFacts, foreign bool) error {
 	what := "is " + facts.StateID.String()
 	switch {
 	case facts.Digest == "":
 		what = "is gone"
 	case known.Unstored:
 		what += ", which another client wrote during a run"
+	case foreign:
+		what += ", which Terrier did not write"
 	}
 	if reason == stack.StateTampered {
 		return of.tampered(ref, fmt.Sprintf("%s; %s was expected", what, known))
 	}
-	return fault.New(fault.Denied, string(reason), fmt.Errorf("the state in the Secret %s %s, which does not follow %s. %s", ref, what, known, of.waysOut()))
+	return fault.New(fault.Denied, string(reason), fmt.Errorf("the state in %s %s, which does not follow %s. %s", ref.InWords(), what, known, of.waysOut()))
 }
 
 func (of Subject) tampered(ref kube.StateRef, what string) error {
-	return fault.New(fault.Denied, string(stack.StateTampered), fmt.Errorf("the state in the Secret %s %s. %s", ref, what, of.waysOut()))
+	return fault.New(fault.Denied, string(stack.StateTampered), fmt.Errorf("the state in %s %s. %s", ref.InWords(), what, of.waysOut()))
 }
 
 // waysOut names the commands that end such a situation.
@@ -336,9 +351,13 @@ func (kp *Keeper) elsewhere(ctx context.Context, of Subject, ref kube.StateRef, 
 	if was == "" || was == ref.String() {
 		return nil
 	}
+	words := of.Observed.Spec.Words.StateName
+	if ref.Git != nil || strings.Contains(was, "::") {
+		words = of.Observed.Spec.Words.StateBack
+	}
 	return fault.New(fault.Denied, string(s.reason), fmt.Errorf(
-		"the spec names another place for the state: it was last stored in the Secret %s (%s), and the Secret %s holds none. Nothing is run. To keep the old place, set %s back. To store the newest version in the new place, with its lock: terrier state rollback %s %d -n %s; the old Secret stays as it is",
-		was, s.known, ref, of.Observed.Spec.Words.StateName, of.Observed.Spec.Words.Argument, s.known.Serial, of.Object.GetNamespace()))
+		"the spec names another place for the state: it was last stored in %s (%s), and %s holds none. Nothing is run. To keep the old place, set %s back. To store the newest version in the new place, with its lock: terrier state rollback %s %d -n %s; the old place stays as it is",
+		stack.PlaceInWords(was), s.known, ref.InWords(), words, of.Observed.Spec.Words.Argument, s.known.Serial, of.Object.GetNamespace()))
 }
 
 // lastPlace returns the Secret that a version of the state was stored in, and that of

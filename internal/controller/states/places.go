@@ -37,7 +37,8 @@ func Backend(c stack.Configuration, namespace string) (module.Backend, *kube.Sta
 	case stack.Plugin:
 		return module.Plugin{}, nil, ""
 	default:
-		ref := &kube.StateRef{Namespace: namespace, Workspace: Workspace(c), Suffix: b.Suffix, Labels: b.Labels, Encrypted: c.Encrypted}
+		r := kube.RefOf(c, namespace)
+		ref := &r
 		if ref.Workspace != defaultWorkspace {
 			// The engine's http backend knows no workspaces, so terraform.workspace
 			// would read wrong; the supervisor carries a local state back and forth.
@@ -64,6 +65,9 @@ func Place(c stack.Configuration, namespace string) string {
 	b, workspace := c.Backend, Workspace(c)
 	switch b.Kind {
 	case stack.Managed:
+		if b.Git != nil {
+			return b.Git.In(namespace, b.Suffix, workspace).Key(namespace)
+		}
 		return secretPlace(namespace, workspace, b.Suffix)
 	case stack.Kubernetes:
 		if b.ConfigPath == "" || len(c.Completes) > 0 {
@@ -103,21 +107,24 @@ func Place(c stack.Configuration, namespace string) string {
 }
 
 // ManagedPlace identifies the place of a state that Terrier keeps.
-func ManagedPlace(ref kube.StateRef) string { return "secret/" + ref.String() }
+func ManagedPlace(ref kube.StateRef) string {
+	if ref.Git != nil {
+		return ref.Git.Key(ref.Namespace)
+	}
+	return "secret/" + ref.String()
+}
 
 // LastStateIn is what the facts of a state say that Terrier keeps.
 func LastStateIn(ref kube.StateRef, facts stack.StateFacts) stack.LastState {
-	return stack.LastStateIn(ManagedPlace(ref), nameOf(ref), true, facts)
+	return stack.LastStateIn(ManagedPlace(ref), ref.InWords(), true, facts)
 }
-
-func nameOf(ref kube.StateRef) string { return "the Secret " + ref.String() }
 
 // Named is where a stack keeps its state, for people. Only arguments are shown that are no
 // credentials.
 func Named(c stack.Configuration, namespace string) string {
 	_, ref, _ := Backend(c, namespace)
 	if ref != nil {
-		return nameOf(*ref)
+		return ref.InWords()
 	}
 	b, workspace := c.Backend, Workspace(c)
 	name := "the backend of the module"

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/gitstate"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/encryption"
@@ -103,9 +104,12 @@ func (kp *Keeper) reform(ctx context.Context, of Subject, ref kube.StateRef, sto
 	if ref.Encrypted = of.Asked.Configuration.Encrypted; !stored.Outdated(ref) {
 		return nil
 	}
-	err := kp.Store.Reform(ctx, ref)
+	err := kp.Store.Reform(ctx, of.current(ref))
 	if of.Observed.Deleting && fault.Of(err) == fault.Denied {
 		return nil // nothing can be written in a namespace that goes away
+	}
+	if err != nil && ref.Git != nil {
+		return fault.New(fault.Of(err), fault.Reason(err, string(stack.StateFailed)), fmt.Errorf("encrypting the state again: %w", err))
 	}
 	if err != nil {
 		return fault.New(fault.Of(err), fault.Reason(err, string(stack.StateFailed)), fmt.Errorf("storing the state encrypted as %s asks: %w", encryption.Annotation, err))
@@ -176,7 +180,7 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 				return err
 			}
 		} else if last := of.Observed.Status.LastState; s.facts.Digest == "" && last.Holds() {
-			if err := kp.GiveUp(ctx, of, stack.ExpectedState{Last: last, Place: last.Place, In: nameOf(ref), Managed: true}); err != nil {
+			if err := kp.GiveUp(ctx, of, stack.ExpectedState{Last: last, Place: last.Place, In: ref.InWords(), Managed: true}); err != nil {
 				return err
 			}
 		}
@@ -195,7 +199,7 @@ func (kp *Keeper) take(ctx context.Context, of Subject, ref kube.StateRef, s fou
 		if err := kp.elsewhere(ctx, of, ref, s); err != nil {
 			return err
 		}
-		return of.refused(s.reason, ref, s.known, s.facts)
+		return of.refused(s.reason, ref, s.known, s.facts, s.Foreign)
 	case news:
 		kp.Events.Event(of.Object, corev1.EventTypeNormal, "StateContinued", fmt.Sprintf("The state was continued by %s: %s, after %s", author(s.Stored, true, ""), s.facts.StateID, s.known))
 	}
@@ -213,6 +217,9 @@ func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref 
 	}
 	err := kp.Flush(ctx, of, r, ref)
 	unstored := fault.Reason(err, "") == kube.StateConflict
+	if err != nil && !unstored && ref != nil && ref.Git != nil {
+		return fmt.Errorf("the state after %s is not in its repository yet: %w. The records keep the state, sealed. Terrier pushes it as soon as the repository takes it, and starts no run before", r.ID, err)
+	}
 	if err != nil && !unstored {
 		return fmt.Errorf("storing the state after %s: %w", r.ID, err)
 	}
@@ -264,6 +271,9 @@ func (kp *Keeper) keepRun(ctx context.Context, of Subject, ref kube.StateRef, id
 	}
 	facts.Unstored = unstored
 	run.KnownState, run.LastState = facts.StateID, LastStateIn(ref, facts)
+	if g := of.Asked.Configuration.Backend.Git; g != nil && ref.Git != nil && facts.Resources > g.Bound() {
+		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateLargeForGit", fmt.Sprintf("The state has %d resources, and git is for states of at most %d: each apply adds the whole state to the repository. Move the state to a Secret or a bucket: remove or change the backend of the stack, then store the newest version there with terrier state rollback. Or raise warnAbove in the settings of the backend", facts.Resources, g.Bound()))
+	}
 	v := stack.StateVersion{By: id, At: of.Observed.Now, Secret: ref.String()}
 	if unstored {
 		v.Before = id // it stays until a person dealt with it
@@ -288,9 +298,9 @@ func (kp *Keeper) Flush(ctx context.Context, of Subject, r *runner.Report, ref *
 	if err != nil || len(state) == 0 {
 		return err
 	}
-	err = kp.Store.Save(ctx, *ref, kube.Owner{Name: of.Object.GetName(), UID: of.ID}, state)
-	if of.Observed.Deleting && fault.Of(err) == fault.Denied {
-		err = nil // nothing can be made in a namespace that goes away
+	err = kp.Store.Save(ctx, of.current(*ref), kube.Owner{Name: of.Object.GetName(), UID: of.ID, Run: r.ID}, state)
+	if of.Observed.Deleting && (fault.Of(err) == fault.Denied || fault.Reason(err, "") == gitstate.ReasonNoAccess) {
+		err = nil // nothing can be made in a namespace that goes away, and its credentials are gone
 	}
 	if err != nil && isOlder(state, of.Observed.Status.KnownState) {
 		return err // the copy is never older than what is known
@@ -302,6 +312,16 @@ func (kp *Keeper) Flush(ctx context.Context, of Subject, r *runner.Report, ref *
 		return errors.Join(err, copied)
 	}
 	return err
+}
+
+// current is ref with the credentials that the stack names now: those with which the run
+// began may be refused by now.
+func (of Subject) current(ref kube.StateRef) kube.StateRef {
+	now := kube.RefOf(of.Asked.Configuration, ref.Namespace)
+	if ref.Git != nil && now.Git != nil && ref.String() == now.String() {
+		ref.Git = now.Git
+	}
+	return ref
 }
 
 // isOlder reports whether a state came before one that is known.
@@ -324,7 +344,7 @@ func (kp *Keeper) rescue(ctx context.Context, of Subject, r *runner.Report, ref 
 			kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateNotRescued", fmt.Sprintf("The newest state could not be stored during %s, and the file that the engine left of it is no state (%d bytes): %v", r.ID, len(state), err))
 			return kp.Records.Put(ctx, record.Rescued(of.ID, r.ID), state)
 		}
-		if kp.Store.Save(ctx, *ref, kube.Owner{Name: of.Object.GetName(), UID: of.ID}, state) == nil {
+		if kp.Store.Save(ctx, of.current(*ref), kube.Owner{Name: of.Object.GetName(), UID: of.ID, Run: r.ID}, state) == nil {
 			kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateRescued", "The newest state could not be stored during the run, and was stored after it")
 			if err = kp.keepRun(ctx, of, *ref, r.ID, run, state, false); err != nil {
 				return err

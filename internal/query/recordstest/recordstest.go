@@ -64,6 +64,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 			key := sha256.Sum256([]byte(place))
 			return []encryption.Key{{ID: "one", Bytes: key[:]}}, nil
 		}}
+		kept.InGit = &repository{}
 		return w, subject(t, kept)
 	}
 	for name, check := range map[string]func(*testing.T, *world, query.Records){
@@ -83,6 +84,7 @@ func Run(t *testing.T, subject func(t *testing.T, kept *query.Blobs) query.Recor
 		"states of the past are read by their names":     statesByName,
 		"a state beside its Secret is kept and read":     stateBesideItsSecret,
 		"a state is encrypted and decrypted":             encryptedState,
+		"a state in git is read and replaced":            stateInGit,
 		"names that lead elsewhere are invalid":          namesThatLeadElsewhere,
 		"of a deleted stack the last run is read":        lastRunOfAGoneStack,
 		"a stack that was never run has an empty list":   nothingAtAll,

@@ -2,6 +2,7 @@ package recordstest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -18,6 +19,9 @@ import (
 
 // Where is the Secret of the stack's state.
 var Where = kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net"}
+
+// InGit is the reference of a state in git.
+var InGit = kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "net", Git: &stack.GitPlace{Repository: "states", Branch: "main", Path: "net.tfstate"}}
 
 const (
 	version = "00000000000000000003-6d9a1f0e6d9a"
@@ -108,6 +112,40 @@ func encryptedState(t *testing.T, _ *world, r query.Records) {
 	if got, err := r.DecryptState(t.Context(), Stack, Where, []byte(state)); fault.Reason(err, "") != encryption.ReasonKey {
 		t.Errorf("decrypting a plain state: %s, %v, want %s", got, err, encryption.ReasonKey)
 	}
+}
+
+func stateInGit(t *testing.T, _ *world, r query.Records) {
+	if none, err := r.StateInGit(t.Context(), Stack, InGit); err != nil || none.Digest != "" {
+		t.Errorf("StateInGit() of a place without one = %+v, %v", none, err)
+	}
+	if err := r.ReplaceInGit(t.Context(), Stack, InGit, kube.Replacement{State: []byte(old), Over: "sha256:other"}); fault.Of(err) != fault.Conflict {
+		t.Errorf("storing over what is not there: %v, want a conflict", err)
+	}
+	if err := r.ReplaceInGit(t.Context(), Stack, InGit, kube.Replacement{State: []byte("no state")}); fault.Of(err) != fault.Invalid {
+		t.Errorf("storing what is no state: %v, want it to be invalid", err)
+	}
+	if err := r.ReplaceInGit(t.Context(), Stack, InGit, kube.Replacement{State: []byte(old)}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.StateInGit(t.Context(), Stack, InGit); err != nil || string(got.State) != old || got.Digest != stack.Sum([]byte(old)) {
+		t.Errorf("StateInGit() = %+v, %v; want what was stored", got, err)
+	}
+}
+
+// repository is one place in git.
+type repository struct {
+	kube.Elsewhere
+	is kube.Stored
+}
+
+func (r *repository) Load(context.Context, kube.StateRef) (kube.Stored, error) { return r.is, nil }
+
+func (r *repository) Replace(_ context.Context, _ kube.StateRef, with kube.Replacement) error {
+	if with.Over != r.is.Digest {
+		return fault.New(fault.Conflict, kube.StateConflict, errors.New("it changed"))
+	}
+	r.is = kube.Stored{State: with.State, Digest: stack.Sum(with.State), Person: with.Person}
+	return nil
 }
 
 // Put stores a value.
