@@ -68,6 +68,10 @@ up: build providers ## build, and run everything on this machine, in the foregro
 kyuubi: build providers-kyuubi bin/bao bin/kubectl ## run the example with OpenBao, in the foreground: examples/kyuubi
 	exec examples/kyuubi/run.sh $(DATA_DIR)-kyuubi
 
+.PHONY: tenant-building
+tenant-building: build providers-building bin/proxmox bin/kubectl ## run the example with machines for tenants, in the foreground: examples/tenant-building
+	exec examples/tenant-building/run.sh $(DATA_DIR)-building
+
 .PHONY: down
 down: ## stop what `make up` started
 	@tools/down.sh $(DATA_DIR)
@@ -131,6 +135,11 @@ bin/kubernetes/coredns: $(wildcard tools/coredns/*)
 bin/kubernetes/pause: $(wildcard tools/cluster/pause/*)
 	cd tools/cluster && go build -ldflags '$(small)' -o ../../$@ ./pause
 	@touch $@
+
+# What stands in for Proxmox VE, and a DNS server, for an example.
+.PHONY: bin/proxmox
+bin/proxmox:
+	go build -ldflags '$(small)' -o $@ ./test/proxmox/serve
 
 .PHONY: bin/cluster bin/cluster-probe
 bin/cluster:
@@ -275,11 +284,11 @@ chart-push: chart ## push it to oci://REGISTRY/charts
 ##@ Prove it
 
 .PHONY: test
-test: deps build providers providers-guide providers-kyuubi providers-building bin/kubectl bin/helm bin/source-controller bin/fake-gcs-server azure-if-npm ## every test, on a machine that has only Go, git and make
+test: deps build providers providers-guide providers-kyuubi providers-building bin/proxmox bin/kubectl bin/helm bin/source-controller bin/fake-gcs-server azure-if-npm ## every test, on a machine that has only Go, git and make
 	@tools/test.sh $(tested)
 
 .PHONY: e2e
-e2e: build providers providers-guide providers-kyuubi providers-building bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
+e2e: build providers providers-guide providers-kyuubi providers-building bin/proxmox bin/kubectl bin/source-controller ## only the end-to-end tests, told as they go
 	go test -count=1 -v -timeout 30m ./test/e2e/...
 
 .PHONY: pictures
