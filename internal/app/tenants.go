@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/controller/inventories"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
 	"github.com/terrier-iac/terrier/internal/kube/children"
 	"github.com/terrier-iac/terrier/internal/rows"
@@ -47,7 +48,8 @@ func (p *parts) setupTenants(mgr ctrl.Manager, live client.Client) error {
 		return err
 	}
 	return tenants.Setup(mgr, tenants.Options{
-		Live: live, Children: objects, Rows: pools, Events: p.alerts.recorder(mgr, tenantsv1.FieldManager, p.Now), Audit: p.audits, Stamps: p.stamping, Metrics: p.meters.Registry,
+		Inventories: inventories.New(mgr.GetClient(), p.cache, p.dir("scratch")),
+		Live:        live, Children: objects, Rows: pools, Events: p.alerts.recorder(mgr, tenantsv1.FieldManager, p.Now), Audit: p.audits, Stamps: p.stamping, Metrics: p.meters.Registry,
 		Key: p.key, SQLiteDirs: dirs, Namespaces: p.tenantNamespaces(),
 		RegistryWorkers: p.Config.RegistryWorkers, TemplateWorkers: p.Config.TemplateWorkers, TenantWorkers: p.Config.TenantWorkers,
 		Now: p.Now, Log: p.log,

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -40,6 +41,8 @@ type Registry struct {
 	Leaving     int           `json:"leaving,omitempty"`
 	RowErrors   int           `json:"rowErrors,omitempty"`
 	FirstErrors []RowError    `json:"firstRowErrors,omitempty"`
+	Warnings    int           `json:"rowWarnings,omitempty"`
+	FirstWarned []RowWarning  `json:"firstRowWarnings,omitempty"`
 	Blocked     *BlockedSet   `json:"blocked,omitempty"`
 	DryRun      bool          `json:"dryRun,omitempty"`
 	WouldChange *WouldChange  `json:"wouldChange,omitempty"` // by the last read of a dry run
@@ -55,6 +58,12 @@ type RowError struct {
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
 	Next    time.Time `json:"nextAttempt,omitzero"` // of what the API server refused
+}
+
+// RowWarning is something to know of a row that is valid.
+type RowWarning struct {
+	UID     string `json:"uid,omitempty"`
+	Message string `json:"message"`
 }
 
 // BlockedSet are deletions that a guard has stopped. Token stands for exactly
@@ -121,6 +130,10 @@ func RegistryOf(o *tenantsv1.TenantRegistry) Registry {
 		}
 		v.FirstErrors = append(v.FirstErrors, one)
 	}
+	v.Warnings = int(s.RowWarningCount)
+	for _, w := range s.RowWarnings {
+		v.FirstWarned = append(v.FirstWarned, RowWarning{w.UID, w.Message})
+	}
 	if b := s.Blocked; b != nil {
 		v.Blocked = &BlockedSet{b.Reason, b.Message, b.Since.Time, int(b.Count), b.Tenants, b.Token,
 			b.Token != "" && o.Annotations[tenantsv1.AnnotationAllowDeletions] == b.Token}
@@ -143,6 +156,8 @@ func sourceText(s *tenantsv1.Source) string {
 		return "table " + sel.Table
 	}
 	switch {
+	case s.Type == tenantapi.SourceInventory && s.Inventory != nil:
+		return fmt.Sprintf("inventory %s of %s %s", cmp.Or(s.Inventory.Path, tenantapi.DefaultInventoryPath), s.Inventory.SourceRef.Kind, s.Inventory.SourceRef.Name)
 	case s.SQLite != nil:
 		return fmt.Sprintf("sqlite %s, %s", s.SQLite.Path, what(s.SQLite.Selection))
 	case s.PostgreSQL != nil:

@@ -146,13 +146,13 @@ func (t *Tenants) RegistryDetail(ctx context.Context, key Key) (RegistryDetail, 
 	d := RegistryDetail{Registry: RegistryOf(o), Yes: o.Spec.ActiveValues, Guard: GuardInfo{
 		AllowEmpty: g.AllowEmpty, MaxDeletions: g.MaxCount, MaxPercent: g.MaxPercent, Grace: g.Grace, KeepVanished: g.KeepVanished,
 	}}
-	m := o.Spec.ValueMappings
+	m := tenantapi.Mapping(o)
 	for _, of := range []Mapped{{"uid", m.UID}, {"activate", m.Activate}, {"hostOrUrl", m.HostOrURL}} {
 		if of.Column != "" {
 			d.Mapping = append(d.Mapping, of)
 		}
 	}
-	for variable, column := range o.Spec.ExtraValueMappings {
+	for variable, column := range m.Extra {
 		d.Mapping = append(d.Mapping, Mapped{variable, column})
 	}
 	slices.SortFunc(d.Mapping, func(a, b Mapped) int { return cmp.Compare(a.Variable, b.Variable) })

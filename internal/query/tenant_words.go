@@ -78,6 +78,8 @@ var ofObjects = map[string]Situation{
 var ofRegistries = map[string]Situation{
 	"DatabaseConnected":        {"The query returned the rows.", ""},
 	"DatabaseConnectionFailed": {"Terrier could not read the rows. All tenants stay as they are.", "See the message. Terrier retries the read by itself, or at once with terrier rows REGISTRY --now."},
+	"InventoryRead":            {"The directories of the tenants were read.", ""},
+	"InventoryUnreadable":      {"Terrier could not read the directories of the tenants. All tenants stay as they are.", "See the message. Terrier retries the read by itself, with the next artifact of the source, and at once with terrier rows REGISTRY --now."},
 	"Suspended":                {"The registry is suspended: Terrier reads no rows, and tenants stay as they are.", "Resume it with terrier resume tenantregistry/NAME."},
 	"RowsValid":                {"All rows are valid.", ""},
 	"RowErrors":                {"Some rows have errors. Their tenants, if there are any, stay as they are.", "Correct the rows that terrier rows REGISTRY shows."},
@@ -101,7 +103,7 @@ var ofRows = map[string]Situation{
 	tenant.RowUIDTooLong:     {"The uid is too long for a label.", "Use a shorter one."},
 	tenant.RowUIDDuplicate:   {"Several rows have this uid. Terrier uses none of them.", "Make the uid unique, best with a unique index."},
 	tenant.RowUIDsAlike:      {"Several rows have uids that differ only in case or spaces.", "Make them differ."},
-	tenant.RowValueUnusable:  {"A value of this row is too large, or no text. Its tenants stay as they are.", "Fix the value, map another column, or shorten it in a view."},
+	tenant.RowValueUnusable:  {"A value of this row is too large, no text, or, in an inventory, what the message says. Its tenants stay as they are.", "Fix the value. In a database, map another column, or shorten it in a view."},
 	tenant.RowHostEmpty:      {"The hostOrUrl column is mapped, and empty in this row.", "Fill it in, or leave valueMappings.hostOrUrl out."},
 	tenant.RowColumnMissing:  {"The query does not return a mapped column.", "Correct the mapping, or restore the column. Until then tenants stay as they are."},
 	tenant.RowNameTooLong:    {"The name from uid and template is too long for an object.", "Use a shorter uid, or a shorter name of the template."},

@@ -5,7 +5,12 @@ type Snapshot struct {
 	Columns []string // as they were asked for
 	Rows    [][]Cell // one cell for each column
 	Mark    string   // greatest value of the high-water column; empty without one
+
+	Notes []RowNote // what users should know of rows that are valid
 }
+
+// RowNote is something to know of a row that is no error.
+type RowNote struct{ UID, Text string }
 
 // Cell is one value, as the database writes it.
 type Cell struct {

@@ -38,6 +38,7 @@ type Read struct {
 	Total    int    // all rows, those with errors included
 	Mark     string // the greatest value of the high-water column
 	LastMark string // of the last read that was used
+	Notes    []RowNote
 }
 
 // TemplateKnown is a template of the registry.

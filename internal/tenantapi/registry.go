@@ -29,6 +29,9 @@ const (
 // Mapping is the meaning of the columns of a registry.
 func Mapping(r *tenantsv1.TenantRegistry) tenant.Mapping {
 	v := r.Spec.ValueMappings
+	if r.Spec.Source.Type == SourceInventory {
+		return inventoryMapping(r)
+	}
 	return tenant.Mapping{
 		UID: v.UID, HostOrURL: v.HostOrURL, Activate: v.Activate,
 		Extra: maps.Clone(r.Spec.ExtraValueMappings), ActiveValues: r.Spec.ActiveValues,

@@ -33,10 +33,14 @@ type TenantRegistryList struct {
 }
 
 // TenantRegistrySpec gives the source of rows and the meanings of their columns.
+//
+// +kubebuilder:validation:XValidation:rule="self.source.type == 'inventory' || has(self.valueMappings)",message="valueMappings is required for every source.type but inventory"
 type TenantRegistrySpec struct {
 	Source Source `json:"source"`
 
-	ValueMappings ValueMappings `json:"valueMappings"`
+	// Required for databases. An inventory has the columns uid and activate by itself.
+	// +optional
+	ValueMappings ValueMappings `json:"valueMappings,omitzero"`
 
 	// More variables for templates, by their columns.
 	// +optional
@@ -100,13 +104,14 @@ type Guard struct {
 	VanishedRows string `json:"vanishedRows,omitempty"`
 }
 
-// Source is one database.
+// Source is one database, or the directories of an inventory.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != 'mysql' || has(self.mysql)",message="mysql is required for type mysql"
 // +kubebuilder:validation:XValidation:rule="self.type != 'postgresql' || has(self.postgresql)",message="postgresql is required for type postgresql"
 // +kubebuilder:validation:XValidation:rule="self.type != 'sqlite' || has(self.sqlite)",message="sqlite is required for type sqlite"
+// +kubebuilder:validation:XValidation:rule="self.type != 'inventory' || has(self.inventory)",message="inventory is required for type inventory"
 type Source struct {
-	// +kubebuilder:validation:Enum=mysql;postgresql;sqlite
+	// +kubebuilder:validation:Enum=mysql;postgresql;sqlite;inventory
 	Type string `json:"type"`
 
 	// Pause between reads.
@@ -125,6 +130,10 @@ type Source struct {
 	// A file on the controller's machine, in one of the directories that the operator allows.
 	// +optional
 	SQLite *SQLite `json:"sqlite,omitempty"`
+
+	// Directories of tenants in the artifact of a source.
+	// +optional
+	Inventory *Inventory `json:"inventory,omitempty"`
 
 	// How long connecting and reading may take; 30s if absent.
 	// +kubebuilder:validation:Type=string
@@ -205,6 +214,65 @@ type SQLite struct {
 	Path string `json:"path"`
 
 	Selection `json:",inline"`
+}
+
+// Inventory is a directory with one directory for each tenant: hosts.yml, group_vars,
+// host_vars, and terraform with the root module of its stack.
+type Inventory struct {
+	SourceRef InventorySource `json:"sourceRef"`
+
+	// The directory in the artifact that has the directories of the tenants.
+	// +kubebuilder:default="tenant-inventory"
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Path string `json:"path,omitempty"`
+
+	// The variables of Ansible that stacks may get. No other leaves the inventory.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=group
+	// +optional
+	Variables []InventoryVariable `json:"variables,omitempty"`
+}
+
+// InventorySource names a source in the namespace of the registry.
+type InventorySource struct {
+	// +kubebuilder:validation:Enum=GitRepository;OCIRepository;Bucket
+	Kind string `json:"kind"`
+
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// InventoryVariable is a variable of Ansible that stacks may get.
+type InventoryVariable struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Name string `json:"name"`
+
+	// The name of the variable of the module; name if absent.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_-]*$`
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	As string `json:"as,omitempty"`
+
+	// What the value must be; it is never converted. A number in quotes is a string.
+	// +kubebuilder:validation:Enum=string;number;bool;list;map;any
+	// +kubebuilder:default=any
+	// +optional
+	Type string `json:"type,omitempty"`
+
+	// True makes a tenant without the variable an invalid row.
+	// +optional
+	Required bool `json:"required,omitempty"`
+
+	// The group of Ansible whose value counts.
+	// +kubebuilder:default=all
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Group string `json:"group,omitempty"`
 }
 
 // Selection is the table or query to read.
@@ -300,6 +368,13 @@ type TenantRegistryStatus struct {
 	// +optional
 	RowErrorCount int32 `json:"rowErrorCount,omitempty"`
 
+	// What users should know of rows that are valid; the first twenty.
+	// +optional
+	RowWarnings []RowWarning `json:"rowWarnings,omitempty"`
+	// The number of these.
+	// +optional
+	RowWarningCount int32 `json:"rowWarningCount,omitempty"`
+
 	// Deletions that a guard blocks.
 	// +optional
 	Blocked *Blocked `json:"blocked,omitempty"`
@@ -350,6 +425,13 @@ type RowError struct {
 	// row or of the template causes an attempt at once.
 	// +optional
 	NextAttempt *metav1.Time `json:"nextAttempt,omitempty"`
+}
+
+// RowWarning is what a user should know of a row.
+type RowWarning struct {
+	// +optional
+	UID     string `json:"uid,omitempty"`
+	Message string `json:"message"`
 }
 
 // Blocked is a set of deletions that a guard blocks until a user allows it.

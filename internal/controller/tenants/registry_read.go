@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -72,7 +73,7 @@ func (c *rowReader) read(ctx context.Context, l *registryPass) {
 		last = r.HighWaterMark // another spec may name another column
 	}
 	found, faults := tenant.Rows(tenantapi.Mapping(l.obj), snapshot)
-	m.read = tenant.Read{OK: true, Time: began, Rows: found, Errors: faults, Total: len(snapshot.Rows), Mark: snapshot.Mark, LastMark: last}
+	m.read = tenant.Read{OK: true, Time: began, Rows: found, Errors: faults, Total: len(snapshot.Rows), Mark: snapshot.Mark, LastMark: last, Notes: snapshot.Notes}
 	m.fails, m.generation = 0, l.obj.Generation
 	m.next = c.Now().Add(spread(interval, m.uid, began))
 }
@@ -87,6 +88,9 @@ func spread(interval time.Duration, uid types.UID, at time.Time) time.Duration {
 
 // query returns one complete read.
 func (c *rowReader) query(ctx context.Context, l *registryPass) (tenant.Snapshot, error) {
+	if l.obj.Spec.Source.Type == tenantapi.SourceInventory {
+		return c.directories(ctx, l)
+	}
 	config, err := c.config(ctx, l.obj)
 	if err != nil {
 		return tenant.Snapshot{}, err
@@ -95,6 +99,31 @@ func (c *rowReader) query(ctx context.Context, l *registryPass) (tenant.Snapshot
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout+readOverrun)
 	defer cancel()
 	return c.Rows.Read(ctx, string(l.obj.UID), *config, tenantapi.Mapping(l.obj).Columns())
+}
+
+// directories reads the tenants of an inventory. Its source wakes the registry.
+func (c *rowReader) directories(ctx context.Context, l *registryPass) (tenant.Snapshot, error) {
+	c.wake.listen(l.obj, nil)
+	if c.Inventories == nil {
+		return tenant.Snapshot{}, fault.New(fault.Invalid, "", errors.New("spec.source.type: this platform has no sources to read an inventory from"))
+	}
+	within, most := limitsOf(l.obj)
+	ctx, cancel := context.WithTimeout(ctx, within+readOverrun)
+	defer cancel()
+	return c.Inventories.Read(ctx, l.obj, most)
+}
+
+// limitsOf are how long a read may take, and how many rows it may have.
+func limitsOf(obj *tenantsv1.TenantRegistry) (time.Duration, int) {
+	s := obj.Spec.Source
+	within, most := rows.DefaultTimeout, rows.DefaultMaxRows
+	if s.Timeout != nil && s.Timeout.Duration > 0 {
+		within = s.Timeout.Duration
+	}
+	if s.MaxRows != nil {
+		most = int(*s.MaxRows)
+	}
+	return within, most
 }
 
 // config is the configuration of a registry's database. Secrets are read each time,
@@ -115,13 +144,8 @@ func (c *rowReader) config(ctx context.Context, obj *tenantsv1.TenantRegistry) (
 // Secrets. The server names the Secrets, and is nil for a file.
 func configOf(obj *tenantsv1.TenantRegistry) (*rows.Config, *tenantsv1.Server, error) {
 	s := obj.Spec.Source
-	out := &rows.Config{Kind: rows.Kind(s.Type), Timeout: rows.DefaultTimeout, MaxRows: rows.DefaultMaxRows, HighWaterMark: s.HighWaterMark}
-	if s.Timeout != nil && s.Timeout.Duration > 0 {
-		out.Timeout = s.Timeout.Duration
-	}
-	if s.MaxRows != nil {
-		out.MaxRows = int(*s.MaxRows)
-	}
+	out := &rows.Config{Kind: rows.Kind(s.Type), HighWaterMark: s.HighWaterMark}
+	out.Timeout, out.MaxRows = limitsOf(obj)
 	var server *tenantsv1.Server
 	switch {
 	case s.Type == "mysql" && s.MySQL != nil:

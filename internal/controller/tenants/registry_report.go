@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plural"
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // Conditions of a registry, and their reasons besides those of package tenant.
@@ -24,6 +25,8 @@ const (
 
 	reasonConnected    = "DatabaseConnected"
 	reasonNotConnected = "DatabaseConnectionFailed"
+	reasonRead         = "InventoryRead"
+	reasonUnreadable   = "InventoryUnreadable"
 	reasonSuspended    = "Suspended"
 	reasonLeaving      = "Deleting"
 	reasonNothing      = "NothingBlocked"
@@ -107,20 +110,24 @@ func setCondition(all *[]metav1.Condition, generation int64, now time.Time, kind
 // redacted the message of the database.
 func (c *registryStatus) setReady(l *registryPass) {
 	before := meta.FindStatusCondition(l.before.Status.Conditions, conditionReady)
+	good, bad, failed, found := reasonConnected, reasonNotConnected, "DatabaseQueryFailed", "the query returned"
+	if l.obj.Spec.Source.Type == tenantapi.SourceInventory {
+		good, bad, failed, found = reasonRead, reasonUnreadable, reasonUnreadable, "the inventory has"
+	}
 	if err := l.memory.err; err != nil {
-		c.condition(l.obj, conditionReady, false, reasonNotConnected, err.Error()+". Tenants stay as they are until the rows can be read")
-		if before == nil || before.Reason != reasonNotConnected {
-			l.said.add(l.obj, corev1.EventTypeWarning, "DatabaseQueryFailed", err.Error())
+		c.condition(l.obj, conditionReady, false, bad, err.Error()+". Tenants stay as they are until the rows can be read")
+		if before == nil || before.Reason != bad {
+			l.said.add(l.obj, corev1.EventTypeWarning, failed, err.Error())
 		}
 		return
 	}
-	message := fmt.Sprintf("the query returned %s, %d of them active", plural.Count(l.memory.read.Total, "row"), active(l.memory.read.Rows))
+	message := fmt.Sprintf("%s %s, %d of them active", found, plural.Count(l.memory.read.Total, "row"), active(l.memory.read.Rows))
 	if n := l.memory.read.Total - len(l.memory.read.Rows); n > 0 {
 		message += fmt.Sprintf(" and %d invalid", n)
 	}
-	c.condition(l.obj, conditionReady, true, reasonConnected, message)
-	if before != nil && before.Reason == reasonNotConnected {
-		l.said.add(l.obj, corev1.EventTypeNormal, reasonConnected, "The rows can be read again")
+	c.condition(l.obj, conditionReady, true, good, message)
+	if before != nil && before.Reason == bad {
+		l.said.add(l.obj, corev1.EventTypeNormal, good, "The rows can be read again")
 	}
 }
 
@@ -155,6 +162,7 @@ func (c *registryStatus) setRows(l *registryPass) {
 	if l.step.Ignored != "" {
 		return
 	}
+	c.setWarnings(l)
 	all := slices.Concat(l.step.RowErrors, l.failures)
 	s.RowErrors, s.RowErrorCount = nil, int32(len(all))
 	for _, e := range all[:min(len(all), shown)] {
@@ -174,6 +182,24 @@ func (c *registryStatus) setRows(l *registryPass) {
 	}
 	if !slices.EqualFunc(s.RowErrors, l.before.Status.RowErrors, same) {
 		l.said.add(l.obj, corev1.EventTypeWarning, reasonRowErrors, message)
+	}
+}
+
+// setWarnings reports what users should know of rows that are valid.
+func (c *registryStatus) setWarnings(l *registryPass) {
+	s := &l.obj.Status
+	notes := l.memory.read.Notes
+	s.RowWarnings, s.RowWarningCount = nil, int32(len(notes))
+	for _, n := range notes[:min(len(notes), shown)] {
+		s.RowWarnings = append(s.RowWarnings, tenantsv1.RowWarning{UID: shorten(n.UID), Message: shorten(n.Text)})
+	}
+	if len(notes) > 0 && !slices.Equal(s.RowWarnings, l.before.Status.RowWarnings) {
+		first := s.RowWarnings[0]
+		message := fmt.Sprintf("%s: %s", first.UID, first.Message)
+		if len(notes) > 1 {
+			message += fmt.Sprintf("; and %d more in status.rowWarnings", len(notes)-1)
+		}
+		l.said.add(l.obj, corev1.EventTypeWarning, "RowWarnings", message)
 	}
 }
 

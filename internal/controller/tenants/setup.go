@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/kube/children"
 	"github.com/terrier-iac/terrier/internal/rows"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -37,6 +39,13 @@ type Rows interface {
 	Drop(key string)
 }
 
+// Inventories reads the directories of tenants in the artifacts of sources.
+type Inventories interface {
+	// Read returns all tenants of an inventory as rows; more than most are an error. An
+	// artifact that cannot be read, or lacks the directory, is an error and no rows.
+	Read(ctx context.Context, obj *tenantsv1.TenantRegistry, most int) (tenant.Snapshot, error)
+}
+
 // Events writes events about objects.
 type Events interface {
 	Event(obj client.Object, kind, reason, message string)
@@ -48,9 +57,11 @@ type Options struct {
 	Children *children.Cluster // the objects of tenants
 	Rows     Rows
 	Events   Events
-	Audit    AuditLog              // nil records nothing
-	Stamps   Stamps                // nil believes all
-	Metrics  prometheus.Registerer // nil for none
+
+	Inventories Inventories           // nil reads none
+	Audit       AuditLog              // nil records nothing
+	Stamps      Stamps                // nil believes all
+	Metrics     prometheus.Registerer // nil for none
 
 	Key        secret.Text // keys the digests of rows
 	SQLiteDirs []string    // absolute directories with files that registries may use
@@ -64,8 +75,9 @@ type Options struct {
 
 // Indexes of the cache.
 const (
-	indexRegistry = "terrier.registry" // of TenantTemplates: registryId
-	indexTemplate = "terrier.template" // of Tenants: templateRef
+	indexRegistry  = "terrier.registry"  // of TenantTemplates: registryId
+	indexTemplate  = "terrier.template"  // of Tenants: templateRef
+	indexInventory = "terrier.inventory" // of TenantRegistries: Kind/name of the source
 )
 
 // Concurrent reconciles, as in Tenant Operator.
@@ -104,7 +116,8 @@ func setupRows(mgr ctrl.Manager, o Options) error {
 		}),
 		indexes.IndexField(ctx, &tenantsv1.Tenant{}, indexTemplate, func(o client.Object) []string {
 			return []string{o.(*tenantsv1.Tenant).Spec.TemplateRef}
-		}))
+		}),
+		indexes.IndexField(ctx, &tenantsv1.TenantRegistry{}, indexInventory, inventorySource))
 	if err != nil {
 		return err
 	}
@@ -149,7 +162,7 @@ func Slim(o any) (any, error) {
 // SetupWithManager makes mgr run c.
 func (c *Registries) SetupWithManager(mgr ctrl.Manager) error {
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
-	return ctrl.NewControllerManagedBy(mgr).Named("tenantregistries").
+	b := ctrl.NewControllerManagedBy(mgr).Named("tenantregistries").
 		For(&tenantsv1.TenantRegistry{}, changed). // not its own status
 		Watches(&tenantsv1.TenantTemplate{}, handler.EnqueueRequestsFromMapFunc(registryOfTemplate), builder.WithPredicates(templateChanged())).
 		Watches(&tenantsv1.Tenant{}, soon(registryOfTenant), builder.WithPredicates(tenantChanged())).
@@ -160,8 +173,17 @@ func (c *Registries) SetupWithManager(mgr ctrl.Manager) error {
 			c.wake.queue = q
 			return nil
 		})).
-		WithOptions(retrying(cmp.Or(c.RegistryWorkers, registryWorkers))).
-		Complete(c)
+		WithOptions(retrying(cmp.Or(c.RegistryWorkers, registryWorkers)))
+	if c.Inventories != nil {
+		for _, kind := range []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind} {
+			obj, err := sources.New(kind)
+			if err != nil {
+				return err
+			}
+			b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(c.inventoriesOf(kind)), builder.WithPredicates(artifactChanged()))
+		}
+	}
+	return b.Complete(c)
 }
 
 // SetupWithManager makes mgr run c.

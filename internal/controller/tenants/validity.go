@@ -73,6 +73,13 @@ func (p paths) of(e tenant.ResourceError) string {
 // connects: it neither queries the database nor reads a Secret.
 func CheckRegistry(obj *tenantsv1.TenantRegistry) []Problem {
 	var all []Problem
+	if obj.Spec.Source.Type == tenantapi.SourceInventory {
+		if _, _, err := tenantapi.Inventory(obj); err != nil {
+			path, _, _ := strings.Cut(err.Error(), ": ")
+			return []Problem{{path, tenant.ResourceError{Message: err.Error()}}}
+		}
+		return nil
+	}
 	m := tenantapi.Mapping(obj)
 	columns := map[string]string{"valueMappings.uid": m.UID, "valueMappings.activate": m.Activate}
 	for name, column := range m.Extra {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
@@ -59,6 +60,47 @@ func registryChanged() predicate.Predicate {
 		was, now := e.ObjectOld.(*tenantsv1.TenantRegistry).Status.Blocked, e.ObjectNew.(*tenantsv1.TenantRegistry).Status.Blocked
 		return (was == nil) != (now == nil) || was != nil && was.Token != now.Token
 	}})
+}
+
+// inventorySource is the source that a registry reads its tenants from.
+func inventorySource(o client.Object) []string {
+	s := o.(*tenantsv1.TenantRegistry).Spec.Source
+	if s.Type != tenantapi.SourceInventory || s.Inventory == nil {
+		return nil
+	}
+	return []string{s.Inventory.SourceRef.Kind + "/" + s.Inventory.SourceRef.Name}
+}
+
+// inventoriesOf has the registries read their tenants that have them from a source.
+func (c *Registries) inventoriesOf(kind string) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		var list tenantsv1.TenantRegistryList
+		if err := c.cache.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexInventory: kind + "/" + o.GetName()}); err != nil {
+			c.Log.Error("registries not woken", "source", kind+" "+client.ObjectKeyFromObject(o).String(), "err", err) // they read at their interval
+			return nil
+		}
+		var out []reconcile.Request
+		for i := range list.Items {
+			key := client.ObjectKeyFromObject(&list.Items[i])
+			c.notify(key)
+			out = append(out, reconcile.Request{NamespacedName: key})
+		}
+		return out
+	}
+}
+
+// artifactChanged passes sources with another artifact than before.
+func artifactChanged() predicate.Predicate {
+	digest := func(o client.Object) string {
+		if s, ok := o.(sources.Object); ok && s.GetArtifact() != nil {
+			return s.GetArtifact().Digest
+		}
+		return ""
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return digest(e.Object) != "" },
+		UpdateFunc: func(e event.UpdateEvent) bool { return digest(e.ObjectOld) != digest(e.ObjectNew) },
+	}
 }
 
 // onlyDeleted passes deletions of objects that match.

@@ -198,6 +198,18 @@ func TestRegistries(t *testing.T) {
 		"nothing to read": {`source: {type: mysql}, valueMappings: {uid: id, activate: active}`, "spec.source: type mysql without spec.source.mysql"},
 		"a column without a name": {`source: {type: sqlite, sqlite: {path: shop.db, table: customers}}, valueMappings: {uid: id, activate: active}, extraValueMappings: {plan: ""}`,
 			"spec.extraValueMappings.plan: the name of the column is missing"},
+		"an inventory":            {`source: {type: inventory, inventory: {sourceRef: {kind: GitRepository, name: e}, variables: [{name: cores, type: number}, {name: cores, as: more, group: db}]}}, extraValueMappings: {c: vars.more}`, ""},
+		"an inventory of nothing": {`source: {type: inventory}`, "spec.source.inventory: it is required for type inventory"},
+		"an inventory elsewhere": {`source: {type: inventory, inventory: {sourceRef: {kind: GitRepository, name: e}, path: ../x}}`,
+			`spec.source.inventory.path: "../x" is no directory of the artifact: name one without .. and without a / at its beginning`},
+		"two variables of one name": {`source: {type: inventory, inventory: {sourceRef: {kind: GitRepository, name: e}, variables: [{name: a}, {name: b, as: a}]}}`,
+			"spec.source.inventory.variables[1]: the variable a of the module is that of variables[0], too: give one of them another name with as"},
+		"a variable that no module can have": {`source: {type: inventory, inventory: {sourceRef: {kind: GitRepository, name: e}, variables: [{name: a.b}]}}`,
+			`spec.source.inventory.variables[0].as: "a.b" is no name of a variable of a module: letters, digits, _ and - can be in it`},
+		"a column that no inventory has": {`source: {type: inventory, inventory: {sourceRef: {kind: GitRepository, name: e}}}, extraValueMappings: {x: vars.x}`,
+			`spec.extraValueMappings.x: an inventory has no column "vars.x"; there are uid, active, path, terraformPath, digest, hosts, vars`},
+		"another uid than the directory": {`source: {type: inventory, inventory: {sourceRef: {kind: GitRepository, name: e}}}, valueMappings: {uid: path, activate: active}`,
+			`spec.valueMappings.uid: it is "path", and the uid of an inventory is the name of the directory: set it to uid, or remove valueMappings`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(t, ValidateRegistry, admissionv1.AdmissionRequest{Operation: "CREATE", Object: object(t, registry(tt.spec))})
