@@ -204,6 +204,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	if p.cache, err = source.NewCache(p.dir("cache"), out, artifactBytes); err != nil {
 		return err
 	}
+	p.modules.Archives = p.cache
 	if p.Config.Sources {
 		if err := p.setupSources(mgr, out); err != nil {
 			return err

@@ -22,6 +22,19 @@ type Skip func(name string, dir bool) bool
 // link becomes a copy of its target, which must lie below dir too; everything
 // that is neither file, directory nor link is Invalid.
 func Pack(dir string, skip Skip, w io.Writer, limits Limits) error {
+	zipped := gzip.NewWriter(w)
+	if err := Tar(dir, skip, zipped, limits); err != nil {
+		return err
+	}
+	if err := zipped.Close(); err != nil {
+		return fmt.Errorf("writing the archive: %w", err)
+	}
+	return nil
+}
+
+// Tar does the same without compressing, so that its bytes are the same with every release
+// of the compression.
+func Tar(dir string, skip Skip, w io.Writer, limits Limits) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("opening the directory to pack: %w", err)
@@ -30,8 +43,7 @@ func Pack(dir string, skip Skip, w io.Writer, limits Limits) error {
 	if skip == nil {
 		skip = func(string, bool) bool { return false }
 	}
-	zipped := gzip.NewWriter(w)
-	p := &packing{root: root, skip: skip, out: tar.NewWriter(zipped), budget: budget{Limits: limits.orDefault()}}
+	p := &packing{root: root, skip: skip, out: tar.NewWriter(w), budget: budget{Limits: limits.orDefault()}}
 	top, err := root.Stat(".")
 	if err != nil {
 		return fmt.Errorf("opening the directory to pack: %w", err)
@@ -40,9 +52,6 @@ func Pack(dir string, skip Skip, w io.Writer, limits Limits) error {
 		return err
 	}
 	if err := p.out.Close(); err != nil {
-		return fmt.Errorf("writing the archive: %w", err)
-	}
-	if err := zipped.Close(); err != nil {
 		return fmt.Errorf("writing the archive: %w", err)
 	}
 	return nil

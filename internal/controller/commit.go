@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math"
@@ -203,10 +204,13 @@ func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Summary {
 
 // ignored are the fields of the object that have no effect here, sorted.
 func (cm *committer) ignored(p *pass) []string {
-	if cm.config.Pods {
-		return p.st.Ignored
+	all := slices.Clone(p.st.Ignored)
+	if !cm.config.Pods {
+		all = append(all, p.st.OnlyPods...)
 	}
-	all := slices.Concat(p.st.Ignored, p.st.OnlyPods)
+	if len(p.st.Configuration.SourcePaths) > 0 && p.entry.wholeSource != "" {
+		all = append(all, fmt.Sprintf("metadata.annotations[%s] (the whole source counts: %s)", dialect.SourcePaths, p.entry.wholeSource))
+	}
 	slices.Sort(all)
 	return all
 }

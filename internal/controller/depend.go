@@ -68,7 +68,8 @@ func (dp *dependencies) dependency(ctx context.Context, p *pass, d dialect.Diale
 		return fmt.Sprintf("dependency %s is not valid: %v", key, err), nil
 	}
 	m := dep.Status
-	if a, b := dep.Configuration.Source, p.st.Configuration.Source; a != nil && b != nil && *a == *b && m.Planned.Source != p.o.PlanInputs.Source {
+	parts := len(dep.Configuration.SourcePaths)+len(p.st.Configuration.SourcePaths) > 0 // their digests differ always
+	if a, b := dep.Configuration.Source, p.st.Configuration.Source; !parts && a != nil && b != nil && *a == *b && m.Planned.Source != p.o.PlanInputs.Source {
 		return fmt.Sprintf("dependency %s has not seen revision %s yet", key, p.o.PlanInputs.Revision), nil
 	}
 	if dep.Configuration.Outputs != nil && m.Published == "" {

@@ -41,6 +41,7 @@ type entry struct {
 	rightSeen    time.Time        // when that was; zero if it was not
 	vault        vaults.Known     // what its run has of a Vault
 	login        vaults.Known     // and of one that its identity signed it in to
+	wholeSource  string           // why the whole source counts although the stack names parts; empty if it does not
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]
 

@@ -97,7 +97,43 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	}
 	p.in.origin = artifact.Origin
 	p.o.PlanInputs.Source, p.o.PlanInputs.Revision, p.o.SourceAt = artifact.Digest, artifact.Revision, artifact.At
-	return p.below(artifact.Directory)
+	if b := p.below(artifact.Directory); b != nil {
+		return b
+	}
+	return selectPaths(jb.modules, p)
+}
+
+// selectPaths puts the part of the source that the stack depends on in the place of the
+// source, if the stack names it. Everything from here on is about this part: a commit that
+// does not touch it changes nothing.
+func selectPaths(reader *modules.Reader, p *pass) *stack.Blocked {
+	c := p.st.Configuration
+	if len(c.SourcePaths) == 0 {
+		return nil
+	}
+	var always []string
+	for _, f := range c.VarFiles {
+		always = append(always, path.Clean(f)) // relative to the root of the source
+	}
+	if s := c.Script; s != nil {
+		for _, text := range []stack.ScriptText{s.Apply, s.Destroy} {
+			always = append(always, path.Join(c.Path, text.Path))
+		}
+		if s.PostDeploy != nil {
+			always = append(always, path.Join(c.Path, s.PostDeploy.Path))
+		}
+	}
+	part, err := reader.Subset(p.in.archive, p.o.PlanInputs.Source, c.Path, c.SourcePaths, always)
+	if err != nil {
+		return blockedBy(fmt.Errorf("the annotation %s: %w", dialect.SourcePaths, err), stack.SourceFailed)
+	}
+	p.in.archive, p.o.PlanInputs.Source, p.entry.wholeSource = part.File, part.Digest, part.Whole
+	// The part is as it was: its plans keep the name of the revision that they were made
+	// from, and the status needs no write.
+	if was := p.o.Status.Planned; part.Whole == "" && was.Source == part.Digest && was.Revision != "" {
+		p.o.PlanInputs.Revision = was.Revision
+	}
+	return nil
 }
 
 // below puts the root module below the directory that the URL of its source names. A

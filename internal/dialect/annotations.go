@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -30,6 +32,8 @@ const (
 	Network    = "terrier.dev/network"     // of the runs: none or host
 	Deletion   = "terrier.dev/deletion"    // approve, retain or destroy; what happens to what was created
 	AdoptState = "terrier.dev/adopt-state" // true or false
+
+	SourcePaths = "terrier.dev/source-paths" // auto, or a YAML list of patterns of paths, auto among them
 )
 
 // Identity reads what a stack asks its runs to sign in with elsewhere; nil if it asks for
@@ -47,6 +51,41 @@ func Identity(o client.Object) (*identity.Request, error) {
 		}
 	}
 	return nil, fault.New(fault.Invalid, string(stack.SpecInvalid), fmt.Errorf("the annotation %s: %w", identity.Annotation, err))
+}
+
+// SelectedPaths reads which parts of its source a stack depends on; none for all. A value
+// that means nothing is CheckAnnotations' to refuse, and selects nothing.
+func SelectedPaths(o client.Object) []string {
+	paths, _ := sourcePaths(o.GetAnnotations()[SourcePaths])
+	return paths
+}
+
+// Bounds of the annotation.
+const (
+	mostPaths   = 64
+	longestPath = 1024
+)
+
+func sourcePaths(text string) ([]string, bool) {
+	text = strings.TrimSpace(text)
+	switch text {
+	case "":
+		return nil, true
+	case stack.SourceAuto:
+		return []string{stack.SourceAuto}, true
+	}
+	var paths []string
+	if err := yaml.UnmarshalStrict([]byte(text), &paths); err != nil || len(paths) == 0 || len(paths) > mostPaths {
+		return nil, false
+	}
+	for i, p := range paths {
+		p = strings.TrimSuffix(strings.TrimPrefix(p, "./"), "/")
+		if _, err := path.Match(strings.ReplaceAll(p, "**", "*"), ""); err != nil || !fs.ValidPath(p) || p == "." || len(p) > longestPath {
+			return nil, false
+		}
+		paths[i] = p
+	}
+	return paths, true
 }
 
 // Encrypted reports whether a stack asks for its state to be encrypted. A value that means
@@ -79,6 +118,7 @@ func Common() []Annotation {
 		{Name: Network, May: "none or host", Reads: OneOf("none", "host")},
 		{Name: afterapply.Annotation, Check: func(v string) error { _, err := readSteps(v); return err }},
 		{Name: prerequisite.Annotation, Check: func(v string) error { _, err := readPrerequisites(v); return err }},
+		{Name: SourcePaths, May: "auto, or a YAML list of paths in the source without .., in which * and ** stand for parts of them", Reads: func(v string) bool { _, ok := sourcePaths(v); return ok }},
 		{Name: Repair, May: "JSON that terrier repair writes", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &stack.Repair{}) == nil }},
 	}
 	for _, name := range []string{

@@ -18,6 +18,12 @@ import (
 type Configuration struct {
 	Source *Ref   // nil when the module is inline
 	Path   string // the root module inside the source
+
+	// SourcePaths are the parts of the source that the stack depends on; none for all of it.
+	// Each is a pattern of paths, or SourceAuto. They are no part of the shape: what they
+	// select is the source of a plan.
+	SourcePaths []string
+
 	Inline string // the text of main.tf when there is no source
 
 	Vars     []Var
@@ -71,6 +77,9 @@ type Configuration struct {
 	Checks    []Check // what must answer after an apply
 	Inventory bool    // what exists is listed in the object
 }
+
+// SourceAuto among SourcePaths stands for what the root module is found to depend on.
+const SourceAuto = "auto"
 
 // Script is what a stack is applied and destroyed by in place of a saved plan. Its
 // texts are part of the inputs of a run.

@@ -8,6 +8,7 @@ package modules
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,12 +33,22 @@ type Reader struct {
 	Dir    string // scratch space
 	Engine string // tofu or terraform
 
-	known cache.Map[key, loaded]
+	// Archives keeps what Subset makes; nil makes none.
+	Archives Archives
+
+	known   cache.Map[key, loaded]
+	subsets cache.Map[key, Subset]
+}
+
+// Archives keeps archives by digest.
+type Archives interface {
+	Put(digest string, from io.Reader) error
+	Path(digest string) (string, error)
 }
 
 // New returns a reader that unpacks modules in dir.
 func New(dir string) *Reader {
-	return &Reader{Dir: dir, known: cache.Map[key, loaded]{Size: kept}}
+	return &Reader{Dir: dir, known: cache.Map[key, loaded]{Size: kept}, subsets: cache.Map[key, Subset]{Size: kept}}
 }
 
 type key struct{ digest, path, extra string }

@@ -32,6 +32,7 @@ import (
 func configuration(obj *v1alpha1.Terraform) (stack.Configuration, error) {
 	c := stack.Configuration{Script: &stack.Script{}, Upgrade: true}
 	c.Engine, c.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
+	c.SourcePaths = dialect.SelectedPaths(obj)
 	var first error
 	c.Identity, first = dialect.Identity(obj)
 	c.Encrypted = dialect.Encrypted(obj)

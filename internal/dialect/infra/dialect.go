@@ -111,6 +111,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	configuration.Identity, configuration.Encrypted, configuration.Prerequisites = asks, dialect.Encrypted(obj), needs
 	configuration.AfterApply = after
 	configuration.Engine, configuration.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
+	configuration.SourcePaths = dialect.SelectedPaths(obj)
 	legible := configuration
 	if err != nil {
 		legible = Legible(obj)

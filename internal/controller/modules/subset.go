@@ -1,0 +1,179 @@
+package modules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/workdir/module"
+)
+
+// Subset is the part of an archive that a stack depends on: an archive of its own.
+type Subset struct {
+	File   string // its path, as long as Archives keeps it
+	Digest string // sha256:…; of the same files it is always the same
+	Whole  string // why the whole archive counts; empty if it does not. File and Digest are its own then
+}
+
+// Subset takes from an archive what a stack depends on: its root module at dir with all
+// below, the files of always, and what paths select. A run gets this archive and no other, so
+// that the digest covers everything that a run can read of its source: what was approved is
+// what is applied, and a file that was not selected fails a run in place of being stale.
+func (m *Reader) Subset(file, digest, dir string, paths, always []string) (Subset, error) {
+	whole := Subset{File: file, Digest: digest}
+	if m.Archives == nil {
+		whole.Whole = "this platform keeps no parts of sources"
+		return whole, nil
+	}
+	of := key{digest: digest, path: dir, extra: stack.Digest([]any{paths, always})}
+	if s, ok := m.subsets.Get(of); ok {
+		if s.Whole != "" {
+			whole.Whole = s.Whole
+			return whole, nil
+		}
+		if at, err := m.Archives.Path(s.Digest); err == nil {
+			s.File = at
+			return s, nil
+		}
+	}
+	var s Subset
+	err := m.unpacked(file, func(unpacked string) error {
+		var err error
+		s, err = m.subset(unpacked, selection{dir: Below(dir), paths: paths, always: always})
+		return err
+	})
+	if err != nil {
+		return Subset{}, err
+	}
+	m.subsets.Put(of, s)
+	if s.Whole != "" {
+		whole.Whole = s.Whole
+		return whole, nil
+	}
+	s.File, err = m.Archives.Path(s.Digest)
+	return s, err
+}
+
+// unpacked calls do with a directory that has what is in an archive.
+func (m *Reader) unpacked(file string, do func(dir string) error) (err error) {
+	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(m.Dir, "subset-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := archive.Extract(f, dir, archive.Limits{}); err != nil {
+		return fmt.Errorf("unpacking the source: %w", err)
+	}
+	return do(dir)
+}
+
+// subset packs what is selected of an unpacked archive.
+func (m *Reader) subset(unpacked string, s selection) (Subset, error) {
+	tree, err := os.OpenRoot(unpacked)
+	if err != nil {
+		return Subset{}, err
+	}
+	defer tree.Close()
+	if why := s.resolve(tree.FS()); why != "" {
+		return Subset{Whole: why}, nil
+	}
+	f, err := os.CreateTemp(m.Dir, "subset-*.tar")
+	if err != nil {
+		return Subset{}, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	sum := sha256.New()
+	if err := archive.Tar(unpacked, func(name string, isDir bool) bool { return isDir || !s.takes(name) }, io.MultiWriter(f, sum), archive.Limits{}); err != nil {
+		return Subset{}, fmt.Errorf("taking %s from the source: %w", s.dir, err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return Subset{}, err
+	}
+	out := Subset{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}
+	return out, m.Archives.Put(out.Digest, f)
+}
+
+// selection says which files of a source a stack depends on.
+type selection struct {
+	dir    string   // of the root module
+	paths  []string // patterns, and stack.SourceAuto
+	always []string
+
+	dirs []string // that are taken with everything below
+}
+
+// resolve finds the directories, and says why the whole source counts; empty if it does not.
+func (s *selection) resolve(tree fs.FS) string {
+	if s.dir == "." {
+		return "the root module is in the root of the source"
+	}
+	if info, err := fs.Stat(tree, s.dir); err != nil || !info.IsDir() {
+		return "the source has no directory " + s.dir // what reads the module says so
+	}
+	s.dirs = []string{s.dir}
+	if !slices.Contains(s.paths, stack.SourceAuto) {
+		return ""
+	}
+	reach := module.ReachOf(tree, s.dir)
+	s.dirs = append(s.dirs, reach.Dirs...)
+	if reach.Whole == "" && slices.Contains(s.dirs, ".") {
+		return "a local module is in the root of the source"
+	}
+	return reach.Whole
+}
+
+// takes reports whether a file is selected.
+func (s *selection) takes(name string) bool {
+	if slices.Contains(s.always, name) {
+		return true
+	}
+	for _, dir := range s.dirs {
+		if strings.HasPrefix(name, dir+"/") {
+			return true
+		}
+	}
+	for _, pattern := range s.paths {
+		if pattern != stack.SourceAuto && selects(strings.Split(pattern, "/"), strings.Split(name, "/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// selects reports whether a pattern is a name, or a directory above it. Two asterisks stand
+// for any number of directories.
+func selects(pattern, name []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return true // the name is below what the pattern matches, or is it
+	case pattern[0] == "**":
+		for i := range len(name) + 1 {
+			if selects(pattern[1:], name[i:]) {
+				return true
+			}
+		}
+		return false
+	case len(name) == 0:
+		return false
+	}
+	matches, err := path.Match(pattern[0], name[0])
+	return err == nil && matches && selects(pattern[1:], name[1:])
+}

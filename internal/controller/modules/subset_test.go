@@ -1,0 +1,161 @@
+package modules
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/source"
+)
+
+// packed is an archive of these files, and what it is called.
+func packed(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		full := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "archive")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := archive.Pack(dir, nil, f, archive.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// unpacked are the files of an archive.
+func unpacked(t *testing.T, file string) (names []string) {
+	t.Helper()
+	dir := t.TempDir()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := archive.Extract(f, dir, archive.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			name, _ := filepath.Rel(dir, path)
+			names = append(names, filepath.ToSlash(name))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestSubset(t *testing.T) {
+	files := map[string]string{
+		"a/terraform/main.tf": `module "m" { source = "../../modules/m" }`, "a/terraform/x.txt": "x", "a/hosts.yml": "a", "b/terraform/main.tf": "b",
+		"modules/m/main.tf": "", "modules/n/main.tf": "", "vars/a.tfvars": "", "vars/b.tfvars": "", "README.md": "",
+	}
+	with := func(more map[string]string) string {
+		all := map[string]string{}
+		for name, text := range files {
+			all[name] = text
+		}
+		for name, text := range more {
+			all[name] = text
+		}
+		return packed(t, all)
+	}
+	kept, err := source.NewCache(t.TempDir(), nil, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(t.TempDir())
+	r.Archives = kept
+	version := 0
+	subset := func(file string, paths, always []string) Subset {
+		t.Helper()
+		version++
+		s, err := r.Subset(file, "sha256:"+strings.Repeat("0", version), "a/terraform", paths, always)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	auto := subset(with(nil), []string{"auto"}, []string{"vars/a.tfvars"})
+	want := []string{"a/terraform/main.tf", "a/terraform/x.txt", "modules/m/main.tf", "vars/a.tfvars"}
+	if got := unpacked(t, auto.File); !slices.Equal(got, want) || auto.Whole != "" {
+		t.Errorf("auto takes %v (%s), want %v", got, auto.Whole, want)
+	}
+	for name, tt := range map[string]struct {
+		change map[string]string
+		same   bool
+	}{
+		"another tenant":         {map[string]string{"b/terraform/main.tf": "changed", "c/terraform/main.tf": "new"}, true},
+		"what is not terraform":  {map[string]string{"a/hosts.yml": "changed"}, true},
+		"a module of others":     {map[string]string{"modules/n/main.tf": "# changed"}, true},
+		"the root module":        {map[string]string{"a/terraform/x.txt": "changed"}, false},
+		"a module that it calls": {map[string]string{"modules/m/main.tf": "# changed"}, false},
+		"a file of variables":    {map[string]string{"vars/a.tfvars": "x = 1"}, false},
+		"a new file of a module": {map[string]string{"modules/m/more.tf": ""}, false},
+	} {
+		if got := subset(with(tt.change), []string{"auto"}, []string{"vars/a.tfvars"}); (got.Digest == auto.Digest) != tt.same {
+			t.Errorf("%s: the digest is the same: %t, want %t", name, got.Digest == auto.Digest, tt.same)
+		}
+	}
+	globs := subset(with(nil), []string{"modules/*/main.tf", "**/b.tfvars"}, nil)
+	want = []string{"a/terraform/main.tf", "a/terraform/x.txt", "modules/m/main.tf", "modules/n/main.tf", "vars/b.tfvars"}
+	if got := unpacked(t, globs.File); !slices.Equal(got, want) {
+		t.Errorf("the patterns take %v, want %v", got, want)
+	}
+
+	// Where the whole source counts, it stays what it is, with the reason.
+	file := with(map[string]string{"a/terraform/more.tf": `locals { x = file("../../README.md") }`})
+	whole := subset(file, []string{"auto"}, nil)
+	if whole.File != file || !strings.HasPrefix(whole.Digest, "sha256:0") || !strings.Contains(whole.Whole, `a/terraform/more.tf:1: file reads "README.md"`) {
+		t.Errorf("a file outside gives %+v", whole)
+	}
+
+	// An archive that was pruned is made again, and is the same.
+	file = with(nil)
+	first, err := r.Subset(file, "sha256:ff", "a/terraform", []string{"auto"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(first.File); err != nil {
+		t.Fatal(err)
+	}
+	again, err := r.Subset(file, "sha256:ff", "a/terraform", []string{"auto"}, nil)
+	if err != nil || again != first {
+		t.Errorf("Subset() after its archive was removed = %+v, %v, want %+v", again, err, first)
+	}
+	if left, err := filepath.Glob(filepath.Join(r.Dir, "*")); err != nil || len(left) != 0 {
+		t.Errorf("the scratch space holds %v (%v)", left, err)
+	}
+}
+
+func TestSelects(t *testing.T) {
+	for pattern, names := range map[string]map[string]bool{
+		"a":       {"a": true, "a/b": true, "a/b/c": true, "ab": false, "b/a": false},
+		"a/*":     {"a/b": true, "a/b/c": true, "a": false},
+		"**/x.tf": {"x.tf": true, "a/x.tf": true, "a/b/x.tf": true, "a/y.tf": false},
+		"a/**/z":  {"a/z": true, "a/b/c/z": true, "a/b": false},
+		"m/*.tf":  {"m/a.tf": true, "m/a/b.tf": false},
+	} {
+		for name, want := range names {
+			if got := selects(strings.Split(pattern, "/"), strings.Split(name, "/")); got != want {
+				t.Errorf("selects(%q, %q) = %t, want %t", pattern, name, got, want)
+			}
+		}
+	}
+}
