@@ -88,7 +88,7 @@ func (p *program) families() [][]*cobra.Command {
 		stateCommands{p}.commands(), retainedCommands{p}.commands(), tenantCommands{p}.commands(), registryCommands{p}.commands(),
 		templateCommands{p}.commands(), importCommands{p}.commands(), auditCommands{p}.commands(), serverCommands{p}.commands(),
 		moduleCommands{p}.commands(), providerCommands{p}.commands(), policyCommands{p}.commands(), identityCommands{p}.commands(),
-		scanCommands{p}.commands(), statusCommands{p}.commands(),
+		scanCommands{p}.commands(), statusCommands{p}.commands(), inventoryCommands{p}.commands(),
 	}
 }
 

@@ -2,7 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/inventory"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -140,6 +146,13 @@ func (p registryCommands) registrySheet(r query.Registry) *sheet {
 		}
 		more(s, r.RowErrors-len(r.FirstErrors))
 	}
+	if r.Warnings > 0 {
+		s.heading(fmt.Sprintf("Warnings (%d)", r.Warnings))
+		for _, w := range r.FirstWarned {
+			s.line("%-20s %s", strconv.Quote(w.UID), w.Message)
+		}
+		more(s, r.Warnings-len(r.FirstWarned))
+	}
 	s.heading("Tenants")
 	s.row("Templates", fmt.Sprint(r.Templates))
 	desired := fmt.Sprint(r.Desired)
@@ -210,4 +223,166 @@ func more(s *sheet, n int) {
 	if n > 0 {
 		s.line("  and %d more", n)
 	}
+}
+
+// inventoryCommands show the hosts of tenants.
+type inventoryCommands struct{ *program }
+
+func (p inventoryCommands) commands() []*cobra.Command {
+	return []*cobra.Command{p.inventory()}
+}
+
+// hostsChoice is what inventory is asked for.
+type hostsChoice struct {
+	query.TenantFilter
+	uids   []string // all if empty
+	output string   // the output of a stack that has hosts
+	dir    string   // with directories of tenants; empty for none
+}
+
+func (p inventoryCommands) inventory() *cobra.Command {
+	var (
+		list   bool
+		host   string
+		choose hostsChoice
+	)
+	c := &cobra.Command{
+		Use:   "inventory {--list | --host NAME}",
+		Short: "Show the hosts of tenants as a dynamic inventory of Ansible",
+		Long: `Prints the hosts of tenants in the JSON that Ansible asks an inventory script for. The
+hosts are those of the output "hosts" of the stacks of each tenant: a list of objects
+with name and address, or an object of them by their names. user, port, mac, groups and
+vars are optional. Each tenant has a group of its own besides, tenant_UID.
+
+With --directory, hosts.yml, group_vars and host_vars of the tenants are read from a
+checkout of the inventory as well. Where both have a variable of a host, the output wins.
+
+You need the permission to read the outputs. A stack whose outputs you may not read is
+left out, and named on standard error. A host that two tenants have is an error: choose
+one tenant with --tenant.
+
+Ansible runs a script and not a command with flags, so a script calls this command; see
+docs/tenant-inventory.md.`,
+		Example: `  terrier inventory --list
+  terrier inventory --list --tenant grooveiq --directory tenant-inventory
+  terrier inventory --host api-vm01`,
+		GroupID: groupView,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if list == (host != "") {
+				return usage("ask for --list or for --host NAME")
+			}
+			found, err := p.hosts(cmd.Context(), choose)
+			if err != nil {
+				return err
+			}
+			text, err := found.List()
+			if host != "" {
+				text, err = found.Host(host)
+			}
+			if err == nil {
+				p.say("%s", text)
+			}
+			return err
+		},
+	}
+	p.allFlag(c)
+	c.Flags().BoolVar(&list, "list", false, "all hosts and groups")
+	c.Flags().StringVar(&host, "host", "", "the variables of the host with this `name`")
+	c.Flags().StringArrayVar(&choose.uids, "tenant", nil, "only the tenant with this `uid` (repeatable)")
+	c.Flags().StringVar(&choose.Registry, "registry", "", "only tenants of this `registry`")
+	c.Flags().StringVar(&choose.Template, "template", "", "only tenants of this `template`")
+	c.Flags().StringVarP(&choose.Selector, "selector", "l", "", "only tenants with these `labels`")
+	c.Flags().StringVar(&choose.output, "output-name", "hosts", "the `output` of the stacks that has the hosts")
+	c.Flags().StringVar(&choose.dir, "directory", "", "a `directory` with a directory for each tenant")
+	return c
+}
+
+// hosts collects the hosts of the tenants that the user may read.
+func (p inventoryCommands) hosts(ctx context.Context, choose hostsChoice) (*inventory.Dynamic, error) {
+	tenants, err := p.tenantsOf()
+	if err != nil {
+		return nil, err
+	}
+	if !p.all {
+		choose.Namespace = p.connection.Namespace
+	}
+	list, err := tenants.List(ctx, choose.TenantFilter)
+	if err != nil {
+		return nil, err
+	}
+	stacks, err := p.stacks()
+	if err != nil {
+		return nil, err
+	}
+	found, written := &inventory.Dynamic{}, map[string]bool{}
+	for _, t := range list.Items {
+		if len(choose.uids) > 0 && !slices.Contains(choose.uids, t.UID) {
+			continue
+		}
+		if choose.dir != "" && !written[t.UID] {
+			written[t.UID] = true
+			if err := p.written(found, choose.dir, t.UID); err != nil {
+				return nil, err
+			}
+		}
+		detail, err := tenants.Describe(ctx, t.Key())
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range detail.Objects {
+			if o.Stack == nil {
+				continue
+			}
+			if err := p.published(ctx, found, stacks, t.UID, o.Stack.Key(), choose.output); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// written adds the hosts of the directory of a tenant, if there is one.
+func (p inventoryCommands) written(found *inventory.Dynamic, dir, uid string) error {
+	tree, err := os.OpenRoot(p.path(dir))
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	if _, err := tree.Stat(uid); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	v, err := inventory.Read(tree.FS(), uid)
+	if err != nil {
+		return fault.New(fault.Invalid, "", fmt.Errorf("the directory of %s: %w", uid, err))
+	}
+	hosts := v.Hosts()
+	for i := range hosts {
+		hosts[i].Vars = v.Vars(hosts[i].Name)
+	}
+	return found.Add(uid, hosts...)
+}
+
+// published adds the hosts that a stack outputs. A stack without outputs has none.
+func (p inventoryCommands) published(ctx context.Context, found *inventory.Dynamic, stacks command.StackAPI, uid string, key query.Key, output string) error {
+	outputs, err := stacks.Outputs(ctx, key, true)
+	switch fault.Of(err) {
+	case fault.None:
+	case fault.Missing:
+		return nil
+	case fault.Denied:
+		p.note("The hosts of %s are left out: %v\n", key, err)
+		return nil
+	default:
+		return err
+	}
+	i := slices.IndexFunc(outputs, func(o query.Output) bool { return o.Name == output })
+	if i < 0 || outputs[i].Value == nil {
+		return nil
+	}
+	hosts, err := inventory.FromOutput(outputs[i].Value)
+	if err != nil {
+		return fault.New(fault.Of(err), "", fmt.Errorf("the output %s of the stack %s: %w", output, key, err))
+	}
+	return found.Add(uid, hosts...)
 }
