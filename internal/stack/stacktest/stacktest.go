@@ -115,7 +115,19 @@ func Observation(t *rapid.T) stack.Observation {
 	if rarely("obstacle") {
 		drawObstacle(t, &o)
 	}
+	if rarely("at rest") {
+		rest(&o)
+	}
 	return o
+}
+
+// rest takes away what comes before the rules of a stack to which nothing happens: with
+// many ways to be busy, few stacks would be drawn that are not.
+func rest(o *stack.Observation) {
+	o.Deleting, o.Spec.Suspended, o.Replan, o.Queued, o.Unreadable = false, false, "", "", ""
+	o.Run, o.Blocked, o.Waiting, o.Unmet, o.Unsettled, o.Obstacle = nil, nil, nil, nil, nil, nil
+	o.Status.Pending, o.Status.Untracked, o.Status.Failure = nil, nil, stack.Failure{}
+	o.Status.Planned = o.PlanInputs
 }
 
 // drawSteps adds steps that follow an apply.
