@@ -22,11 +22,11 @@ import (
 
 // buildingExample is the example, as its one command runs it.
 type buildingExample struct {
-	dir, bin, api string
-	ports         []string
-	command       *exec.Cmd
-	said          *bytes.Buffer
-	stillSaid     chan struct{} // closed once its output has ended
+	dir, bin  string
+	ports     []string
+	command   *exec.Cmd
+	said      *bytes.Buffer
+	stillSaid chan struct{} // closed once its output has ended
 }
 
 // start runs the command until it says that the tenants are up.
@@ -126,7 +126,7 @@ func (b *buildingExample) tagged(t *testing.T, tenant string) map[string]proxmox
 	return found
 }
 
-// ready approves the plan of a stack, and waits for its apply.
+// approve approves the plan of a stack, and waits for its apply.
 func (b *buildingExample) approve(t *testing.T, stack string) {
 	t.Helper()
 	b.run(t, "terrier", "approve", stack, "-n", "tenants")
