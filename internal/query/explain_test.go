@@ -55,7 +55,7 @@ func TestEveryRuleHasItsText(t *testing.T) {
 }
 
 // enough draws meet every rule, the rarest of which fires once in some thousand.
-const enough = 80_000
+const enough = 50_000
 
 // What is said of a rule is what it does, whatever is observed. Observations are
 // drawn at random, to find unexpected ones, and from fixed seeds, which meet every

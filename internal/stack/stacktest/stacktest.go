@@ -109,6 +109,10 @@ func Observation(t *rapid.T) stack.Observation {
 	}
 	if rapid.IntRange(0, 3).Draw(t, "script") == 0 {
 		o.Spec.Script, o.Spec.CheckDrift, o.Spec.Destroy = true, true, false
+		if rapid.Bool().Draw(t, "script long ago") {
+			long := o.Now.Add(-2 * time.Hour)
+			o.Status.PlannedAt, o.Status.AppliedAt, o.CheckedAt = long, long, long
+		}
 		o.Spec.ReportDrift, o.Spec.NoDestroyScript = rapid.Bool().Draw(t, "reportDrift"), rapid.Bool().Draw(t, "noDestroyScript")
 	}
 	drawWorstDay(t, &o, rarely, ago)
