@@ -163,6 +163,9 @@ func stepped(m Status, r Run) Status {
 		}
 		a.Results = append(a.Results, s)
 	}
+	if r.Outcome != Succeeded {
+		a.Done = "" // a step may have changed what those before had done
+	}
 	switch {
 	case r.Outcome == Succeeded:
 		a.Done, a.Failed, a.Rerun, a.Killed = c.Key, "", c.Rerun, 0

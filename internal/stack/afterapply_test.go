@@ -116,6 +116,13 @@ func TestStepsThatFail(t *testing.T) {
 	checking := o
 	checking.Steps, checking.Run = stack.KnownSteps(o.Status), &stack.Run{ID: "check-1", Kind: stack.CheckRun, Cause: stack.Cause{PlanInputs: o.PlanInputs}}
 	wants(t, "during a drift check", checking, stack.StepsFailed)
+	back := after(applied(stack.Auto), "steps-0", stack.Succeeded)
+	was := back.Steps
+	back.Steps = &stack.Steps{Digest: "sha256:9", Outputs: "o"}
+	back = after(back, "steps-1", stack.Failed)
+	wants(t, "after other steps failed", back, stack.StepsFailed)
+	back.Steps = was
+	wants(t, "with the steps that succeeded before those", back, stack.RunningSteps)
 	late := o
 	late.Now = late.Now.Add(2 * time.Hour)
 	if a, ok := stack.Decide(late).Action.(stack.Start); !ok || a.Kind != stack.CheckRun {
