@@ -141,6 +141,23 @@ func TestCredentialsAreRenewedReplacedAndRevoked(t *testing.T) {
 	})
 }
 
+// An object that is deleted waits for no workload: what it had before is revoked with what it has.
+func TestFormerCredentialsGoWithTheirObject(t *testing.T) {
+	v := vaulttest.StandIn(t)
+	s := leased(t, v, "")
+	s.Kubectl(t, "label", "externalsecret/app", "a=b")
+	s.once("app")
+	leases := s.entries(audit.SecretRead)
+	if len(leases) != 2 || !v.Leased(t, leases[0]) {
+		t.Fatalf("the readings are %q, want two whose first lease goes on", leases)
+	}
+	s.Kubectl(t, "delete", "externalsecret/app")
+	s.once("app")
+	if v.Leased(t, leases[0]) || v.Leased(t, leases[1]) || len(s.records()) != 0 {
+		t.Errorf("recorded are %v, want nothing that is left", s.records())
+	}
+}
+
 // A Secret that was deleted gets another credential, and so does one that another program has
 // changed: their values are kept nowhere else. The workload is restarted, since the one before
 // ends.

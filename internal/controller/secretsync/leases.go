@@ -81,8 +81,11 @@ func (h *held) leave(one *handout, at time.Time) {
 	}
 }
 
-// leaveAll has everything revoked.
+// leaveAll has everything revoked at a time: what is to be revoked later, then too.
 func (h *held) leaveAll(at time.Time) {
+	for i, f := range h.Former {
+		h.Former[i].Revoke = earlier(f.Revoke, at)
+	}
 	h.leave(h.Pending, at)
 	h.leave(h.Current, at)
 	h.Pending, h.Current = nil, nil
