@@ -125,7 +125,7 @@ func Observation(t *rapid.T) stack.Observation {
 	return o
 }
 
-// rest takes away what comes before the rules of a stack to which nothing happens: with
+// rest clears what comes before the rules of a stack to which nothing happens: with
 // many ways to be busy, few stacks would be drawn that are not.
 func rest(o *stack.Observation) {
 	o.Deleting, o.Spec.Suspended, o.Replan, o.Queued, o.Unreadable = false, false, "", "", ""
