@@ -12,10 +12,11 @@ import (
 // Format is how an archive is packed: the end of the name of its file.
 type Format string
 
-// The formats that Inspect knows.
+// The formats that Inspect knows. A part of a source is a plain tar archive; no registry takes one.
 const (
-	TarGz Format = ".tar.gz"
-	Zip   Format = ".zip"
+	TarGz    Format = ".tar.gz"
+	PlainTar Format = ".tar"
+	Zip      Format = ".zip"
 )
 
 // Inspect reads an archive of the given size to its end, and returns its format and the
@@ -50,15 +51,17 @@ type list struct {
 }
 
 func (l *list) read(r io.ReaderAt, size int64, in io.Reader) (Format, error) {
-	var magic [4]byte
+	var magic [262]byte // to the end of that of a tar header
 	if n, err := r.ReadAt(magic[:], 0); n < len(magic) && err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("reading the archive: %w", err)
 	}
 	switch {
 	case magic[0] == 0x1f && magic[1] == 0x8b:
 		return TarGz, l.tar(in)
-	case string(magic[:]) == "PK\x03\x04":
+	case string(magic[:4]) == "PK\x03\x04":
 		return Zip, l.zip(r, size)
+	case string(magic[257:]) == "ustar":
+		return PlainTar, l.tar(in)
 	default:
 		return "", unreadable(errors.New("it is neither a zip archive nor a gzipped tar archive"))
 	}

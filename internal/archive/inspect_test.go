@@ -53,6 +53,20 @@ func gzipped(t *testing.T, entries ...packedEntry) []byte {
 	return b.Bytes()
 }
 
+// plain is gzipped without the compression.
+func plain(t *testing.T, entries ...packedEntry) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(gzipped(t, entries...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func zipped(t *testing.T, entries ...packedEntry) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -78,7 +92,7 @@ func zipped(t *testing.T, entries ...packedEntry) []byte {
 
 func TestInspect(t *testing.T) {
 	type packer func(*testing.T, ...packedEntry) []byte
-	for format, pack := range map[archive.Format]packer{archive.TarGz: gzipped, archive.Zip: zipped} {
+	for format, pack := range map[archive.Format]packer{archive.TarGz: gzipped, archive.PlainTar: plain, archive.Zip: zipped} {
 		for name, tt := range map[string]struct {
 			entries []packedEntry
 			limits  archive.Limits

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-// ToZip writes the regular files of a zip or gzipped tar archive of the given size as a
+// ToZip writes the regular files of a zip or tar archive of the given size as a
 // zip archive. It refuses what Inspect refuses.
 //
 // The same archive makes the same bytes, always: the files are in its order, without

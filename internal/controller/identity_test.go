@@ -138,7 +138,8 @@ func TestWhoARunIs(t *testing.T) {
 	var asked Identified
 	c := takeApart(&Stacks{Identities: issued{&asked}}).jobs.identifier
 	p := identified("team-a")
-	p.o.PlanInputs.Source, p.o.PlanInputs.Revision, p.in.origin = "sha256:a", "main@sha1:b", "https://git.example.com/net"
+	p.o.PlanInputs.Source, p.in.origin, p.in.revision = "sha256:a", "https://git.example.com/net", "main@sha1:b"
+	p.o.PlanInputs.Revision = "main@sha1:earlier" // as the status names the part of the source, perhaps of another repository
 	recorded := map[string]string{"AWS_ACCESS_KEY_ID": "old", "AWS_REGION": "r"}
 	job := runner.Job{ID: "destroy-1", Stack: "uid", Kind: stack.DestroyRun, Tree: runner.Tree{Digest: "sha256:a"}, Env: recorded}
 	if _, err := c.identify(t.Context(), p, &job); err != nil {

@@ -43,6 +43,7 @@ type inputs struct {
 	root     module.Root // as the source has it
 	template string      // the text of the module's main.tf.tpl; empty if it has none
 	origin   string      // the URL that the archive is certainly from; empty if it is not certain
+	revision string      // the one of the source that the archive is from, whatever the plan inputs name
 	imports  *workdir.File
 
 	input.Inputs
@@ -74,6 +75,7 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	if ref == nil {
 		p.o.PlanInputs.Source = stack.Digest(p.st.Configuration.Inline)
 		p.o.PlanInputs.Revision = p.o.PlanInputs.Source
+		p.in.revision = p.o.PlanInputs.Revision
 		return nil
 	}
 	key := keyOf(*ref, p.obj)
@@ -95,7 +97,7 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	if p.in.archive, err = jb.artifacts.Get(ctx, artifact); err != nil {
 		return blockedBy(fmt.Errorf("fetching the artifact of %s %s: %w", ref.Kind, key, err), stack.SourceFailed)
 	}
-	p.in.origin = artifact.Origin
+	p.in.origin, p.in.revision = artifact.Origin, artifact.Revision
 	p.o.PlanInputs.Source, p.o.PlanInputs.Revision, p.o.SourceAt = artifact.Digest, artifact.Revision, artifact.At
 	if b := p.below(artifact.Directory); b != nil {
 		return b
@@ -129,7 +131,8 @@ func selectPaths(reader *modules.Reader, p *pass) *stack.Blocked {
 	}
 	p.in.archive, p.o.PlanInputs.Source, p.entry.wholeSource = part.File, part.Digest, part.Whole
 	// The part is as it was: its plans keep the name of the revision that they were made
-	// from, and the status needs no write.
+	// from, and the status needs no write. What a token says of the source of a run is that of
+	// the archive: this name is from the status, and may be of another source.
 	if was := p.o.Status.Planned; part.Whole == "" && was.Source == part.Digest && was.Revision != "" {
 		p.o.PlanInputs.Revision = was.Revision
 	}
@@ -269,7 +272,7 @@ func (i identifier) identify(ctx context.Context, p *pass, job *runner.Job) (Ide
 	run := p.identity(job.ID, identity.PhaseOf(job.Kind.Writes() || job.Kind == stack.StepsRun))
 	run.RunKind = string(job.Kind)
 	if job.Tree.Digest != "" && job.Tree.Digest == p.o.PlanInputs.Source && len(p.st.Configuration.Besides()) == 0 && !bringsCode(job) {
-		run.SourceURL, run.SourceRevision = p.in.origin, p.o.PlanInputs.Revision
+		run.SourceURL, run.SourceRevision = p.in.origin, p.in.revision
 	}
 	by := Identified{Run: run, Key: job.Key(), Request: *q, Until: p.o.Now.Add(job.Limits.Longest() + startMost)}
 	var err error

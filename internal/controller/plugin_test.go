@@ -30,7 +30,7 @@ func TestPlugIn(t *testing.T) {
 		"of Terrier":          {plugin: "aws"},
 		"of the operator":     {plugin: "shelf"},
 		"of a stack that is":  {plugin: "aws", status: stack.Status{Resources: stack.Resources{Applied: &stack.Plan{}}}},
-		"unknown":             {plugin: "attic", kind: fault.Invalid, wrong: `unsupported backend: "attic"; there are aws, azurerm, gcs, http, kubernetes, local, pg, shelf`},
+		"unknown":             {plugin: "attic", kind: fault.Invalid, wrong: `unsupported backend: "attic"; there are aws, azurerm, gcs, git, http, kubernetes, local, pg, shelf`},
 		"a file in a pod":     {plugin: "local", pods: true, kind: fault.Denied, wrong: "the state would be lost with the pod"},
 		"a file on a machine": {plugin: "local"},
 	} {

@@ -64,28 +64,41 @@ func SelectedPaths(o client.Object) []string {
 const (
 	mostPaths   = 64
 	longestPath = 1024
+	mostAnyDirs = 2 // of ** in a pattern
 )
 
-func sourcePaths(text string) ([]string, bool) {
+// sourcePaths reads the annotation, or says why it means nothing.
+func sourcePaths(text string) ([]string, error) {
+	wrong := fmt.Errorf("the annotation %s is %.40q; it may be auto, or a YAML list of paths in the source without .., in which * and ** stand for parts of them", SourcePaths, text)
 	text = strings.TrimSpace(text)
 	switch text {
 	case "":
-		return nil, true
+		return nil, nil
 	case stack.SourceAuto:
-		return []string{stack.SourceAuto}, true
+		return []string{stack.SourceAuto}, nil
 	}
 	var paths []string
 	if err := yaml.UnmarshalStrict([]byte(text), &paths); err != nil || len(paths) == 0 || len(paths) > mostPaths {
-		return nil, false
+		return nil, wrong
 	}
 	for i, p := range paths {
 		p = strings.TrimSuffix(strings.TrimPrefix(p, "./"), "/")
 		if _, err := path.Match(strings.ReplaceAll(p, "**", "*"), ""); err != nil || !fs.ValidPath(p) || p == "." || len(p) > longestPath {
-			return nil, false
+			return nil, wrong
 		}
-		paths[i] = p
+		parts := slices.CompactFunc(strings.Split(p, "/"), func(a, b string) bool { return a == "**" && b == "**" })
+		anyDirs := 0
+		for _, part := range parts {
+			if part == "**" {
+				anyDirs++
+			}
+		}
+		if anyDirs > mostAnyDirs {
+			return nil, fmt.Errorf("the annotation %s: the pattern %.80q has ** %d times; a pattern may have it %d times. Write several patterns, or name a directory for everything below it", SourcePaths, p, anyDirs, mostAnyDirs)
+		}
+		paths[i] = strings.Join(parts, "/")
 	}
-	return paths, true
+	return paths, nil
 }
 
 // Encrypted reports whether a stack asks for its state to be encrypted. A value that means
@@ -118,7 +131,7 @@ func Common() []Annotation {
 		{Name: Network, May: "none or host", Reads: OneOf("none", "host")},
 		{Name: afterapply.Annotation, Check: func(v string) error { _, err := readSteps(v); return err }},
 		{Name: prerequisite.Annotation, Check: func(v string) error { _, err := readPrerequisites(v); return err }},
-		{Name: SourcePaths, May: "auto, or a YAML list of paths in the source without .., in which * and ** stand for parts of them", Reads: func(v string) bool { _, ok := sourcePaths(v); return ok }},
+		{Name: SourcePaths, Check: func(v string) error { _, err := sourcePaths(v); return err }},
 		{Name: Repair, May: "JSON that terrier repair writes", Reads: func(v string) bool { return json.Unmarshal([]byte(v), &stack.Repair{}) == nil }},
 	}
 	for _, name := range []string{

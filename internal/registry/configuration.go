@@ -56,6 +56,9 @@ func (c *common) checkModule(ctx context.Context, s *spooled) (format archive.Fo
 	if format, _, err = archive.Read(s.File, s.Size, archive.Limits{}, has.keep); err != nil {
 		return "", nil, err
 	}
+	if format == archive.PlainTar { // clients know no name for it
+		return "", nil, fault.New(fault.Invalid, archive.Reason, errors.New("reading the archive: it is neither a zip archive nor a gzipped tar archive"))
+	}
 	if !has.any {
 		return "", nil, fault.New(fault.Invalid, UploadInvalid, errors.New("the archive has no file that ends in .tf, .tofu, .tf.json or .tofu.json: pack the directory of the module"))
 	}

@@ -249,6 +249,7 @@ func TestUploadsThatAreNoModules(t *testing.T) {
 	}{
 		"a page":                {[]byte("<html>"), archive.Reason, "neither a zip archive nor a gzipped tar archive"},
 		"nothing":               {nil, archive.Reason, "neither a zip archive nor a gzipped tar archive"},
+		"a plain tar archive":   {unzipped(t, archiveOf(t, "one")), archive.Reason, "neither a zip archive nor a gzipped tar archive"},
 		"no configuration":      {tarGz(t, map[string]string{"README.md": "x"}), registry.UploadInvalid, "pack the directory of the module"},
 		"a name that leads up":  {tarGz(t, map[string]string{"../main.tf": "x"}), archive.Reason, "does not stay below the root"},
 		"cut off":               {archiveOf(t, "one")[:60], archive.Reason, "reading the archive"},

@@ -202,6 +202,19 @@ func tarGz(t *testing.T, files map[string]string) []byte {
 	return b.Bytes()
 }
 
+func unzipped(t *testing.T, content []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
 func zipOf(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer

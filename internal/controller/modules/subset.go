@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
 )
@@ -48,7 +49,7 @@ func (m *Reader) Subset(file, digest, dir string, paths, always []string) (Subse
 	var s Subset
 	err := m.unpacked(file, func(unpacked string) error {
 		var err error
-		s, err = m.subset(unpacked, selection{dir: Below(dir), paths: paths, always: always})
+		s, err = m.subset(unpacked, selection{dir: Below(dir), paths: paths, always: always, left: mostMatching})
 		return err
 	})
 	if err != nil {
@@ -101,7 +102,9 @@ func (m *Reader) subset(unpacked string, s selection) (Subset, error) {
 	defer os.Remove(f.Name())
 	defer f.Close()
 	sum := sha256.New()
-	if err := archive.Tar(unpacked, func(name string, isDir bool) bool { return isDir || !s.takes(name) }, io.MultiWriter(f, sum), archive.Limits{}); err != nil {
+	if err := archive.Tar(unpacked, func(name string, isDir bool) bool { return isDir || !s.takes(name) }, io.MultiWriter(f, sum), archive.Limits{}); s.left < 0 {
+		return Subset{}, fault.New(fault.Invalid, archive.Reason, errors.New("its patterns take too long to compare with all files of this source: write fewer or shorter patterns, or name directories"))
+	} else if err != nil {
 		return Subset{}, fmt.Errorf("taking %s from the source: %w", s.dir, err)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -118,7 +121,12 @@ type selection struct {
 	always []string
 
 	dirs []string // that are taken with everything below
+	left int      // of mostMatching; negative once it is used up
 }
+
+// mostMatching bounds the work of comparing patterns with the files of one source: about some
+// seconds, and more than 20 short patterns need for 50,000 files.
+const mostMatching = 1 << 29
 
 // resolve finds the directories, and says why the whole source counts; empty if it does not.
 func (s *selection) resolve(tree fs.FS) string {
@@ -151,7 +159,10 @@ func (s *selection) takes(name string) bool {
 		}
 	}
 	for _, pattern := range s.paths {
-		if pattern != stack.SourceAuto && selects(strings.Split(pattern, "/"), strings.Split(name, "/")) {
+		if s.left < 0 {
+			return false
+		}
+		if pattern != stack.SourceAuto && selects(strings.Split(pattern, "/"), strings.Split(name, "/"), &s.left) {
 			return true
 		}
 	}
@@ -159,21 +170,42 @@ func (s *selection) takes(name string) bool {
 }
 
 // selects reports whether a pattern is a name, or a directory above it. Two asterisks stand
-// for any number of directories.
-func selects(pattern, name []string) bool {
-	switch {
-	case len(pattern) == 0:
-		return true // the name is below what the pattern matches, or is it
-	case pattern[0] == "**":
-		for i := range len(name) + 1 {
-			if selects(pattern[1:], name[i:]) {
-				return true
+// for any number of directories. What is between them is taken where it first occurs: this
+// leaves the most for the rest, so no other place needs to be tried. It takes its work off left.
+func selects(pattern, name []string, left *int) bool {
+	anywhere := false // the next part may begin in any directory
+	for len(pattern) > 0 {
+		n := slices.Index(pattern, "**")
+		switch {
+		case n == 0:
+			anywhere, pattern = true, pattern[1:]
+			continue
+		case n < 0:
+			n = len(pattern)
+		}
+		at := 0
+		for ; !begins(pattern[:n], name[at:], left); at++ {
+			if !anywhere || at+n >= len(name) || *left < 0 {
+				return false
 			}
 		}
-		return false
-	case len(name) == 0:
+		anywhere, pattern, name = false, pattern[n:], name[at+n:]
+	}
+	return true // the name is below what the pattern matches, or is it
+}
+
+// begins reports whether a name begins with what a pattern without two asterisks matches.
+func begins(pattern, name []string, left *int) bool {
+	if len(pattern) > len(name) {
 		return false
 	}
-	matches, err := path.Match(pattern[0], name[0])
-	return err == nil && matches && selects(pattern[1:], name[1:])
+	for i, p := range pattern {
+		if *left -= 8 + len(p)*len(name[i]); *left < 0 {
+			return false
+		}
+		if matches, err := path.Match(p, name[i]); err != nil || !matches {
+			return false
+		}
+	}
+	return true
 }

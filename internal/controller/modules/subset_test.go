@@ -1,13 +1,16 @@
 package modules
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -151,11 +154,52 @@ func TestSelects(t *testing.T) {
 		"**/x.tf": {"x.tf": true, "a/x.tf": true, "a/b/x.tf": true, "a/y.tf": false},
 		"a/**/z":  {"a/z": true, "a/b/c/z": true, "a/b": false},
 		"m/*.tf":  {"m/a.tf": true, "m/a/b.tf": false},
+		"**":      {"a": true, "a/b": true},
+		"a/**":    {"a/b": true, "a/b/c": true, "b/a": false},
+		"**/a/b":  {"a/a/b": true, "x/a/b/c": true, "a/x/b": false, "b": false},
+
+		"**/a/b/**/c": {"a/b/c": true, "a/x/a/b/x/c/d": true, "a/b": false, "c/a/b": false},
 	} {
 		for name, want := range names {
-			if got := selects(strings.Split(pattern, "/"), strings.Split(name, "/")); got != want {
+			left := mostMatching
+			if got := selects(strings.Split(pattern, "/"), strings.Split(name, "/"), &left); got != want {
 				t.Errorf("selects(%q, %q) = %t, want %t", pattern, name, got, want)
 			}
+		}
+	}
+}
+
+// The time does not grow with each pair of asterisks.
+func TestSelectsInTime(t *testing.T) {
+	pattern := append(slices.Repeat([]string{"**", "a"}, 200), "b")
+	name := slices.Repeat([]string{"a"}, 300)
+	selected := make(chan bool, 1)
+	left := mostMatching
+	go func() { selected <- selects(pattern, name, &left) }()
+	select {
+	case got := <-selected:
+		if got {
+			t.Error("selects() = true, want false")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("selects() takes more than 20 seconds")
+	}
+}
+
+// Patterns that take too long for all files of a source are an error, and select nothing.
+func TestPatternsThatTakeTooLong(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"a", "b"} {
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, d), 0o700), os.WriteFile(filepath.Join(dir, d, "main.tf"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := New(t.TempDir())
+	r.Archives, _ = source.NewCache(t.TempDir(), nil, 1<<20)
+	for left, wrong := range map[int]bool{1000: false, 100: true} {
+		s, err := r.subset(dir, selection{dir: "a", paths: []string{"b/*" + strings.Repeat("x", 50)}, left: left})
+		if (err != nil) != wrong || wrong && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "write fewer or shorter patterns")) {
+			t.Errorf("subset() with %d left = %+v, %v, want an error: %t", left, s, err, wrong)
 		}
 	}
 }
