@@ -35,6 +35,8 @@ var (
 		"internal/scan → github.com/zclconf/go-cty":        "the values of that language",
 		"internal/scan → go.yaml.in/yaml/v3":               "manifests are read with their lines",
 		"internal/inventory → go.yaml.in/yaml/v3":          "inventories are read with their lines, and written with their comments",
+		"internal/plainyaml → go.yaml.in/yaml/v3":          "anchors and aliases are found before anything is converted",
+		"internal/plainyaml → sigs.k8s.io/yaml":            "annotations are read as the API server reads manifests",
 		"internal/meter → github.com/Masterminds/sprig":    "the functions that templates of modules and of tenants are written with; only those without effects are taken",
 	}}
 	// archiveImports are written "package → import".

@@ -7,10 +7,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plainyaml"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -29,9 +29,9 @@ func readSteps(text string) ([]afterapply.Step, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	data, err := yaml.YAMLToJSONStrict([]byte(text))
+	data, err := plainyaml.Annotation(text)
 	if err != nil {
-		return nil, fmt.Errorf("the annotation %s is no YAML: %w", afterapply.Annotation, err)
+		return nil, fmt.Errorf("the annotation %s is no YAML that Terrier reads: %w", afterapply.Annotation, err)
 	}
 	steps, err := afterapply.Parse(data)
 	if err != nil {

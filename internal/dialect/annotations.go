@@ -13,7 +13,6 @@ import (
 
 	"github.com/agext/levenshtein"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/afterapply"
@@ -22,6 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plainyaml"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -43,7 +43,7 @@ func Identity(o client.Object) (*identity.Request, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	data, err := yaml.YAMLToJSONStrict([]byte(text))
+	data, err := plainyaml.Annotation(text)
 	if err == nil {
 		var r *identity.Request
 		if r, err = identity.Parse(data); err == nil {
@@ -78,7 +78,7 @@ func sourcePaths(text string) ([]string, error) {
 		return []string{stack.SourceAuto}, nil
 	}
 	var paths []string
-	if err := yaml.UnmarshalStrict([]byte(text), &paths); err != nil || len(paths) == 0 || len(paths) > mostPaths {
+	if err := plainyaml.Decode(text, &paths); err != nil || len(paths) == 0 || len(paths) > mostPaths {
 		return nil, wrong
 	}
 	for i, p := range paths {

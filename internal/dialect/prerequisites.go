@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plainyaml"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -31,9 +31,9 @@ func readPrerequisites(text string) ([]prerequisite.Prerequisite, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	data, err := yaml.YAMLToJSONStrict([]byte(text))
+	data, err := plainyaml.Annotation(text)
 	if err != nil {
-		return nil, fmt.Errorf("the annotation %s is no YAML: %w", prerequisite.Annotation, err)
+		return nil, fmt.Errorf("the annotation %s is no YAML that Terrier reads: %w", prerequisite.Annotation, err)
 	}
 	all, err := prerequisite.Parse(data, kube.CheckPath)
 	if err != nil {

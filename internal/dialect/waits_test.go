@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/internal/afterapply"
+	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -84,8 +85,25 @@ func TestAnnotationsWithFields(t *testing.T) {
 		if wrong := Misread(map[string]string{name: "a: [\n"}, Common()); len(wrong) != 1 || !strings.Contains(wrong[0], "is no YAML") {
 			t.Errorf("Misread() of what is no YAML = %q", wrong)
 		}
+		for _, text := range []string{"[&a x, *a]", "- {name: &a x}", strings.Repeat("#", 33<<10) + "\n[]"} {
+			if wrong := Misread(map[string]string{name: text}, Common()); len(wrong) != 1 || !strings.HasPrefix(wrong[0], "the annotation "+name+" is no YAML that Terrier reads: it has ") {
+				t.Errorf("Misread() of %.40q = %q", text, wrong)
+			}
+		}
 		if wrong := Misread(map[string]string{name: " "}, Common()); len(wrong) != 0 {
 			t.Errorf("Misread() of nothing = %q", wrong)
 		}
+	}
+}
+
+// Aliases are refused: a short text of them stands for gigabytes.
+func TestAnnotationsHaveNoAliases(t *testing.T) {
+	if got, err := sourcePaths("[&a net, *a]"); err == nil {
+		t.Errorf("sourcePaths() = %q", got)
+	}
+	o := &metav1.PartialObjectMetadata{}
+	o.Annotations = map[string]string{identity.Annotation: "{audience: &a x, more: *a}"}
+	if got, err := Identity(o); err == nil || !strings.Contains(err.Error(), "anchor") {
+		t.Errorf("Identity() = %v, %v", got, err)
 	}
 }

@@ -9,12 +9,13 @@ import (
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/util/jsonpath"
-	"sigs.k8s.io/yaml"
+
+	"github.com/terrier-iac/terrier/internal/plainyaml"
 )
 
-// ReadDocument reads YAML or JSON, as FindPath takes it.
+// ReadDocument reads YAML or JSON, as FindPath takes it, within the bounds of a file.
 func ReadDocument(text []byte) (any, error) {
-	data, err := yaml.YAMLToJSON(text)
+	data, err := plainyaml.File(text)
 	if err != nil {
 		return nil, err
 	}

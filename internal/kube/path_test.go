@@ -53,4 +53,7 @@ none: null
 	if _, err := ReadDocument([]byte("a: [")); err == nil {
 		t.Error("ReadDocument() takes what is no YAML")
 	}
+	if _, err := ReadDocument([]byte(`[&a "` + strings.Repeat("x", 1<<10) + `"` + strings.Repeat(", *a", 10<<10) + "]")); err == nil {
+		t.Error("ReadDocument() takes a text whose aliases stand for 10 MiB")
+	}
 }

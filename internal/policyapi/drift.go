@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
+	"github.com/terrier-iac/terrier/internal/plainyaml"
 	"github.com/terrier-iac/terrier/internal/policy"
 )
 
@@ -32,7 +31,7 @@ func ParseTolerances(name, text string) ([]policy.Tolerance, error) {
 		v1alpha1.Tolerance
 		Until string `json:"until,omitempty"` // a day is enough
 	}
-	if err := yaml.UnmarshalStrict([]byte(text), &list); err != nil {
+	if err := plainyaml.Decode(text, &list); err != nil {
 		return nil, fmt.Errorf(": is no list of rules in YAML, as [{attributes: [desired_capacity], reason: autoscaling}]: %w", err)
 	}
 	if len(list) > ownTolerances {

@@ -28,14 +28,15 @@ func TestRulesOfAnAnnotation(t *testing.T) {
 // A rule that cannot be read is refused by its number and its field, with the way out.
 func TestRulesThatCannotBeRead(t *testing.T) {
 	for text, want := range map[string]string{
-		"[{attributes: [size]}]":                          "[0].reason: is missing: say why size may drift",
-		"[{attributes: [size], reason: ' '}]":             "[0].reason: is missing",
-		"[{attributes: [a], reason: r}, {reason: r}]":     "[1].attributes: is missing",
-		"[{attributes: [''], reason: r}]":                 "[0].attributes[0]: is empty",
-		"[{types: [' '], attributes: [a], reason: r}]":    "[0].types[0]: is empty",
-		"[{attributes: [a], reason: r, until: tomorrow}]": `[0].until: is "tomorrow", and may be a day or a time`,
-		"[{attributes: [a], reason: r, adresses: [x]}]":   `unknown field "adresses"`,
-		"size": "is no list of rules in YAML",
+		"[{attributes: [size]}]":                                         "[0].reason: is missing: say why size may drift",
+		"[{attributes: [size], reason: ' '}]":                            "[0].reason: is missing",
+		"[{attributes: [a], reason: r}, {reason: r}]":                    "[1].attributes: is missing",
+		"[{attributes: [''], reason: r}]":                                "[0].attributes[0]: is empty",
+		"[{types: [' '], attributes: [a], reason: r}]":                   "[0].types[0]: is empty",
+		"[{attributes: [a], reason: r, until: tomorrow}]":                `[0].until: is "tomorrow", and may be a day or a time`,
+		"[{attributes: [a], reason: r, adresses: [x]}]":                  `unknown field "adresses"`,
+		"[{attributes: [&a x, *a], reason: y}]":                          "an anchor or an alias",
+		"size":                                                           "is no list of rules in YAML",
 		"[" + strings.Repeat("{attributes: [a], reason: r},", 101) + "]": "has 101 rules, and may have 100",
 	} {
 		if _, err := ParseTolerances("a", text); err == nil || !strings.Contains(err.Error(), want) {

@@ -383,6 +383,9 @@ func fromArchive(at, name string) (file, error) {
 		read.wrong = fmt.Errorf("it has more than %d bytes", maxFile)
 	} else if found {
 		read.document, read.wrong = kube.ReadDocument(text.Bytes())
+		if data, err := json.Marshal(read.document); err == nil { // what aliases repeat counts
+			read.bytes = max(read.bytes, len(data))
+		}
 	}
 	return read, nil
 }
