@@ -21,8 +21,12 @@ type Place struct{ Tenant, Host string }
 
 func (c Conflict) String() string {
 	var of []string
-	for _, p := range c.At {
+	const most = 5 // of many tenants, each has this text
+	for _, p := range c.At[:min(len(c.At), most)] {
 		of = append(of, fmt.Sprintf("%s of tenant %s", p.Host, p.Tenant))
+	}
+	if len(c.At) > most {
+		of = append(of, fmt.Sprintf("%d more", len(c.At)-most))
 	}
 	return fmt.Sprintf("the %s %s is that of %s", c.What, c.Value, strings.Join(of, " and of "))
 }

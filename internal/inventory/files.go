@@ -138,6 +138,7 @@ func (r *reader) varsFile(name string) (scope, error) {
 		return nil, err
 	}
 	w := newWalk(name)
+	w.bytes = &r.expanded
 	entries, err := w.entries(root, 0)
 	if err != nil {
 		return nil, err
@@ -149,6 +150,9 @@ func (r *reader) varsFile(name string) (scope, error) {
 			return nil, err
 		}
 		v.Line = e.key.Line
+		if err := w.short(e.name, v); err != nil {
+			return nil, err
+		}
 		out = out.with(e.name, v)
 	}
 	return out, nil

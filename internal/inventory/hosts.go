@@ -22,16 +22,17 @@ func (r *reader) hosts() error {
 	if isVault(content) {
 		return problem(name, 0, "it is encrypted with Ansible Vault: Terrier has to read hosts and groups. Encrypt values, or files in %s and %s", GroupVars, HostVars)
 	}
-	return r.inventory.parseHosts(name, content)
+	return r.inventory.parseHosts(name, content, &r.expanded)
 }
 
 // parseHosts reads the text of a hosts.yml.
-func (v *Inventory) parseHosts(name string, content []byte) error {
+func (v *Inventory) parseHosts(name string, content []byte, expanded *int) error {
 	root, err := parse(name, content)
 	if err != nil || root == nil {
 		return err
 	}
 	s := &structure{walk: newWalk(name), inventory: v}
+	s.bytes = expanded
 	groups, err := s.entries(root, 0)
 	if err != nil {
 		return err
@@ -58,6 +59,9 @@ type structure struct {
 func (s *structure) group(name string, key, body *yaml.Node, depth int) error {
 	if name == "" {
 		return s.fail(key, "a group needs a name")
+	}
+	if len(name) > maxGroup {
+		return s.fail(key, "the name of the group %s has %d bytes, and may have %d", quoted(name), len(name), maxGroup)
 	}
 	g := s.inventory.groups[name]
 	if g == nil {
@@ -124,6 +128,9 @@ func (s *structure) groupVars(g *group, n *yaml.Node, depth int) error {
 			g.priority = n
 			continue
 		}
+		if err := s.short(e.name, v); err != nil {
+			return err
+		}
 		g.vars = g.vars.with(e.name, v)
 	}
 	return nil
@@ -174,6 +181,9 @@ func (s *structure) groupHosts(g *group, n *yaml.Node, depth int) error {
 				return err
 			}
 			value.Line = v.key.Line
+			if err := s.short(v.name, value); err != nil {
+				return err
+			}
 			own = own.with(v.name, value)
 		}
 		for _, name := range names {
@@ -223,6 +233,7 @@ func (v *Inventory) reconcile() error {
 	if err := v.depths(); err != nil {
 		return err
 	}
+	members := 0
 	for _, name := range slices.Sorted(maps.Keys(v.hosts)) {
 		h := v.hosts[name]
 		grouped := false
@@ -241,6 +252,9 @@ func (v *Inventory) reconcile() error {
 		}
 		for _, in := range slices.Collect(maps.Keys(h.groups)) {
 			v.ancestors(in, h.groups)
+		}
+		if members += len(h.groups); members > maxMembers {
+			return problem(HostsFile, 0, "the hosts are in more than %d groups together, the parents of groups included", maxMembers)
 		}
 	}
 	return nil

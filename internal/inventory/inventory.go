@@ -98,6 +98,12 @@ const (
 	maxDepth  = 64
 	maxHosts  = 10_000
 	maxGroups = 2_000
+
+	maxExpanded = 32 << 20 // bytes of all values of a tenant, each alias counted with all that it stands for
+	maxName     = 253      // bytes of the name of a host, its address, its user and its MAC address
+	maxGroup    = 255      // bytes of the name of a group
+	maxKey      = 1024     // bytes of a host's key, ranges included
+	maxMembers  = 500_000  // groups of all hosts together, the parents of groups included
 )
 
 // Inventory is what the files of one tenant say.
@@ -159,6 +165,7 @@ type reader struct {
 	inventory *Inventory
 	files     int
 	bytes     int64
+	expanded  int // bytes of values that were read
 }
 
 func (r *reader) note(file string, line int, format string, args ...any) {

@@ -309,6 +309,26 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// A small tree that stands for many bytes is refused.
+func TestBytesAreBounded(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	for name, files := range map[string]map[string]string{
+		"a name":        {"hosts.yml": "all: {hosts: {" + long + ": }}"},
+		"a range":       {"hosts.yml": "all: {hosts: {'" + strings.Repeat("y", 250) + "[1000:1001]': }}"},
+		"a long key":    {"hosts.yml": "all:\n  hosts:\n    ? '[" + strings.Repeat("0", 1<<18-1) + "1:" + strings.Repeat("0", 1<<18-2) + "99]'\n    :\n"},
+		"a group":       {"hosts.yml": long + ": {hosts: {a: }}"},
+		"an address":    {"hosts.yml": "all: {hosts: {'a[1:3]': {ansible_host: " + long + "}}}"},
+		"a user":        {"hosts.yml": "all: {vars: {ansible_user: " + long + "}}"},
+		"a MAC address": {"hosts.yml": "all:\n", "group_vars/all.yml": "mac: " + long},
+		"many aliases":  {"hosts.yml": "all:\n", "group_vars/all.yml": "a: [&a \"" + strings.Repeat("x", 128<<10) + "\"" + strings.Repeat(",*a", 1000) + "]"},
+		"in two files":  {"hosts.yml": "all:\n", "group_vars/all/a.yml": "a: [&a \"" + strings.Repeat("x", 128<<10) + "\"" + strings.Repeat(",*a", 150) + "]", "group_vars/all/b.yml": "b: [&a \"" + strings.Repeat("x", 128<<10) + "\"" + strings.Repeat(",*a", 150) + "]"},
+	} {
+		if _, err := Read(tree(files), "t"); err == nil || !strings.Contains(err.Error(), "bytes") {
+			t.Errorf("%s: Read() = %v, want the bound of bytes", name, err)
+		}
+	}
+}
+
 // Whatever is read is an inventory whose variables are JSON, or an error.
 func FuzzRead(f *testing.F) {
 	f.Add("all: {hosts: {a: {x: 1}}, children: {web: {hosts: {'b[1:3]': }}}}", "x: [1, yes, 0755]\n")

@@ -71,7 +71,7 @@ func readHosts(content []byte) (*Inventory, error) {
 	if len(content) > maxFile {
 		return nil, problem(HostsFile, 0, "it has %d bytes, more than %d", len(content), maxFile)
 	}
-	if err := v.parseHosts(HostsFile, content); err != nil {
+	if err := v.parseHosts(HostsFile, content, new(int)); err != nil {
 		return nil, err
 	}
 	return v, v.reconcile()

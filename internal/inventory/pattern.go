@@ -17,6 +17,9 @@ func hostNames(key string) (names []string, port int, err error) {
 	if strings.TrimSpace(key) != key || key == "" || strings.ContainsAny(key, " \t\n,") {
 		return nil, 0, fmt.Errorf("%s is no name of a host", quoted(key))
 	}
+	if len(key) > maxKey {
+		return nil, 0, fmt.Errorf("the host %s has %d bytes, and may have %d", quoted(key), len(key), maxKey)
+	}
 	name, port, err := cutPort(key)
 	if err != nil {
 		return nil, 0, err
@@ -24,6 +27,11 @@ func hostNames(key string) (names []string, port int, err error) {
 	names, err = expand(name)
 	if err != nil {
 		return nil, 0, fmt.Errorf("the host %s: %w", quoted(key), err)
+	}
+	for _, each := range names {
+		if len(each) > maxName {
+			return nil, 0, fmt.Errorf("the host %s has %d bytes, and may have %d", quoted(each), len(each), maxName)
+		}
 	}
 	return names, port, nil
 }

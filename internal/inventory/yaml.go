@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,12 +76,13 @@ func unreadable(file string, err error) error {
 type walk struct {
 	file  string
 	left  int
+	bytes *int                // that values have so far, those of other files of the tenant included
 	open  map[*yaml.Node]bool // aliases that are being followed
 	value *Value              // that what is found belongs to
 }
 
 func newWalk(file string) *walk {
-	return &walk{file: file, left: maxNodes, open: map[*yaml.Node]bool{}}
+	return &walk{file: file, left: maxNodes, bytes: new(int), open: map[*yaml.Node]bool{}}
 }
 
 func (w *walk) fail(n *yaml.Node, format string, args ...any) error {
@@ -97,12 +99,18 @@ func (w *walk) enter(n *yaml.Node, depth int) (target *yaml.Node, leave func(), 
 		return nil, leave, w.fail(n, "values are nested deeper than %d levels", maxDepth)
 	}
 	if n.Kind != yaml.AliasNode {
+		if *w.bytes += len(n.Value); *w.bytes > maxExpanded {
+			return nil, leave, w.fail(n, "the values of this tenant have more than %d bytes, those that aliases repeat included", maxExpanded)
+		}
 		return n, leave, nil
 	}
 	if n.Alias == nil || w.open[n.Alias] {
 		return nil, leave, w.fail(n, "the alias *%s stands for a value that contains it", n.Value)
 	}
 	to := n.Alias
+	if *w.bytes += len(to.Value); *w.bytes > maxExpanded {
+		return nil, leave, w.fail(n, "the values of this tenant have more than %d bytes, those that aliases repeat included", maxExpanded)
+	}
 	w.open[to] = true
 	return to, func() { delete(w.open, to) }, nil
 }
@@ -207,6 +215,16 @@ func (w *walk) valueOf(n *yaml.Node, depth int) (Value, error) {
 	data, err := w.data(n, depth)
 	v.Data = data
 	return v, err
+}
+
+// short refuses a variable that every template and message would repeat, if it is long.
+func (w *walk) short(name string, v Value) error {
+	if name == addressVar || name == userVar || name == portVar || slices.Contains(macVars, name) {
+		if n := len(scope{name: v}.text(name)); n > maxName {
+			return problem(w.file, v.Line, "the variable %s has %d bytes, and may have %d", name, n, maxName)
+		}
+	}
+	return nil
 }
 
 // data converts one node.

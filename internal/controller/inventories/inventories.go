@@ -57,6 +57,9 @@ const (
 	kept    = 256
 	weight  = 64 << 20
 	maxCell = 256 << 10
+
+	mostBytes  = 256 << 20 // of all rows of one artifact
+	hostWeight = 256       // that a host counts as
 )
 
 // New returns a Reader that finds sources with a reader, and unpacks artifacts in dir.
@@ -150,6 +153,7 @@ type directories struct {
 	most    int
 
 	snapshot tenant.Snapshot
+	bytes    int
 	hosts    map[string][]inventory.Host // by uid
 	rows     map[string]int              // by uid: the place in the snapshot
 }
@@ -235,6 +239,9 @@ func (d *directories) tenant(tree fs.FS, uid string) error {
 		}
 		row[i] = c
 	}
+	if d.bytes += weigh("", tenant.Snapshot{Rows: [][]tenant.Cell{row}}) + hostWeight*len(d.hosts[uid]); d.bytes > mostBytes {
+		return fault.New(fault.Invalid, TooManyTenants, fmt.Errorf("the tenants of %s have more than %d bytes of values and hosts: divide them among several registries", d.of, mostBytes))
+	}
 	d.rows[uid] = len(d.snapshot.Rows)
 	d.snapshot.Rows = append(d.snapshot.Rows, row)
 	return nil
@@ -319,7 +326,19 @@ func (d *directories) inventory(tree fs.FS, dir, uid string, cells map[string]te
 	if cells[tenantapi.ColumnVars], err = jsonCell(values); err != nil {
 		return err
 	}
-	cells[tenantapi.ColumnHosts], err = jsonCell(hostsOf(d.hosts[uid]))
+	all := d.hosts[uid]
+	d.hosts[uid] = slices.DeleteFunc(slices.Clone(all), func(h inventory.Host) bool { return h.Address == "" && h.MAC == "" }) // those that may conflict
+	bytes := 0
+	for _, h := range all {
+		for _, text := range append(h.Groups, h.Name, h.Address, h.User, h.MAC) {
+			bytes += len(text)
+		}
+		if bytes > maxCell {
+			cells[tenantapi.ColumnHosts] = tooLarge()
+			return nil
+		}
+	}
+	cells[tenantapi.ColumnHosts], err = jsonCell(hostsOf(all))
 	return err
 }
 
@@ -339,7 +358,12 @@ func joined(errs []error) string {
 func (d *directories) conflicts() {
 	for _, c := range inventory.Conflicts(d.hosts) {
 		for _, p := range c.At {
-			cell := &d.snapshot.Rows[d.rows[p.Tenant]][d.column(tenantapi.ColumnHosts)]
+			column := d.column(tenantapi.ColumnHosts)
+			if column < 0 { // nothing is mapped to it
+				d.note(p.Tenant, "%s. Give one of them another", c)
+				continue
+			}
+			cell := &d.snapshot.Rows[d.rows[p.Tenant]][column]
 			if cell.Bad == "" {
 				*cell = tenant.Cell{Bad: "cannot be used: " + c.String() + ". Give one of them another"}
 			}
@@ -378,7 +402,38 @@ func cellOf(v any) (tenant.Cell, error) {
 	return jsonCell(v)
 }
 
+func tooLarge() tenant.Cell {
+	return tenant.Cell{Bad: fmt.Sprintf("holds more than %d bytes, which are the most", maxCell)}
+}
+
+// left is what a value leaves of a number of bytes: less than nothing if it has more.
+func left(v any, of int) int {
+	of--
+	switch v := v.(type) {
+	case string:
+		of -= len(v)
+	case json.Number:
+		of -= len(v)
+	case []any:
+		for _, each := range v {
+			if of = left(each, of); of < 0 {
+				return of
+			}
+		}
+	case map[string]any:
+		for name, each := range v {
+			if of = left(each, of-len(name)); of < 0 {
+				return of
+			}
+		}
+	}
+	return of
+}
+
 func jsonCell(v any) (tenant.Cell, error) {
+	if left(v, maxCell) < 0 { // before it is written out
+		return tooLarge(), nil
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -227,6 +227,33 @@ func TestAddressesOfTwoTenants(t *testing.T) {
 	}
 }
 
+// The column of hosts is read only if a variable is mapped to another one by its name.
+func TestAddressesWithoutTheirColumn(t *testing.T) {
+	files := seed()
+	files["tenant-inventory/vintronics/hosts.yml"] = "all: {hosts: {thief: {ansible_host: 10.100.0.10}}}"
+	s := &shelf{t: t}
+	s.commit(files)
+	r := registry()
+	r.Spec.ExtraValueMappings = map[string]string{"hosts": "uid"}
+	_, _, notes := read(t, New(s, artifacts{s}, t.TempDir()), r)
+	if all := strings.Join(notes, "\n"); !strings.Contains(all, "the address 10.100.0.10 is that of") {
+		t.Errorf("the notes are\n%s", all)
+	}
+}
+
+// A value of many bytes spoils its own row, and is not written out.
+func TestLargeValues(t *testing.T) {
+	files := seed()
+	files["tenant-inventory/vintronics/hosts.yml"] = "all: {hosts: {'" + strings.Repeat("h", 200) + "[1:9999]': }}"
+	files["tenant-inventory/moneyrouter/group_vars/all.yml"] = "cores: [&a " + strings.Repeat("x", 1<<10) + strings.Repeat(",*a", 1000) + "]"
+	s := &shelf{t: t}
+	s.commit(files)
+	_, errs, _ := read(t, New(s, artifacts{s}, t.TempDir()), registry(tenantsv1.InventoryVariable{Name: "cores"}))
+	if all := strings.Join(errs, "\n"); len(errs) != 2 || strings.Count(all, "holds more than 262144 bytes") < 2 {
+		t.Errorf("the errors are\n%s", all)
+	}
+}
+
 // What cannot be read is an error, and no rows.
 func TestInventoriesThatCannotBeRead(t *testing.T) {
 	for name, tt := range map[string]struct {
