@@ -51,6 +51,7 @@ type Config struct {
 	RunProcesses   int           `flag:"run-processes" env:"TERRIER_RUN_PROCESSES" default:"1024" help:"maximum number of processes and threads of one run"`
 	CrossNamespace bool          `flag:"allow-cross-namespace-refs" env:"TERRIER_ALLOW_CROSS_NAMESPACE_REFS" help:"allow sources and dependencies in other namespaces, without a ReferenceGrant there"`
 	ReadAsAccount  bool          `flag:"read-as-service-account" env:"TERRIER_READ_AS_SERVICE_ACCOUNT" help:"read the Secrets and ConfigMaps that a stack names with the rights of its serviceAccountName, or of --run-service-account if it names none; with false with those of this controller"`
+	StateGitHosts  []string      `flag:"state-git-host" env:"TERRIER_STATE_GIT_HOSTS" help:"host, or host:port, of a git server on which stacks may keep their states with the backend git; * allows all; none by default (repeatable)"`
 	AllowHosts     []string      `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that sources and webhooks may reach although it is local or private (repeatable)"`
 	PlainHTTP      bool          `flag:"allow-plain-http" env:"TERRIER_ALLOW_PLAIN_HTTP" help:"allow sources and webhooks over unencrypted http"`
 	WebhookCerts   string        `flag:"webhook-certs" env:"TERRIER_WEBHOOK_CERTS" help:"directory with HOST/ca.crt, HOST/tls.crt and HOST/tls.key for webhooks that need them"`

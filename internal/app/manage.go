@@ -258,7 +258,8 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		}
 	}
 	cipher := encryption.Cipher{Keys: p.opened.StateKeys}
-	inGit := &gitstate.States{Client: live, Cipher: cipher, Out: out, KnownHosts: p.Config.KnownHosts, Scratch: p.dir("scratch", "states"), Now: p.Now}
+	inGit := &gitstate.States{Client: live, Cipher: cipher, Out: out, KnownHosts: p.Config.KnownHosts, Scratch: p.dir("scratch", "states"), Now: p.Now,
+		Hosts: p.Config.StateGitHosts, AsAccount: p.Config.ReadAsAccount}
 	if err := source.OpenScratch(inGit.Scratch); err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func TestBackendRefuses(t *testing.T) {
 		"no credentials of the stack": {func(j *runner.Job) { j.Env = nil }, fault.Invalid,
 			"backend shelf: SHELF_KEY is not set in the environment of the run"},
 		"an unknown name": {func(j *runner.Job) { j.Backend.Name = "attic" }, fault.Invalid,
-			`backend attic: unsupported backend: "attic"; there are shelf, aws, azurerm, gcs, http, kubernetes, local, pg`},
+			`backend attic: unsupported backend: "attic"; there are shelf, aws, azurerm, gcs, git, http, kubernetes, local, pg`},
 		"a state in the directory of the run": {func(j *runner.Job) { j.Backend.Settings = map[string]string{"dir": "/tmp"} }, fault.Denied,
 			"the state would be lost with the directory of the run, for \"/tmp/states/test.a.tfstate\" is below no directory that outlives it"},
 	} {

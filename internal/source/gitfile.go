@@ -55,11 +55,11 @@ type GitChange struct {
 }
 
 const (
-	gitFileTimeout = 3 * time.Minute // of one call
-	gitFileBytes   = 256 << 20       // of the newest commit, packed
-	gitFileMost    = 64 << 20        // of the file
-	gitFileTries   = 12              // of a commit that others overtake
-	gitFileRefused = 3               // refusals of a commit that no other overtook
+	gitFileTimeout = time.Minute // of one call: a pass waits for it
+	gitFileBytes   = 256 << 20   // of the newest commit, packed
+	gitFileMost    = 64 << 20    // of the file
+	gitFileTries   = 12          // of a commit that others overtake
+	gitFileRefused = 3           // refusals of a commit that no other overtook
 )
 
 // Read returns the file as it is now. It asks with the rights of one who pushes, so that

@@ -212,7 +212,7 @@ func (p *Platform) arguments() []string {
 	}
 	what = append(what, "-o", "json", "--data-dir", p.Dir, "--log-level", "info")
 	if !p.options.Strict {
-		what = append(what, "--allow-host", "127.0.0.0/8", "--allow-plain-http")
+		what = append(what, "--allow-host", "127.0.0.0/8", "--allow-plain-http", "--state-git-host", "127.0.0.1")
 	}
 	return append(what, p.options.Flags...)
 }

@@ -17,6 +17,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +32,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/location"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -46,6 +49,14 @@ type States struct {
 	KnownHosts string // the file of --ssh-known-hosts; may be empty
 	Scratch    string // where a commit is fetched to for the time of a call
 	Now        func() time.Time
+
+	// Hosts are the hosts that may be sent states and the credentials for them: HOST, HOST:PORT,
+	// or * for all. A call waits for the server within a pass, so that one which does not answer
+	// delays other stacks, and the operator decides on which servers this one depends.
+	Hosts []string
+	// AsAccount refuses all states in git, since stacks are to be read with the rights of their
+	// ServiceAccounts, and this package reads with those of the controller.
+	AsAccount bool
 
 	once    sync.Once
 	tips    *cache.Map[string, source.GitTip]
@@ -227,16 +238,22 @@ func (s *States) remember(ref kube.StateRef, tip source.GitTip) {
 // file finds the repository of a state and the credentials for it.
 func (s *States) file(ctx context.Context, ref kube.StateRef) (*source.GitFile, error) {
 	at := *ref.Git
-	url, secret := at.Repository, at.Secret
+	if s.AsAccount {
+		return nil, noAccess(ref, errors.New("this controller reads what stacks name with the rights of their ServiceAccounts (--read-as-service-account), and keeps no states in git then"))
+	}
+	repository, secret := at.Repository, at.Secret
 	if at.Named() {
 		var o sourcev1.GitRepository
 		if err := s.get(ctx, &o, "GitRepository", ref, at.Repository); err != nil {
 			return nil, err
 		}
-		url = o.Spec.URL
+		repository = o.Spec.URL
 		if o.Spec.SecretRef != nil {
 			secret = cmp.Or(secret, o.Spec.SecretRef.Name)
 		}
+	}
+	if err := s.allowed(repository); err != nil {
+		return nil, noAccess(ref, err)
 	}
 	var data map[string][]byte
 	if secret != "" {
@@ -250,9 +267,26 @@ func (s *States) file(ctx context.Context, ref kube.StateRef) (*source.GitFile, 
 		return nil, err
 	}
 	return &source.GitFile{
-		Git:    &source.Git{URL: url, Auth: source.GitAuthFrom(data), KnownHosts: hosts, Out: s.Out, Scratch: s.Scratch},
+		Git:    &source.Git{URL: repository, Auth: source.GitAuthFrom(data), KnownHosts: hosts, Out: s.Out, Scratch: s.Scratch},
 		Branch: at.Branch, Path: at.Path,
 	}, nil
+}
+
+// allowed refuses a repository on a host that the operator did not list, before a Secret is
+// read for it.
+func (s *States) allowed(repository string) error {
+	g, err := location.ParseGit(repository)
+	if err != nil {
+		return err
+	}
+	u, err := url.Parse(g.Repository)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(s.Hosts, "*") || slices.Contains(s.Hosts, u.Host) || slices.Contains(s.Hosts, u.Hostname()) {
+		return nil
+	}
+	return fmt.Errorf("this platform keeps no states on the host %s: the operator allows it with --state-git-host %s", u.Host, u.Host)
 }
 
 func (s *States) get(ctx context.Context, o client.Object, kind string, ref kube.StateRef, name string) error {
@@ -276,7 +310,7 @@ func noAccess(ref kube.StateRef, err error) error {
 	return fault.New(fault.Later, reason, fmt.Errorf("the state is in %s: %w. Correct repository or secretRef in %s", ref.InWords(), err, settingsOf))
 }
 
-const settingsOf = "the settings of the backend git"
+const settingsOf = "the settings of the state in git (the annotation terrier.dev/backend-settings, or spec.backend of alustan.io)"
 
 // unreached says why a repository was not read or written. It is never Denied: a denied write
 // in a namespace that goes away is no failure, and this one is.

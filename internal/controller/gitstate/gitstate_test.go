@@ -121,7 +121,7 @@ func (r *repository) controller(t *testing.T, ids ...string) *States {
 	}
 	out := outbound.New(outbound.Policy{Allow: allow, PlainHTTP: true})
 	t.Cleanup(out.Close)
-	return &States{Client: r.objects, Cipher: keys(append(ids, "one")...), Out: out, Scratch: t.TempDir(), Now: func() time.Time { return time.Unix(1700000000, 0) }}
+	return &States{Client: r.objects, Cipher: keys(append(ids, "one")...), Out: out, Scratch: t.TempDir(), Hosts: []string{"*"}, Now: func() time.Time { return time.Unix(1700000000, 0) }}
 }
 
 // file is the document of the stack net.

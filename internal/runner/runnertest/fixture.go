@@ -138,17 +138,23 @@ func (s *Stack) Current() *runner.Report {
 // Reach waits until the stack's run is in a phase: a report may be late.
 func (s *Stack) Reach(p runner.Phase) *runner.Report {
 	s.t.Helper()
+	return s.reach(string(p), func(r *runner.Report) bool { return r.Phase == p })
+}
+
+// reach waits until the report of the stack's run is as is says.
+func (s *Stack) reach(what string, is func(*runner.Report) bool) *runner.Report {
+	s.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(patience)
 	for {
-		if r := s.Current(); r != nil && r.Phase == p {
+		if r := s.Current(); r != nil && is(r) {
 			return r
 		}
 		select {
 		case <-tick.C:
 		case <-deadline:
-			s.t.Fatalf("the run is not %s: %+v", p, s.Current())
+			s.t.Fatalf("the run is not %s: %+v", what, s.Current())
 		}
 	}
 }
