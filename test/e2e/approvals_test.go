@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -57,9 +58,9 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: eve}]
 	override := func(as client.Client, value string) {
 		t.Helper()
 		text := `{"metadata":{"annotations":{"terrier.dev/override-window":"` + value + `"}}}`
-		if err := as.Patch(t.Context(), c.Stack(t, "stack"), client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Eventually(t, testkit.Patience, "the API server knows the role", func(ctx context.Context) error {
+			return as.Patch(ctx, c.Stack(t, "stack"), client.RawPatch("application/merge-patch+json", []byte(text)))
+		})
 	}
 	config := rest.CopyConfig(c.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "eve"}

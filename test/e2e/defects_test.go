@@ -269,11 +269,16 @@ func TestNothingIsLostThroughV1alpha1(t *testing.T) {
 	c.Apply(t, inline("stack", "suspend: true\nplanOnly: true\nremediation: {retries: 3}\nretryStrategy: ExponentialBackoff\nmaxRetryInterval: 1h\nupgradeOnInit: false\nplan: {lock: false}", "resource \"terraform_data\" \"it\" {}"))
 	before := c.Stack(t, "stack")
 	old := filepath.Join(t.TempDir(), "old.yaml")
-	text := c.Kubectl(t, "get", "terraforms.v1alpha1.infra.contrib.fluxcd.io", "stack", "-o", "yaml")
-	if err := os.WriteFile(old, []byte(strings.Replace(text, "  suspend: true\n", "  suspend: true\n  path: \"\"\n  parallelism: 2\n", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.Kubectl(t, "replace", "-f", old)
+	testkit.Eventually(t, testkit.Patience, "the object is replaced", func(context.Context) error { // the controller may write its status in between
+		text := c.Kubectl(t, "get", "terraforms.v1alpha1.infra.contrib.fluxcd.io", "stack", "-o", "yaml")
+		if err := os.WriteFile(old, []byte(strings.Replace(text, "  suspend: true\n", "  suspend: true\n  path: \"\"\n  parallelism: 2\n", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if said, ok := kubectl(t, c, "replace", "-f", old); !ok {
+			return errNot("replaced: " + said)
+		}
+		return nil
+	})
 	after := c.Stack(t, "stack")
 	if after.Spec.Parallelism != 2 {
 		t.Fatalf("the update through v1alpha1 had no effect: %+v", after.Spec)
