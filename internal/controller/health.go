@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -43,7 +44,7 @@ func (ac *actor) stepsRun(ctx context.Context, p *pass, why string) error {
 		return fault.New(fault.Of(err), string(stack.StateFailed), fmt.Errorf("reading the outputs for the steps after the apply: %w", err))
 	}
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: why, Steps: &stack.StepsCause{
-		Digest: p.o.Steps.Digest, Key: stack.StepsKey(*p.o.Steps, p.o.Status), Rerun: p.o.Spec.Rerun,
+		Digest: p.o.Steps.Approvable(), Key: stack.StepsKey(*p.o.Steps, p.o.Status), Rerun: p.o.Spec.Rerun,
 	}}
 	job := p.job
 	p.job = &runner.Job{
@@ -72,6 +73,9 @@ func (ob *observer) observeSteps(ctx context.Context, p *pass) error {
 			p.entry.stepOutputs = outputsSeen{p.o.Status.State, ob.jobs.keyed(string(b))}
 		}
 		p.o.Steps = &stack.Steps{Digest: stack.Digest([]any{steps, files}), Outputs: p.entry.stepOutputs.digest}
+		if slices.ContainsFunc(steps, func(s afterapply.Step) bool { return s.Command != nil || s.Ansible != nil }) {
+			p.o.Steps.Source = stack.Digest([]string{p.o.PlanInputs.Source, p.st.Configuration.Path})
+		}
 	}
 	p.o.Status = stack.WithSteps(p.o.Status, p.o.Steps)
 	return nil

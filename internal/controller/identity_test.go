@@ -161,6 +161,7 @@ func TestWhoARunIs(t *testing.T) {
 		"an image of its own": func(j *runner.Job) {
 			j.Pod = &runner.Pod{Template: []byte(`{"spec":{"containers":[{"image":"evil"}]}}`)}
 		},
+		"steps after an apply":  func(j *runner.Job) { j.Kind = stack.StepsRun },
 		"the command of a user": func(j *runner.Job) { j.Kind = stack.BreakGlassRun },
 	} {
 		other := job

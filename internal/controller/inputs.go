@@ -315,10 +315,10 @@ func (i identifier) login(ctx context.Context, p *pass, job *runner.Job, by Iden
 
 // bringsCode reports whether a job, which may have been recorded before the object was
 // changed, runs code that is not in its source: configuration among its files, files at home,
-// the text of a script, programs in its pod, or the command of a user.
+// the text of a script, programs in its pod, the command of a user, or steps after an apply.
 func bringsCode(job *runner.Job) bool {
 	s := job.Script
-	return job.Kind == stack.BreakGlassRun || s != nil && (len(s.Apply) > 0 || len(s.Destroy) > 0) || len(job.Home) > 0 ||
+	return job.Kind == stack.BreakGlassRun || job.Kind == stack.StepsRun || s != nil && (len(s.Apply) > 0 || len(s.Destroy) > 0) || len(job.Home) > 0 ||
 		job.Pod != nil && len(stack.Pod{Template: job.Pod.Template}.Brings()) > 0 ||
 		slices.ContainsFunc(job.Files, func(f workdir.File) bool {
 			return workdir.IsConfiguration(path.Base(f.Path)) && f.Path != workdir.BackendOverridePath && f.Path != workdir.ImportsPath

@@ -45,7 +45,7 @@ type launcher struct {
 func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, unlock string) error {
 	cause.Unlock, cause.Replan, cause.Pod, cause.Place = unlock, p.decision.Answers, p.o.Pod, p.note.place()
 	if cause.Steps == nil && p.o.Steps != nil {
-		cause.Steps = &stack.StepsCause{Digest: p.o.Steps.Digest}
+		cause.Steps = &stack.StepsCause{Digest: p.o.Steps.Approvable()}
 	}
 	if left := p.entry.room.left(p.o.Now, roomFor{p.obj.GetGeneration(), cause.Replan}); left > 0 {
 		la.queue.Leave(p.id)

@@ -61,8 +61,8 @@ var situations = map[stack.Reason]Situation{
 		"Correct the step, its files or its hosts; terrier logs shows the log. To run the steps again, set the annotation terrier.dev/rerun-steps to a value that it did not have.",
 	},
 	stack.StepsHeld: {
-		"The steps after the apply, or files that they use, changed since the plan was made that a user approved. Terrier does not run what no user approved.",
-		"Review the annotation terrier.dev/after-apply and the files that it names. To run them, set the annotation terrier.dev/rerun-steps to the word of the message.",
+		"The steps after the apply, or files that they use, or the source that they can read, changed since the plan was made that was applied last. Terrier does not run what no user approved, and no policy has let pass.",
+		"Review the annotation terrier.dev/after-apply and the files that it names. To run them, set the annotation terrier.dev/rerun-steps to the word of the message. Where a policy says who approves, they are run once a plan that was made with them is applied.",
 	},
 	stack.PrerequisiteMissing: {
 		"A prerequisite of the stack is not there. The message says which; each has a condition of its own.",

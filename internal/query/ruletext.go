@@ -50,6 +50,10 @@ var rules = []RuleText{
 		"A window, a freeze, the age of the source or the destroys of the last hour keep an apply or a destroy waiting. The message names the policy and until when. Plans are made meanwhile, and so are the drift checks of a stack without a pending plan.",
 	},
 	{
+		"steps after an apply are run only at times that policies allow", "wait", []stack.Reason{stack.ApplyWithheld},
+		"A window, a freeze or the age of the source keep them waiting as they do an apply. Drift checks go on.",
+	},
+	{
 		"a deleted stack waits for its dependents", "wait", []stack.Reason{stack.DeletionBlocked},
 		"Other stacks use its resources.",
 	},

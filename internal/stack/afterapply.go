@@ -9,12 +9,13 @@ import (
 // AfterApply is what is known of the steps that follow the applies of a stack.
 type AfterApply struct {
 	Wanted   string       `json:"wanted,omitempty"`   // digest of the steps of now: see Steps
+	Source   string       `json:"source,omitempty"`   // what they could read of the source of now
 	Outputs  string       `json:"outputs,omitempty"`  // digest of the outputs of now
 	Done     string       `json:"done,omitempty"`     // what they were carried out for last, successfully: see StepsKey
 	Failed   string       `json:"failed,omitempty"`   // what they failed for; empty after a success
 	For      string       `json:"for,omitempty"`      // what Results are of
 	Write    string       `json:"write,omitempty"`    // the last apply that changed resources
-	Approved string       `json:"approved,omitempty"` // digest of the steps when the plan was made that was applied last
+	Approved string       `json:"approved,omitempty"` // the steps when the plan was made that was applied last: see Steps.Approvable
 	Rerun    string       `json:"rerun,omitempty"`    // the last request that was answered
 	Killed   int          `json:"killed,omitempty"`   // runs in a row that died in the middle of a step
 	Run      string       `json:"run,omitempty"`      // the last run of them
@@ -49,11 +50,21 @@ type StepResult struct {
 type Steps struct {
 	Digest  string // of their text and of the files that they use
 	Outputs string // of the outputs that they are given
+	Source  string // of all of the source, which their programs can read; empty if they run none
+}
+
+// Approvable is what an approval of the steps is of: their text, and every file of the source,
+// since a playbook has roles, and a program runs others.
+func (s Steps) Approvable() string {
+	if s.Source == "" {
+		return s.Digest
+	}
+	return Digest([]string{"terrier.steps/1", s.Digest, s.Source})
 }
 
 // StepsCause is what a run knows of the steps.
 type StepsCause struct {
-	Digest string `json:"digest,omitempty"` // when the run began
+	Digest string `json:"digest,omitempty"` // when the run began: see Steps.Approvable
 	Key    string `json:"key,omitempty"`    // of a run of the steps: what it is for
 	Rerun  string `json:"rerun,omitempty"`  // the request that it answers
 }
@@ -92,12 +103,38 @@ func stepsDue(o Observation) bool {
 }
 
 // stepsAllowed reports whether these very steps may be carried out. Where plans need an
-// approval, it was given with the steps in view, or a user asked for exactly these.
+// approval, and where policies or webhooks may hold or refuse them, a plan was applied that was
+// made with the steps, or a user asked for exactly these. Where a policy says who approves, such
+// a request does not count: it would be an approval by any user.
 func stepsAllowed(o Observation) bool {
-	if o.Spec.Mode != Manual {
-		return true
+	free := o.Spec.Mode != Manual && o.Spec.Reviews == "" && o.Spec.Policies == ""
+	is := o.Steps.Approvable()
+	return free || afterApply(o.Status).Approved == is || !o.Spec.Approvers && asksForSteps(o) && namesSteps(o.Spec.Rerun, is)
+}
+
+// stepsWithheld reports whether policies let no plan be applied now, and so no steps run.
+func stepsWithheld(o Observation) bool { return !withheldBefore(o).None() }
+
+// stepsWait reports whether the next thing to do are steps, at a time at which they are not to be
+// run. Drift checks go on.
+func stepsWait(o Observation) bool {
+	if !stepsWithheld(o) || o.untilCheck() == 0 {
+		return false
 	}
-	return afterApply(o.Status).Approved == o.Steps.Digest || asksForSteps(o) && namesSteps(o.Spec.Rerun, o.Steps.Digest)
+	a, starts := unwithheld(o).Action.(Start)
+	return starts && a.Kind == StepsRun
+}
+
+// waitForSteps waits until policies let steps run, and no longer than until the next check.
+func waitForSteps(o Observation) Decision {
+	d := waitForTime(o)
+	d.Message = "The steps after the apply wait. " + d.Message
+	until := o.untilCheck()
+	if w, waits := d.Action.(Wait); waits && w.For > 0 {
+		until = min(until, w.For)
+	}
+	d.Action = Wait{until}
+	return d
 }
 
 // namesSteps reports whether a request names the steps with a digest: it begins with that, or
@@ -115,7 +152,7 @@ func ShortSteps(digest string) string {
 
 // rerunToken is a request for the steps of now that was not made before.
 func rerunToken(o Observation) string {
-	return ShortSteps(o.Steps.Digest) + "@" + afterApply(o.Status).Run
+	return ShortSteps(o.Steps.Approvable()) + "@" + afterApply(o.Status).Run
 }
 
 // stepsFailed reports whether the steps failed for what they would be for now.
@@ -129,8 +166,11 @@ func withSteps(o Observation, d Decision) Decision {
 	switch {
 	case stepsDue(o) && !stepsAllowed(o):
 		d.Ready, d.Reason = Held, StepsHeld
-		d.Message = fmt.Sprintf("%s. The steps after the apply, or the files that they use, are others than when its plan was made, and were not approved. To run them, set the annotation terrier.dev/rerun-steps to %s",
-			strings.TrimRight(d.Message, ". "), ShortSteps(o.Steps.Digest))
+		how := "To run them, set the annotation terrier.dev/rerun-steps to " + ShortSteps(o.Steps.Approvable())
+		if o.Spec.Approvers {
+			how = "A policy says who approves, so they are run once a plan that was made with them is applied"
+		}
+		d.Message = fmt.Sprintf("%s. The steps after the apply, or files that they can use, are others than when its plan was made, and were not approved. %s", strings.TrimRight(d.Message, ". "), how)
 	case stepsFailed(o):
 		d.Ready, d.Reason = Stalled, StepsFailed
 		d.Message = fmt.Sprintf("%s. After the apply, %s. To run the steps again, set the annotation terrier.dev/rerun-steps to %s, or to another value that it did not have", strings.TrimRight(d.Message, ". "), strings.TrimRight(afterApply(o.Status).Message, ". "), rerunToken(o))
@@ -211,9 +251,9 @@ func WithSteps(m Status, s *Steps) Status {
 	switch {
 	case s == nil:
 		m.AfterApply = nil
-	case afterApply(m).Wanted != s.Digest || afterApply(m).Outputs != s.Outputs:
+	case afterApply(m).Wanted != s.Digest || afterApply(m).Outputs != s.Outputs || afterApply(m).Source != s.Source:
 		a := afterApply(m)
-		a.Wanted, a.Outputs = s.Digest, s.Outputs
+		a.Wanted, a.Outputs, a.Source = s.Digest, s.Outputs, s.Source
 		m.AfterApply = &a
 	}
 	return m
@@ -226,7 +266,7 @@ func KnownSteps(m Status) *Steps {
 	if a.Wanted == "" {
 		return nil
 	}
-	return &Steps{Digest: a.Wanted, Outputs: a.Outputs}
+	return &Steps{Digest: a.Wanted, Outputs: a.Outputs, Source: a.Source}
 }
 
 // Resumes are the results of a run of the steps that died, nil if the next run for the same

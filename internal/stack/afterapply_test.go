@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/stack/stacktest"
 )
@@ -30,7 +31,10 @@ func TestNoStepBeforeApprovalAndApply(t *testing.T) {
 			t.Fatalf("steps begin while the plan %s is pending", m.Pending.Name)
 		}
 		approved := m.AfterApply != nil && m.AfterApply.Approved == o.Steps.Digest
-		if o.Spec.Mode == stack.Manual && !approved && !strings.HasPrefix(o.Spec.Rerun, stack.ShortSteps(o.Steps.Digest)+"@") {
+		if len(o.Spec.Times.Freezes) > 0 {
+			t.Fatal("steps begin in a freeze")
+		}
+		if (o.Spec.Mode == stack.Manual || o.Spec.Policies != "") && !approved && !strings.HasPrefix(o.Spec.Rerun, stack.ShortSteps(o.Steps.Digest)+"@") {
 			t.Fatalf("steps begin that no user approved: %+v, asked for with %q", m.AfterApply, o.Spec.Rerun)
 		}
 	})
@@ -173,5 +177,57 @@ func TestStepsThatNobodyApproved(t *testing.T) {
 		asked := o
 		asked.Spec.Rerun = request
 		wants(t, "the request "+request, asked, want)
+	}
+}
+
+// Where policies or webhooks judge plans, steps that no plan had wait, also if plans are applied
+// by themselves. Where a policy says who approves, no request stands for an approval.
+func TestStepsThatNoPolicySaw(t *testing.T) {
+	for name, spec := range map[string]stack.Spec{"policies": {Reviews: "w", Policies: "w"}, "webhooks": {Reviews: "w"}} {
+		o := applied(stack.Auto)
+		o.Spec.Reviews, o.Spec.Policies = spec.Reviews, spec.Policies
+		wants(t, name+", steps as the plan had them", o, stack.RunningSteps)
+		o.Steps = &stack.Steps{Digest: "sha256:fedcba9876543210", Outputs: "o"}
+		wants(t, name+", other steps", o, stack.StepsHeld)
+		o.Spec.Rerun = "fedcba987654"
+		wants(t, name+", a request for them", o, stack.RunningSteps)
+		o.Spec.Approvers = true
+		if d := wants(t, name+" that say who approves", o, stack.StepsHeld); strings.Contains(d.Message, "rerun-steps") {
+			t.Errorf("Decide() = %+v, which names a request that does not count", d)
+		}
+	}
+}
+
+// Steps wait for windows and freezes as an apply does, and drift is checked meanwhile.
+func TestStepsWaitForTheirTime(t *testing.T) {
+	o := applied(stack.Auto)
+	o.Spec.Times.Freezes = []policy.Freeze{{Policy: "p", From: o.Now.Add(-time.Hour), To: o.Now.Add(48 * time.Hour)}}
+	o.Spec.Health = "h"
+	wants(t, "in a freeze", o, stack.ApplyWithheld)
+	late := o
+	late.Now = late.Now.Add(2 * time.Hour)
+	if a, ok := stack.Decide(late).Action.(stack.Start); !ok || a.Kind != stack.CheckRun {
+		t.Errorf("after the interval Decide() = %+v, want a drift check", stack.Decide(late))
+	}
+	late.Now = late.Now.Add(48 * time.Hour)
+	wants(t, "after the freeze", late, stack.RunningSteps)
+}
+
+// An approval is of all of the source that a step can read. Another source runs no steps by
+// itself, and holds those that are due.
+func TestStepsOfAnotherSource(t *testing.T) {
+	o := applied(stack.Manual)
+	o.Steps.Source = "s1"
+	o.Status.AfterApply.Approved = o.Steps.Approvable()
+	wants(t, "the source of the plan", o, stack.RunningSteps)
+	done := after(o, "steps-1", stack.Succeeded)
+	other := *o.Steps
+	other.Source = "s2"
+	done.Steps = &other
+	wants(t, "another source after the steps", done, stack.Applied)
+	o.Steps = &other
+	d := wants(t, "another source before the steps", o, stack.StepsHeld)
+	if !strings.Contains(d.Message, stack.ShortSteps(other.Approvable())) {
+		t.Errorf("Decide() = %+v, want the word for what would be run", d)
 	}
 }

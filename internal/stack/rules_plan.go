@@ -9,6 +9,11 @@ func timeRules() []rule {
 			func(o Observation) bool { return !withheld(o).None() && changesResources(unwithheld(o).Action) },
 			waitForTime,
 		},
+		{
+			"steps after an apply are run only at times that policies allow",
+			stepsWait,
+			waitForSteps,
+		},
 	}
 }
 
@@ -135,12 +140,12 @@ func settledRules() []rule {
 		},
 		{
 			"the steps after an apply are run",
-			func(o Observation) bool { return stepsDue(o) && stepsAllowed(o) },
+			func(o Observation) bool { return stepsDue(o) && stepsAllowed(o) && !stepsWithheld(o) },
 			start(StepsRun, "steps after the apply"),
 		},
 		{
 			"health is checked after an apply",
-			func(o Observation) bool { return o.Status.unproved(o.Spec) },
+			func(o Observation) bool { return o.Status.unproved(o.Spec) && !(stepsDue(o) && stepsAllowed(o)) },
 			start(HealthRun, "a plan was applied"),
 		},
 		{

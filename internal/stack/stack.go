@@ -57,6 +57,7 @@ type Spec struct {
 	Reviews         string  // digest of the reviewers that are asked about plans; empty if there are none
 	Policies        string  // digest of those of them that are policies: they judge the destroy of a deleted stack, too
 	Webhooks        bool    // some of them are webhooks
+	Approvers       bool    // a policy says who approves what it holds
 	Times           policy.Times
 	Drift           policy.Drift    // which attributes may drift
 	Approvals       []policy.Given  // of plans, as the stamps on the object say, without times

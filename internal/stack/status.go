@@ -303,6 +303,7 @@ func (m Status) planned(r Run) Status {
 		m.PlanNames = remember(m.PlanNames, PlanName{p.Name, p.Digest})
 	} else {
 		p.Name, p.Verdict = m.Pending.Name, m.Pending.Verdict // its verdict is that of the same changes
+		p.Steps = m.Pending.Steps                             // approvals by its name may be of these
 	}
 	if r := m.Review; r != nil && m.Pending == nil && r.Plan == p.Digest {
 		m.Review = nil // it was forgotten with the plan under which name the verdict was shown

@@ -125,6 +125,7 @@ func (s *snapshot) set(ctx context.Context, p *Policies, obj client.Object, name
 		}
 		if c.judges() {
 			r.policies = append(r.policies, c)
+			out.Approvers = out.Approvers || c.source.Approval != nil && !c.source.DryRun
 			parts = append(parts, c.source.Policy, c.digest)
 		}
 	}
