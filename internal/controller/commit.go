@@ -225,15 +225,22 @@ func (cm *committer) writeTargets(ctx context.Context, p *pass) error {
 		if err == nil {
 			err = aftersteps.WriteTargets(ctx, cm.live, p.obj, steps, outputs, p.o.Status.AfterApply.Results)
 		}
-		if k := fault.Of(err); k == fault.Denied || k == fault.Invalid || k == fault.Missing || apierrors.IsForbidden(err) {
-			cm.teller.events.Event(p.obj, warning, "TargetsNotWritten", err.Error())
-			return nil
-		}
-		return err
+		return cm.targetsFailed(p, err)
 	case p.st.Status.AfterApply != nil && p.o.Status.AfterApply == nil: // there are no steps any more
-		return aftersteps.RemoveTargets(ctx, cm.live, p.obj)
+		return cm.targetsFailed(p, aftersteps.RemoveTargets(ctx, cm.live, p.obj))
 	}
 	return nil
+}
+
+// targetsFailed tells of targets that only a user can help with, so that the status of the
+// stack is written all the same.
+func (cm *committer) targetsFailed(p *pass, err error) error {
+	k := fault.Of(err)
+	if k == fault.Denied || k == fault.Invalid || k == fault.Missing || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+		cm.teller.events.Event(p.obj, warning, "TargetsNotWritten", err.Error())
+		return nil
+	}
+	return err
 }
 
 // forgetRun removes a run that ended and is written down.

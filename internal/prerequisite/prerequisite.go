@@ -222,7 +222,9 @@ func (o Object) check(checkPath func(string) error) error {
 		return errors.New(": has a condition and a field, and may have one of them")
 	case o.Equals != nil && o.Field == "":
 		return errors.New(".field: is missing, and equals needs it")
-	case o.Field != "" && o.Kind == "Secret" && o.APIVersion == "v1":
+	case strings.Contains(o.Field, "?"):
+		return errors.New(".field: has a filter, by which values could be guessed: name the place of the value")
+	case o.Field != "" && o.Kind == "Secret" && strings.TrimPrefix(o.APIVersion, "/") == "v1":
 		return errors.New(".field: values of a Secret are not compared. Leave field and equals out to wait for the Secret")
 	}
 	return first(needs(".apiVersion", o.APIVersion), needs(".kind", o.Kind), needs(".name", o.Name),

@@ -56,6 +56,8 @@ func TestParseErrors(t *testing.T) {
 		"a field and a condition":   {`[{"name": "a", "object": {"apiVersion": "v1", "kind": "K", "name": "x", "field": ".a", "condition": "Ready"}}]`, "[0].object: has a condition and a field"},
 		"equals without a field":    {`[{"name": "a", "object": {"apiVersion": "v1", "kind": "K", "name": "x", "equals": 1}}]`, "[0].object.field: is missing"},
 		"a value of a Secret":       {`[{"name": "a", "object": {"apiVersion": "v1", "kind": "Secret", "name": "x", "field": ".data.p", "equals": "x"}}]`, "[0].object.field: values of a Secret are not compared"},
+		"of one, spelt otherwise":   {`[{"name": "a", "object": {"apiVersion": "/v1", "kind": "Secret", "name": "x", "field": ".data.p", "equals": "x"}}]`, "[0].object.field: values of a Secret are not compared"},
+		"a filter of values":        {`[{"name": "a", "object": {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "field": "{.data[?(@ > 'm')]}"}}]`, "[0].object.field: has a filter"},
 		"a list to be equal to":     {`[{"name": "a", "output": {"name": "x", "key": "k", "equals": [1]}}]`, "[0].output: equals is a list"},
 		"an output without a key":   {`[{"name": "a", "output": {"name": "x"}}]`, "[0].output.key: is missing"},
 		"a path out of the source":  {`[{"name": "a", "file": {"path": "../x"}}]`, `[0].file.path: "../x" is no path below the root`},

@@ -127,7 +127,16 @@ func (c *Checker) object(ctx context.Context, s Stack, o prerequisite.Object) (p
 	case meta.IsNoMatchError(err):
 		return is(prerequisite.NotFound, "the cluster has no kind %s of %s", o.Kind, o.APIVersion), nil
 	case err != nil:
-		return prerequisite.Result{}, err
+		return unanswered(ctx, o.Kind, err)
+	}
+	if o.Field != "" {
+		// The reader may have more rights than the author of the stack, who could guess values.
+		switch of := mapping.GroupVersionKind; {
+		case of.Group == "" && of.Kind == "Secret":
+			return is(prerequisite.Invalid, "values of a Secret are not compared: leave field and equals out to wait for the Secret"), nil
+		case mapping.Scope.Name() == meta.RESTScopeNameRoot:
+			return is(prerequisite.Invalid, "values of a %s, which is in no namespace, are not compared: use condition, or leave field and equals out", o.Kind), nil
+		}
 	}
 	key := types.NamespacedName{Namespace: cmp.Or(o.Namespace, s.Namespace), Name: o.Name}
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
@@ -151,7 +160,7 @@ func (c *Checker) object(ctx context.Context, s Stack, o prerequisite.Object) (p
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err):
 		return is(prerequisite.Invalid, "%s cannot be read: %s", named, fault.OneLine(err.Error())), nil
 	case err != nil:
-		return prerequisite.Result{}, err
+		return unanswered(ctx, named, err)
 	case found.GetDeletionTimestamp() != nil:
 		return is(prerequisite.NotReady, "%s is being deleted", named), nil
 	}
@@ -168,6 +177,16 @@ func (c *Checker) object(ctx context.Context, s Stack, o prerequisite.Object) (p
 		return prerequisite.Judge("", prerequisite.Found{What: named, Path: o.Field, Values: values, Secret: true}, o.Equals, false), nil
 	}
 	return is(prerequisite.Met, "%s exists", named), nil
+}
+
+// unanswered is the result of an object that the API server cannot read now, as one of an API
+// that another server serves and that is out. It is no error of the pass: the stack would stand
+// still because of it.
+func unanswered(ctx context.Context, named string, err error) (prerequisite.Result, error) {
+	if ctx.Err() != nil {
+		return prerequisite.Result{}, err
+	}
+	return is(prerequisite.NoAnswer, "%s cannot be read now: %s", named, fault.OneLine(err.Error())), nil
 }
 
 // read reads an object: no more than its metadata where only its existence counts.

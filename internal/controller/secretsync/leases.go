@@ -72,11 +72,11 @@ func (h *held) settle(mark *externalsecret.Mark, now time.Time, grace time.Durat
 	h.Current = n
 }
 
-// leave has one revoked at a time.
+// leave has one revoked at a time, or when it ends by itself.
 func (h *held) leave(one *handout, at time.Time) {
 	if one != nil {
 		former := *one
-		former.Revoke = at
+		former.Revoke = earlier(at, one.End())
 		h.Former = append(h.Former, former)
 	}
 }
@@ -140,7 +140,12 @@ func (l *leases) load(ctx context.Context) error {
 			continue
 		}
 		h, err := record.At[held](key).Read(ctx, l.records)
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil, fault.Of(err) == fault.Later:
+			// The next pass reads it. A credential that counts as unknown would be replaced.
+			return fault.New(fault.Later, externalsecret.ReasonRecords, fmt.Errorf("reading the record of credentials that a Secret has: %w", err))
+		default:
 			l.log.Error("credentials that a Secret has are not known: they are neither renewed nor revoked, and end by themselves", "record", key, "err", err)
 			continue
 		}
