@@ -1,4 +1,4 @@
-# The block of the guide, letter by letter, and what becomes of it.
+# A VM of one block, and what becomes of it.
 variables {
   name        = "api-vm01"
   target_node = "pve-tenant"

@@ -1,5 +1,4 @@
-# The block of the guide. Only the way to the module is longer, because this directory is one
-# of several in the inventory.
+# The path of the module is relative to this directory, which is one of several in the inventory.
 module "grooveiq_api" {
   source = "../../../modules/proxmox-vm"
 
