@@ -1,42 +1,18 @@
 package aftersteps
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/internal/afterapply"
-	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/archive/archivetest"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
-
-func pack(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		at := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var b bytes.Buffer
-	if err := archive.Pack(dir, nil, &b, archive.Limits{}); err != nil {
-		t.Fatal(err)
-	}
-	at := filepath.Join(t.TempDir(), "archive.tar.gz")
-	if err := os.WriteFile(at, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return at
-}
 
 // Only the files that steps use are in the digest: those in the module, and those above it.
 func TestDigestOfFiles(t *testing.T) {
@@ -51,7 +27,7 @@ func TestDigestOfFiles(t *testing.T) {
 		t.Helper()
 		all := maps.Clone(files)
 		maps.Copy(all, change)
-		d, err := known.Digest(pack(t, all), stack.Digest(all), "a/terraform", steps)
+		d, err := known.Digest(archivetest.Pack(t, all), stack.Digest(all), "a/terraform", steps)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +45,7 @@ func TestDigestOfFiles(t *testing.T) {
 	if d, err := known.Digest("", "", "", steps); d != "" || err != nil {
 		t.Errorf("Digest() of an inline module = %q, %v, want none", d, err)
 	}
-	if d, err := known.Digest(pack(t, files), "x", "", steps[2:]); d != "" || err != nil {
+	if d, err := known.Digest(archivetest.Pack(t, files), "x", "", steps[2:]); d != "" || err != nil {
 		t.Errorf("Digest() of steps without files = %q, %v, want none", d, err)
 	}
 }

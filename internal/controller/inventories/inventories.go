@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -120,28 +119,12 @@ func (r *Reader) Read(ctx context.Context, obj *tenantsv1.TenantRegistry, most i
 
 // unpacked calls read with the tree of an archive.
 func (r *Reader) unpacked(file string, read func(fs.FS) error) (err error) {
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(r.dir, "inventory-")
+	tree, err := archive.OpenScratch(file, r.dir, archive.Limits{})
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := archive.Extract(f, dir, archive.Limits{}); err != nil {
 		return fault.New(fault.Of(err), Unreadable, fmt.Errorf("unpacking the artifact: %w", err))
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return read(root.FS())
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	return read(tree.Root.FS())
 }
 
 // directories reads the tenants of one tree.

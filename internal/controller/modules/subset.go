@@ -46,12 +46,7 @@ func (m *Reader) Subset(file, digest, dir string, paths, always []string) (Subse
 			return s, nil
 		}
 	}
-	var s Subset
-	err := m.unpacked(file, func(unpacked string) error {
-		var err error
-		s, err = m.subset(unpacked, selection{dir: Below(dir), paths: paths, always: always, left: mostMatching})
-		return err
-	})
+	s, err := m.subset(file, selection{dir: Below(dir), paths: paths, always: always, left: mostMatching})
 	if err != nil {
 		return Subset{}, err
 	}
@@ -64,35 +59,14 @@ func (m *Reader) Subset(file, digest, dir string, paths, always []string) (Subse
 	return s, err
 }
 
-// unpacked calls do with a directory that has what is in an archive.
-func (m *Reader) unpacked(file string, do func(dir string) error) (err error) {
-	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(m.Dir, "subset-")
+// subset packs what is selected of an archive.
+func (m *Reader) subset(file string, s selection) (_ Subset, err error) {
+	tree, err := archive.OpenScratch(file, m.Dir, archive.Limits{})
 	if err != nil {
-		return err
+		return Subset{}, fmt.Errorf("unpacking the source: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := archive.Extract(f, dir, archive.Limits{}); err != nil {
-		return fmt.Errorf("unpacking the source: %w", err)
-	}
-	return do(dir)
-}
-
-// subset packs what is selected of an unpacked archive.
-func (m *Reader) subset(unpacked string, s selection) (Subset, error) {
-	tree, err := os.OpenRoot(unpacked)
-	if err != nil {
-		return Subset{}, err
-	}
-	defer tree.Close()
-	if why := s.resolve(tree.FS()); why != "" {
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	if why := s.resolve(tree.Root.FS()); why != "" {
 		return Subset{Whole: why}, nil
 	}
 	f, err := os.CreateTemp(m.Dir, "subset-*.tar")
@@ -102,7 +76,7 @@ func (m *Reader) subset(unpacked string, s selection) (Subset, error) {
 	defer os.Remove(f.Name())
 	defer f.Close()
 	sum := sha256.New()
-	if err := archive.Tar(unpacked, func(name string, isDir bool) bool { return isDir || !s.takes(name) }, io.MultiWriter(f, sum), archive.Limits{}); s.left < 0 {
+	if err := archive.Tar(tree.Dir, func(name string, isDir bool) bool { return isDir || !s.takes(name) }, io.MultiWriter(f, sum), archive.Limits{}); s.left < 0 {
 		return Subset{}, fault.New(fault.Invalid, archive.Reason, errors.New("its patterns take too long to compare with all files of this source: write fewer or shorter patterns, or name directories"))
 	} else if err != nil {
 		return Subset{}, fmt.Errorf("taking %s from the source: %w", s.dir, err)

@@ -1,7 +1,6 @@
 package modules
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/archive/archivetest"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/source"
 )
@@ -188,16 +188,14 @@ func TestSelectsInTime(t *testing.T) {
 
 // Patterns that take too long for all files of a source are an error, and select nothing.
 func TestPatternsThatTakeTooLong(t *testing.T) {
-	dir := t.TempDir()
-	for _, d := range []string{"a", "b"} {
-		if err := errors.Join(os.Mkdir(filepath.Join(dir, d), 0o700), os.WriteFile(filepath.Join(dir, d, "main.tf"), nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	file := archivetest.Pack(t, map[string]string{"a/main.tf": "", "b/main.tf": ""})
 	r := New(t.TempDir())
-	r.Archives, _ = source.NewCache(t.TempDir(), nil, 1<<20)
+	var err error
+	if r.Archives, err = source.NewCache(t.TempDir(), nil, 1<<20); err != nil {
+		t.Fatal(err)
+	}
 	for left, wrong := range map[int]bool{1000: false, 100: true} {
-		s, err := r.subset(dir, selection{dir: "a", paths: []string{"b/*" + strings.Repeat("x", 50)}, left: left})
+		s, err := r.subset(file, selection{dir: "a", paths: []string{"b/*" + strings.Repeat("x", 50)}, left: left})
 		if (err != nil) != wrong || wrong && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "write fewer or shorter patterns")) {
 			t.Errorf("subset() with %d left = %+v, %v, want an error: %t", left, s, err, wrong)
 		}

@@ -1,12 +1,9 @@
 package prerequisites
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/archive/archivetest"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/dialecttest"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -42,26 +39,6 @@ func (p packed) Get(_ context.Context, a source.Artifact) (string, error) {
 		return "", errors.New("the server is away")
 	}
 	return p[a.Digest], nil
-}
-
-func pack(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		at := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var b bytes.Buffer
-	if err := archive.Pack(dir, nil, &b, archive.Limits{}); err != nil {
-		t.Fatal(err)
-	}
-	at := filepath.Join(t.TempDir(), "archive.tar.gz")
-	if err := os.WriteFile(at, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return at
 }
 
 // forbidden is what the API server says to an account without a right.
@@ -194,7 +171,7 @@ func TestFiles(t *testing.T) {
 	lost.Status.Artifact = &fluxmeta.Artifact{Digest: "sha256:2", Revision: "main@sha1:1"}
 	theirs := &sourcev1.GitRepository{ObjectMeta: meta1("team-c", "theirs")}
 	c, s := checkerOf(t, r, lost, theirs, &sourcev1.GitRepository{ObjectMeta: meta1("team-a", "empty")})
-	c.Artifacts = packed{digest: pack(t, map[string]string{"net/vlans.yaml": "vlans: [{id: 100, name: grooveiq}]\n", "bad.yaml": "a: [", "large.yaml": strings.Repeat("#", maxFile+1)})}
+	c.Artifacts = packed{digest: archivetest.Pack(t, map[string]string{"net/vlans.yaml": "vlans: [{id: 100, name: grooveiq}]\n", "bad.yaml": "a: [", "large.yaml": strings.Repeat("#", maxFile+1)})}
 	s.Source = &stack.Ref{Kind: "GitRepository", Name: "substrate"}
 	file := func(path, pointer, equals string) prerequisite.Prerequisite {
 		f := &prerequisite.File{Path: path, Pointer: pointer}

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 	"sync"
@@ -206,36 +205,20 @@ func (p *Programs) unpack(ctx context.Context, a source.Artifact, below string, 
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(file)
+	tree, err := archive.OpenScratch(file, p.dir, limits)
 	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(p.dir, "policy-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := archive.Extract(f, dir, limits); err != nil {
 		return nil, fmt.Errorf("unpacking the artifact of the revision %s: %w", a.Revision, err)
 	}
-	root, err := os.OpenRoot(dir) // no link of the archive leads out of it
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
+	defer func() { err = errors.Join(err, tree.Close()) }()
 	below = path.Clean("/" + below)[1:]
 	if below == "" {
 		below = "."
 	}
-	info, err := root.Stat(below)
+	info, err := tree.Root.Stat(below)
 	if err != nil || !info.IsDir() {
 		return nil, invalid("path: the revision %s has no directory %s", a.Revision, below)
 	}
-	in, err := fs.Sub(root.FS(), below)
+	in, err := fs.Sub(tree.Root.FS(), below)
 	if err != nil {
 		return nil, err
 	}
