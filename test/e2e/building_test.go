@@ -1,97 +1,27 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/test/proxmox"
 )
 
-// buildingExample is the example, as its one command runs it.
+// buildingExample is the example of tenants with machines.
 type buildingExample struct {
-	dir, bin  string
-	ports     []string
-	command   *exec.Cmd
-	said      *bytes.Buffer
-	stillSaid chan struct{} // closed once its output has ended
+	exampleCommand
+	ports []string
 }
 
 // start runs the command until it says that the tenants are up.
 func (b *buildingExample) start(t *testing.T) {
 	t.Helper()
-	b.command = exec.Command(filepath.Join(testkit.Repository(t), "examples", "tenant-building", "run.sh"), b.dir)
-	b.command.Env = append(os.Environ(), "PROXMOX_PORT="+b.ports[0], "DNS_PORT="+b.ports[1], "TERRIER_PORT="+b.ports[2])
-	out, err := b.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.said, b.stillSaid = &bytes.Buffer{}, make(chan struct{})
-	b.command.Stderr = b.command.Stdout
-	if err := b.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	up := false
-	lines := bufio.NewScanner(out)
-	for !up && lines.Scan() {
-		fmt.Fprintln(b.said, lines.Text())
-		up = strings.Contains(lines.Text(), "the tenants are up")
-	}
-	go func() {
-		defer close(b.stillSaid)
-		_, _ = io.Copy(io.Discard, out)
-	}()
-	if !up {
-		b.stop(t)
-		log, _ := os.ReadFile(filepath.Join(b.dir, "log"))
-		t.Fatalf("the example did not start: %v\n%s\n%s", lines.Err(), b.said, log)
-	}
-}
-
-// stop ends the command, with all that it started.
-func (b *buildingExample) stop(t *testing.T) {
-	t.Helper()
-	if b.command == nil {
-		return
-	}
-	if err := b.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Error(err)
-	}
-	<-b.stillSaid
-	var ended *exec.ExitError
-	if err := b.command.Wait(); err != nil && !errors.As(err, &ended) {
-		t.Error(err)
-	}
-	b.command = nil
-}
-
-// run runs a program of the example, and returns what it says.
-func (b *buildingExample) run(t *testing.T, program string, args ...string) string {
-	t.Helper()
-	out, err := b.try(t.Context(), program, args...)
-	if err != nil {
-		t.Fatalf("%s %v: %v: %s", program, args, err, out)
-	}
-	return out
-}
-
-func (b *buildingExample) try(ctx context.Context, program string, args ...string) (string, error) {
-	c := exec.CommandContext(ctx, filepath.Join(b.bin, program), args...)
-	c.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(b.dir, "terrier", "kubeconfig"), "HOME="+b.dir)
-	out, err := c.CombinedOutput()
-	return string(out), err
+	b.starts(t, "tenant-building", "the tenants are up", []string{"PROXMOX_PORT=" + b.ports[0], "DNS_PORT=" + b.ports[1], "TERRIER_PORT=" + b.ports[2]})
 }
 
 // administer asks the stand-in of Proxmox VE, past its API.
@@ -137,7 +67,7 @@ func (b *buildingExample) approve(t *testing.T, stack string) {
 // after approvals, records, drift that is found and undone, and a start that goes on.
 func TestTenantBuildingExample(t *testing.T) {
 	t.Parallel()
-	b := &buildingExample{dir: t.TempDir(), bin: filepath.Join(testkit.Repository(t), "bin"), ports: []string{freePort(t), freePort(t), freePort(t)}}
+	b := &buildingExample{exampleCommand: exampleCommand{dir: t.TempDir(), bin: filepath.Join(testkit.Repository(t), "bin")}, ports: []string{freePort(t), freePort(t), freePort(t)}}
 	t.Cleanup(func() {
 		b.stop(t)
 		if t.Failed() {

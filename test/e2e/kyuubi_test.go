@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,11 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -23,15 +20,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 )
 
-// kyuubi is the example, as its one command runs it.
+// kyuubi is the example of an estate with OpenBao.
 type kyuubi struct {
-	dir, bao  string // its directory, and the address of OpenBao
-	ports     []string
-	root      string // the token of the administrator
-	bin       string
-	command   *exec.Cmd
-	said      *bytes.Buffer
-	stillSaid chan struct{} // closed once its output has ended
+	exampleCommand
+	bao   string // the address of OpenBao
+	ports []string
+	root  string // the token of the administrator
 }
 
 // freePort is a port of loopback that no program listens at now.
@@ -52,70 +46,11 @@ func freePort(t *testing.T) string {
 // start runs the command until it says that the estate is up.
 func (k *kyuubi) start(t *testing.T) {
 	t.Helper()
-	k.command = exec.Command(filepath.Join(testkit.Repository(t), "examples", "kyuubi", "run.sh"), k.dir, "--vault-refresh-interval", "1s")
-	k.command.Env = append(os.Environ(), "BAO_PORT="+k.ports[0], "TERRIER_PORT="+k.ports[1])
-	out, err := k.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.said, k.stillSaid = &bytes.Buffer{}, make(chan struct{})
-	k.command.Stderr = k.command.Stdout
-	if err := k.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	up := false
-	lines := bufio.NewScanner(out)
-	for !up && lines.Scan() {
-		fmt.Fprintln(k.said, lines.Text())
-		up = strings.Contains(lines.Text(), "the estate is up")
-	}
-	go func() {
-		defer close(k.stillSaid)
-		_, _ = io.Copy(io.Discard, out)
-	}()
-	if !up {
-		k.stop(t)
-		log, _ := os.ReadFile(filepath.Join(k.dir, "log"))
-		t.Fatalf("the example did not start: %v\n%s\n%s", lines.Err(), k.said, log)
-	}
+	k.starts(t, "kyuubi", "the estate is up", []string{"BAO_PORT=" + k.ports[0], "TERRIER_PORT=" + k.ports[1]}, "--vault-refresh-interval", "1s")
 	keys := read(t, filepath.Join(k.dir, "bao", "keys"))
 	_, root, _ := strings.Cut(keys, "Initial Root Token: ")
 	k.root = strings.TrimSpace(strings.SplitN(root, "\n", 2)[0])
-}
-
-// stop ends the command, with all that it started. A shell does not hear SIGINT if the test has
-// it ignored.
-func (k *kyuubi) stop(t *testing.T) {
-	t.Helper()
-	if k.command == nil {
-		return
-	}
-	if err := k.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Error(err)
-	}
-	<-k.stillSaid
-	var ended *exec.ExitError
-	if err := k.command.Wait(); err != nil && !errors.As(err, &ended) {
-		t.Error(err)
-	}
-	k.command = nil
-}
-
-// run runs a program of the example, and returns what it says.
-func (k *kyuubi) run(t *testing.T, program string, args ...string) string {
-	t.Helper()
-	out, err := k.try(t.Context(), program, args...)
-	if err != nil {
-		t.Fatalf("%s %v: %v: %s", program, args, err, out)
-	}
-	return out
-}
-
-func (k *kyuubi) try(ctx context.Context, program string, args ...string) (string, error) {
-	c := exec.CommandContext(ctx, filepath.Join(k.bin, program), args...)
-	c.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(k.dir, "terrier", "kubeconfig"), "BAO_ADDR="+k.bao, "BAO_TOKEN="+k.root, "HOME="+k.dir)
-	out, err := c.CombinedOutput()
-	return string(out), err
+	k.environ = []string{"BAO_ADDR=" + k.bao, "BAO_TOKEN=" + k.root}
 }
 
 // secret is a key of a Secret.
@@ -191,7 +126,7 @@ func (k *kyuubi) ask(t *testing.T, method, path, token string, in any) (baoAnswe
 func TestKyuubiExample(t *testing.T) {
 	bin := filepath.Dir(vaulttest.Program(t))
 	t.Parallel()
-	k := &kyuubi{dir: t.TempDir(), bin: bin, ports: []string{freePort(t), freePort(t)}}
+	k := &kyuubi{exampleCommand: exampleCommand{dir: t.TempDir(), bin: bin}, ports: []string{freePort(t), freePort(t)}}
 	k.bao = "http://127.0.0.1:" + k.ports[0]
 	t.Cleanup(func() {
 		k.stop(t)
