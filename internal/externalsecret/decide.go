@@ -77,7 +77,7 @@ func (s Spec) Due(t Times, l Live, inSync bool) (bool, time.Time) {
 		return false, time.Time{}
 	}
 	next := t.Read.Add(interval)
-	return !t.Now.Before(next), next
+	return !t.Now.Before(next) || t.Now.Before(t.Read), next // a clock that was set back says nothing of the last reading
 }
 
 // Observation is what a decision depends on.

@@ -11,6 +11,9 @@ import (
 // used, as a duration.
 const GraceAnnotation = "terrier.dev/lease-grace"
 
+// skew is by how much the clocks of two controllers may differ.
+const skew = 5 * time.Second
+
 // Bounds of the grace.
 const (
 	defaultGrace = 10 * time.Minute
@@ -103,13 +106,22 @@ const (
 // It is renewed at two thirds of the time from the last renewal to its end. One that cannot be
 // renewed, or was not renewed for as long as it was made, since the server lets it last no
 // longer, is replaced then, and earlier if less than the grace would be left.
+//
+// Before it began the clock was set back, and does not say how much of it is left: what
+// can be renewed is renewed at once, and everything else is replaced. Clocks of two machines
+// may differ by a little.
 func (h Handout) Next(now time.Time, grace time.Duration) (Step, time.Time) {
 	began, end := h.Began, h.End()
-	if h.Renewed.After(began) {
+	if !h.Renewed.IsZero() {
 		began = h.Renewed
 	}
-	if end.IsZero() {
+	switch {
+	case end.IsZero():
 		return Hold, time.Time{}
+	case now.Add(skew).Before(began) && h.Fixed.IsZero():
+		return Renew, now
+	case now.Add(skew).Before(began):
+		return Replace, now
 	}
 	left := end.Sub(began)
 	step, at := Renew, began.Add(left*2/3)
@@ -135,13 +147,15 @@ func (h Handout) IsLate(now time.Time, grace time.Duration) bool {
 // grace is bounded by what is left when it is renewed.
 func (h Handout) grace(grace time.Duration) time.Duration { return min(grace, h.Life/3) }
 
-// Retry is how long to wait after a step that failed: not as long as what is left.
-func (h Handout) Retry(now time.Time) time.Duration {
+// RetryBy is when to try again at the latest after a step that failed: before a quarter of what
+// is left is over. It is zero once it has ended, when haste saves nothing.
+func (h Handout) RetryBy(now time.Time) time.Time {
 	const least = 5 * time.Second
-	if end := h.End(); !end.IsZero() {
-		return max(end.Sub(now)/4, least)
+	end := h.End()
+	if end.IsZero() || !now.Before(end) {
+		return time.Time{}
 	}
-	return least
+	return now.Add(max(min(end.Sub(now), h.Life)/4, least))
 }
 
 // TooMany is the error about an object whose former credentials wait for their end.

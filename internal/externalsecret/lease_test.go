@@ -40,6 +40,12 @@ func TestWhenWhatWasHandedOutIsRenewedAndReplaced(t *testing.T) {
 		"the shorter part counts":                      {both, 14 * time.Minute, Renew, 13*time.Minute + 20*time.Second},
 		"a part that cannot be renewed counts in time": {renewed(both, 45*time.Minute, 20*time.Minute), 55 * time.Minute, Replace, 53*time.Minute + 20*time.Second},
 		"what has no end is held":                      {Handout{Began: at}, 1000 * time.Hour, Hold, 0},
+		"a clock that was set back before it began":    {made(time.Hour, true), -6 * time.Second, Renew, -6 * time.Second},
+		"a clock that is a little behind":              {made(time.Hour, false), -5 * time.Second, Hold, 40 * time.Minute},
+		"a clock set back before it was renewed":       {renewed(made(time.Hour, true), 40*time.Minute, time.Hour), 39 * time.Minute, Renew, 39 * time.Minute},
+		"a clock set back that cannot be trusted":      {made(time.Hour, false), -time.Hour, Replace, -time.Hour},
+		"a part that cannot be renewed then":           {both, -time.Hour, Replace, -time.Hour},
+		"renewed by a clock that was set back":         {renewed(made(time.Hour, true), -5*time.Hour, time.Hour), -5*time.Hour + time.Minute, Hold, -4*time.Hour - 20*time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step, due := tt.of.Next(at.Add(tt.now), 10*time.Minute)
@@ -56,8 +62,17 @@ func TestWhenWhatWasHandedOutIsRenewedAndReplaced(t *testing.T) {
 	if late.IsLate(at.Add(49*time.Minute), 10*time.Minute) || !late.IsLate(at.Add(50*time.Minute), 10*time.Minute) {
 		t.Error("what cannot be renewed is not replaced as long as the grace is left")
 	}
-	if wait := late.Retry(at.Add(40 * time.Minute)); wait != 5*time.Minute {
-		t.Errorf("Retry() = %v, want a quarter of what is left", wait)
+	for after, want := range map[time.Duration]time.Duration{
+		40 * time.Minute:        45 * time.Minute, // a quarter of what is left
+		time.Hour - time.Second: time.Hour + 4*time.Second,
+		time.Hour:               0, // it has ended
+		2 * time.Hour:           0,
+		-24 * time.Hour:         -24*time.Hour + 15*time.Minute, // the clock was set back
+	} {
+		by := late.RetryBy(at.Add(after))
+		if want == 0 && !by.IsZero() || want != 0 && by.Sub(at) != want {
+			t.Errorf("RetryBy() after %v = %v, want %v after the beginning", after, by, want)
+		}
 	}
 }
 

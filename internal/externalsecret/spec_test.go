@@ -85,6 +85,7 @@ func TestWhenSecretsAreReadAgain(t *testing.T) {
 		"for the first time":                       {Periodic, "1h", Times{Now: at}, there, true, true, time.Time{}},
 		"before the interval is over":              {Periodic, "1h", Times{Now: at, Read: at.Add(-time.Minute)}, there, true, false, at.Add(59 * time.Minute)},
 		"once the interval is over":                {Periodic, "1h", Times{Now: at, Read: at.Add(-time.Hour)}, there, true, true, at},
+		"if the clock was set back since":          {Periodic, "1h", Times{Now: at, Read: at.Add(time.Minute)}, there, true, true, time.Time{}},
 		"never with an interval of 0":              {Periodic, "0", Times{Now: at, Read: at.Add(-100 * time.Hour)}, there, true, false, time.Time{}},
 		"with an interval of 0 and another object": {Periodic, "0s", Times{Now: at, Read: at.Add(-time.Hour), Changed: true}, there, true, true, time.Time{}},
 		"with an interval of 0 after a failure":    {Periodic, "0", Times{Now: at, Read: at.Add(-time.Hour), Failed: true}, there, true, true, time.Time{}},

@@ -39,9 +39,12 @@ func (r lessor) lease(ctx context.Context, p *pass, h *held) error {
 	if err != nil {
 		return err
 	}
-	step, at := externalsecret.Replace, time.Time{}
+	step, at, most := externalsecret.Replace, time.Time{}, formerMost
 	if r.has(p, h, store) {
 		step, at = h.Current.Next(r.Now(), p.grace)
+		most = formerAtEnd
+	} else if h.ends(r.Now(), p.grace) {
+		most = formerAtEnd
 	}
 	if step == externalsecret.Renew {
 		at, err = r.renew(ctx, p, h)
@@ -58,7 +61,7 @@ func (r lessor) lease(ctx context.Context, p *pass, h *held) error {
 		}
 	}
 	if step == externalsecret.Replace {
-		if err := r.handOut(ctx, p, h, store); err != nil {
+		if err := r.handOut(ctx, p, h, store, most); err != nil {
 			return err
 		}
 		_, at = h.Current.Next(r.Now(), p.grace)
@@ -76,10 +79,10 @@ func (r lessor) has(p *pass, h *held, store *usable) bool {
 	return c != nil && c.Of == version(p.obj) && c.By == store.in.who() && p.spec.InSync(p.live, r.digest(p)) && p.live.Mark != nil && p.live.Mark.Lease == c.ID
 }
 
-// handOut has the server make credentials for the Secret, and writes them. The former ones are
-// revoked once the workloads have had the time to be restarted.
-func (r lessor) handOut(ctx context.Context, p *pass, h *held, store *usable) error {
-	if len(h.Former) >= formerMost {
+// handOut has the server make credentials for the Secret, and writes them, unless most former
+// ones wait. These are revoked once the workloads have had the time to be restarted.
+func (r lessor) handOut(ctx context.Context, p *pass, h *held, store *usable, most int) error {
+	if len(h.Former) >= most {
 		return externalsecret.TooMany(len(h.Former))
 	}
 	if err := r.allMade(ctx, p, store); err != nil {
@@ -106,6 +109,7 @@ func (r lessor) handOut(ctx context.Context, p *pass, h *held, store *usable) er
 		})
 	}
 	if err != nil { // nothing has it
+		n.empty = !n.read
 		h.settle(nil, r.Now(), p.grace)
 		return errors.Join(err, r.revoke(ctx, p.obj.GetUID(), h))
 	}
@@ -158,7 +162,7 @@ func (r lessor) open(ctx context.Context, p *pass, store *usable) (vault.Session
 			"the token of the %s %s may make no token, so credentials that are made with it could not be revoked: allow it auth/token/create, or sign in with another method", store.kind, store.name))
 	}
 	n := &handout{
-		Handout: externalsecret.Handout{Began: r.Now()}, ID: strings.ToLower(rand.Text()), By: store.in.who(), Of: version(p.obj), Secret: p.spec.Target.Name, Identity: store.audited(),
+		Handout: externalsecret.Handout{Began: r.Now()}, ID: strings.ToLower(rand.Text()), By: store.in.who(), Of: version(p.obj), Store: externalsecret.StoreRef{Kind: store.kind, Name: store.name}, Secret: p.spec.Target.Name, Identity: store.audited(),
 		URL: store.vault.Server, Namespace: store.server.Namespace, CA: store.ca, Token: s.Token().Reveal(), Accessor: s.Accessor, Session: s.Renewable,
 	}
 	n.Lasts(n.Began, s.For, s.Renewable)
@@ -173,6 +177,7 @@ func (r lessor) make(ctx context.Context, p *pass, store *usable, s vault.Sessio
 		if err != nil {
 			return externalsecret.Content{}, store.reach(err)
 		}
+		n.read = true
 		if got.Lease != "" {
 			n.Leases = append(n.Leases, got.Lease)
 			if got.Renewable {
@@ -194,6 +199,7 @@ func (r lessor) make(ctx context.Context, p *pass, store *usable, s vault.Sessio
 // renew lets what the Secret has last longer, and returns when it is to be renewed again. It
 // counts once it is in the audit log.
 func (r lessor) renew(ctx context.Context, p *pass, h *held) (time.Time, error) {
+	p.renewed = true
 	s, err := r.stores.resume(h.Current)
 	if err != nil {
 		return time.Time{}, err
@@ -222,26 +228,44 @@ func (r lessor) renew(ctx context.Context, p *pass, h *held) (time.Time, error) 
 	return at, r.leases.put(ctx, p.obj.GetUID(), h)
 }
 
-// keepUp renews what the Secret of an object has that cannot be served as it is now, as long as
-// the object may use its store.
-func (r lessor) keepUp(ctx context.Context, p *pass, h *held) {
+// keepUp renews what the Secret has after a pass that failed, however the object or its store
+// are now, and says when the next pass is due.
+func (r lessor) keepUp(ctx context.Context, p *pass) {
+	h := p.held
 	if h == nil || h.Current == nil {
 		return
 	}
-	if _, err := r.stores.find(ctx, p.spec.SecretStoreRef, p.obj.GetNamespace()); err != nil {
-		return
-	}
 	step, at := h.Current.Next(r.Now(), p.grace)
-	if step == externalsecret.Renew {
-		var err error
-		if at, err = r.renew(ctx, p, h); err != nil {
+	if step == externalsecret.Renew && !p.renewed {
+		err := r.vouched(ctx, p, h.Current)
+		if k := fault.Of(err); k == fault.Missing || k == fault.Denied || k == fault.Invalid {
+			r.Log.Warn("a credential ends, since its store does not give it any more", "object", client.ObjectKeyFromObject(p.obj).String(), "store", h.Current.Identity["store"], "err", err)
+			p.latest = h.next()
+			return
+		}
+		if err == nil {
+			at, err = r.renew(ctx, p, h)
+		}
+		if err == nil {
+			step = externalsecret.Hold
+		} else {
 			r.Log.Warn("a credential is not renewed", "object", client.ObjectKeyFromObject(p.obj).String(), "err", err)
-			at = r.Now().Add(h.Current.Retry(r.Now()))
 		}
 	}
-	if step != externalsecret.Replace {
-		p.latest = at
+	if step != externalsecret.Hold {
+		at = h.Current.RetryBy(r.Now())
 	}
+	p.latest = earlier(at, h.next())
+}
+
+// vouched returns why the store that gave a handout would not give it to the object now; nil if
+// it would. The store that the object names now may be another one.
+func (r lessor) vouched(ctx context.Context, p *pass, c *handout) error {
+	store, err := r.stores.find(ctx, cmp.Or(c.Store, p.spec.SecretStoreRef), p.obj.GetNamespace())
+	if err == nil && store.in.who() != c.By {
+		err = fault.New(fault.Denied, externalsecret.ReasonStore, fmt.Errorf("the %s %s signs in elsewhere, or as another, than when it gave the credential", store.kind, store.name))
+	}
+	return err
 }
 
 // revoke ends what is to be ended by now, and records what is left. A server that refuses or
@@ -276,13 +300,14 @@ func (r lessor) revoke(ctx context.Context, uid types.UID, h *held) error {
 	return r.leases.put(ctx, uid, h)
 }
 
-// end ends one handout, and records that. What has ended already is ended again after a crash.
+// end ends one handout, and records that, unless nothing was made with it. What has ended
+// already is ended again after a crash.
 func (r lessor) end(ctx context.Context, uid types.UID, h *held, one *handout) error {
 	s, err := r.stores.resume(one)
 	if err == nil {
 		err = s.End(ctx, one.Leases)
 	}
-	if err != nil {
+	if err != nil || one.empty {
 		return err
 	}
 	return r.auditHandout(ctx, audit.SecretRevoked, uid, h, one)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/terrier-iac/terrier/internal/externalsecret"
@@ -19,6 +21,7 @@ import (
 // Bounds of what is handed out for one object, and of the attempts to revoke it.
 const (
 	formerMost  = 4           // former credentials that wait to be revoked
+	formerAtEnd = 8           // the same, where the one that the Secret has ends
 	retryRevoke = time.Minute // after one that failed
 	tryToRevoke = time.Hour   // for how long after its end
 	sweepEvery  = time.Minute // how often objects that may be gone are read
@@ -32,6 +35,8 @@ type handout struct {
 	By string `json:"by"` // names who signed in where, see signIn.who
 	Of string `json:"of"` // the version of the object that it was made for
 
+	Store externalsecret.StoreRef `json:"store,omitzero"` // that gave it; empty in what earlier releases recorded
+
 	URL       string            `json:"url"` // the server as it was then
 	Namespace string            `json:"namespace,omitempty"`
 	CA        []byte            `json:"ca,omitempty"`
@@ -44,6 +49,9 @@ type handout struct {
 	Identity  map[string]string `json:"identity,omitempty"` // who signed in, for the audit log
 
 	Revoke time.Time `json:"revoke,omitzero"` // it is revoked then; zero while the Secret has it
+
+	// What the process knows that asked for it: whether a secret was read, and that nothing was.
+	read, empty bool
 }
 
 // held is all that was handed out for one object, as it is recorded.
@@ -72,6 +80,16 @@ func (h *held) settle(mark *externalsecret.Mark, now time.Time, grace time.Durat
 	h.Current = n
 }
 
+// ends reports whether what the Secret has ends soon, or has ended, and is not renewed.
+func (h *held) ends(now time.Time, grace time.Duration) bool {
+	c := h.Current
+	if c == nil {
+		return false
+	}
+	step, _ := c.Next(now, grace)
+	return step == externalsecret.Replace || c.IsLate(now, grace)
+}
+
 // leave has one revoked at a time, or when it ends by itself.
 func (h *held) leave(one *handout, at time.Time) {
 	if one != nil {
@@ -89,6 +107,18 @@ func (h *held) leaveAll(at time.Time) {
 	h.leave(h.Pending, at)
 	h.leave(h.Current, at)
 	h.Pending, h.Current = nil, nil
+}
+
+// within has nothing wait longer to be revoked than the grace is now, also after the clock was
+// set back. It reports whether that changes anything.
+func (h *held) within(now time.Time, grace time.Duration) (changed bool) {
+	most := now.Add(max(grace, retryRevoke))
+	for i, f := range h.Former {
+		if f.Revoke.After(most) {
+			h.Former[i].Revoke, changed = most, true
+		}
+	}
+	return changed
 }
 
 // next is when something of it is to be revoked; zero if nothing is.
@@ -111,6 +141,7 @@ func earlier(a, b time.Time) time.Time {
 // process that reconciles the objects writes it.
 type leases struct {
 	records Records
+	cache   client.Reader
 	log     *slog.Logger
 	wakes   chan event.GenericEvent
 
@@ -118,8 +149,8 @@ type leases struct {
 	known map[types.UID]types.NamespacedName // nil until they were listed
 }
 
-func newLeases(o Options) *leases {
-	return &leases{records: o.Records, log: o.Log, wakes: make(chan event.GenericEvent)}
+func newLeases(o Options, cached client.Reader) *leases {
+	return &leases{records: o.Records, cache: cached, log: o.Log, wakes: make(chan event.GenericEvent)}
 }
 
 // load lists the objects for which something was handed out, once.
@@ -214,8 +245,9 @@ func (l *leases) put(ctx context.Context, uid types.UID, h *held) error {
 	return nil
 }
 
-// Start implements manager.Runnable: it wakes the objects for which something was handed out, so
-// that what those had which were deleted is revoked, also after a start.
+// Start implements manager.Runnable: it wakes the objects that are gone and for which something
+// was handed out, so that it is revoked, also after a start. Objects that are there have passes
+// of their own, at times of their own.
 func (l *leases) Start(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -223,10 +255,7 @@ func (l *leases) Start(ctx context.Context) error {
 		if err := l.load(ctx); err != nil && ctx.Err() == nil {
 			l.log.Warn("credentials that Secrets have are not known yet", "err", err) // the next turn asks again
 		}
-		for _, name := range l.names() {
-			o := object(kindOf)
-			o.SetNamespace(name.Namespace)
-			o.SetName(name.Name)
+		for _, o := range l.gone(ctx) {
 			select {
 			case l.wakes <- event.GenericEvent{Object: o}:
 			case <-ctx.Done():
@@ -241,12 +270,21 @@ func (l *leases) Start(ctx context.Context) error {
 	}
 }
 
-func (l *leases) names() []types.NamespacedName {
+// gone are the objects with a record that the cache does not have. It may be of fewer namespaces
+// than before, so that this is no proof.
+func (l *leases) gone(ctx context.Context) (all []client.Object) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := make([]types.NamespacedName, 0, len(l.known))
-	for _, name := range l.known {
-		all = append(all, name)
+	known := maps.Clone(l.known)
+	l.mu.Unlock()
+	for uid, name := range known {
+		o := object(kindOf)
+		if err := l.cache.Get(ctx, name, o); err == nil && o.GetUID() == uid {
+			continue
+		}
+		o = object(kindOf)
+		o.SetNamespace(name.Namespace)
+		o.SetName(name.Name)
+		all = append(all, o)
 	}
 	return all
 }

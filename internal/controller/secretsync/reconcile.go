@@ -51,6 +51,8 @@ type pass struct {
 	grace   time.Duration // for workloads whose credentials were replaced
 	read    bool          // Vault was read, and the decision is acted upon
 	kept    bool          // what the server made for the Secret lasts
+	held    *held         // what was handed out for the object; nil if nothing was, or that is not known
+	renewed bool          // the server was asked to renew it
 	wrote   externalsecret.Action
 	message string
 	reason  string
@@ -88,6 +90,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if ctx.Err() != nil {
 		return ctrl.Result{}, ctx.Err() // the controller stops, which is no failure
 	}
+	if err != nil {
+		r.keepUp(ctx, p)
+	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{RequeueAfter: time.Second}, nil // another program wrote the Secret meanwhile
 	}
@@ -98,6 +103,13 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(failed)
 	}
 	return r.again(req, p, err), nil
+}
+
+// keepUp is lessor.keepUp, with a time of its own: what failed may have taken all of the pass.
+func (r *reconciler) keepUp(ctx context.Context, p *pass) {
+	work, cancel := context.WithTimeout(ctx, passMost)
+	defer cancel()
+	lessor{r}.keepUp(work, p)
 }
 
 // sync reads what is to be read, if it is time, and writes the Secret.
@@ -118,8 +130,7 @@ func (r *reconciler) sync(ctx context.Context, p *pass) error {
 	}
 	of := lessor{r}
 	h, unknown := of.handedOut(ctx, p)
-	if wrong != nil {
-		of.keepUp(ctx, p, h)
+	if p.held = h; wrong != nil {
 		return wrong
 	}
 	restarted := r.finishRestarts(ctx, p) // of an earlier pass; it keeps nothing from being read
@@ -145,7 +156,6 @@ func (r *reconciler) sync(ctx context.Context, p *pass) error {
 		return of.leased(ctx, p, h)
 	}
 	if err != nil {
-		of.keepUp(ctx, p, h)
 		return err
 	}
 	return r.keep(ctx, p, h, content, healthy)
@@ -195,7 +205,7 @@ func (r lessor) handedOut(ctx context.Context, p *pass) (*held, error) {
 		p.next = next
 		return nil, err
 	}
-	if h.Pending != nil {
+	if h.within(r.Now(), p.grace) || h.Pending != nil {
 		h.settle(p.live.Mark, r.Now(), p.grace)
 		if err := r.leases.put(ctx, p.obj.GetUID(), h); err != nil {
 			return nil, err
@@ -208,19 +218,16 @@ func (r lessor) handedOut(ctx context.Context, p *pass) (*held, error) {
 	return h, nil
 }
 
-// leased is lease, for an object for which nothing may be handed out yet. After a failure it is
-// tried again before what the Secret has ends.
+// leased is lease, for an object for which nothing may be handed out yet.
 func (r lessor) leased(ctx context.Context, p *pass, h *held) error {
 	if h == nil {
 		h = &held{}
 	}
+	p.held = h
 	err := r.lease(ctx, p, h)
 	if fault.Reason(err, "") == reasonStays && h.Current != nil {
 		h.leaveAll(r.Now().Add(p.grace))
 		return errors.Join(err, r.leases.put(ctx, p.obj.GetUID(), h))
-	}
-	if err != nil && h.Current != nil {
-		p.latest = r.Now().Add(h.Current.Retry(r.Now()))
 	}
 	if err == nil {
 		p.next = earlier(p.next, h.next())
@@ -345,7 +352,7 @@ func (r *reconciler) again(req ctrl.Request, p *pass, err error) ctrl.Result {
 		return ctrl.Result{RequeueAfter: most} // the object, its store or its Secret has to change
 	}
 	wait := min(r.backoff.When(req), most)
-	if interval, err := p.spec.Interval(); err == nil && interval > 0 {
+	if interval, err := p.spec.Interval(); err == nil && interval > 0 && p.held == nil { // it does not count for what is made
 		wait = min(wait, interval)
 	}
 	if f, ok := errors.AsType[*fault.Fault](err); ok && f.After > 0 {

@@ -128,6 +128,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if o.Workers == 0 {
 		o.Workers = 4
 	}
+	o.Now = newSteady(o.Now, time.Now()).Now
 	guard := &guard{live: o.Live, now: o.Now, log: o.Log}
 	r := newReconciler(o, mgr.GetCache(), guard)
 	if err := r.setup(mgr); err != nil {
@@ -150,7 +151,7 @@ func newReconciler(o Options, cached client.Reader, g *guard) *reconciler {
 		o.MinInterval = 10 * time.Second
 	}
 	return &reconciler{
-		Options: o, cache: cached, guard: g, stores: newStores(o, cached), leases: newLeases(o),
+		Options: o, cache: cached, guard: g, stores: newStores(o, cached), leases: newLeases(o, cached),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, latestRetry),
 	}
 }
