@@ -264,13 +264,18 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		return err
 	}
 	p.records.InGit = inGit
+	besidePasses := gitstate.NewBeside(inGit)
 	stacks := &controller.Stacks{
 		StateKeys: p.opened.StateKeys,
 		Client:    mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds, LeftOut: p.leftOut,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
-		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen(), Cipher: cipher, Git: inGit}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
+		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen(), Cipher: cipher, Git: besidePasses}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Stamps: p.stamping, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry, Out: out,
+	}
+	besidePasses.Wake = stacks.StateAnswered
+	if err := mgr.Add(kube.Everywhere(besidePasses.Run)); err != nil {
+		return err
 	}
 	if stacks.Vaults, err = openVaults(p, live); err != nil {
 		return err

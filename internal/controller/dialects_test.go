@@ -418,3 +418,44 @@ func TestStacksOfOneNameAreKeptApart(t *testing.T) {
 		t.Errorf("woken are %d and %d stacks, want the second one", n, m)
 	}
 }
+
+// A git server that answers again has the stacks reconciled whose states it keeps, and no others.
+func TestStacksAreWokenByThePlaceOfTheirState(t *testing.T) {
+	one, other := asMapped("one", 0, map[string]string{"state": "x"}), asMapped("other", 0, map[string]string{"state": "y"})
+	c := newEstate([]corev1.ConfigMap{one, other}, nil)
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	c.whole.wakes.serve(dialect.KindOf(mapped{}), q)
+	c.whole.StateAnswered(t.Context(), states.ManagedPlace(kube.StateRef{Namespace: "apps", Workspace: "default", Suffix: "x"}))
+	if got, _ := q.Get(); got.Name != "one" || q.Len() != 0 {
+		t.Errorf("woken is %v, and %d more, want one", got, q.Len())
+	}
+}
+
+// unread is a store whose git server does not answer.
+type unread struct{}
+
+func (unread) Load(context.Context, kube.StateRef) (kube.Stored, error) {
+	return kube.Stored{}, fault.New(fault.Later, string(stack.StateFailed), errors.New("the git server has not answered"))
+}
+
+// A stack that is deleted and may have inherited a state says that the state cannot be read, and
+// stays.
+func TestADeletedStackWhoseStateIsNotRead(t *testing.T) {
+	obj := asMapped("one", 0, map[string]string{"state": "x"})
+	c := newEstate([]corev1.ConfigMap{obj}, nil)
+	c.observer.inspector.Store = unread{}
+	st, err := mapped{}.Decode(&obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pass{dialect: mapped{}, obj: &obj, id: string(obj.UID), st: st, entry: &entry{checks: &record.Check{}}}
+	p.o.Deleting, p.o.Spec.DestroyLast, p.o.Spec.RetryEvery = true, true, time.Minute
+	if err := c.observer.observe(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	d := stack.Decide(p.o)
+	if _, waits := d.Action.(stack.Wait); !waits || d.Reason != stack.StateFailed || !strings.Contains(d.Message, "has not answered") {
+		t.Errorf("Decide() = %+v, want it to wait and say why", d)
+	}
+}

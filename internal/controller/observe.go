@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
+	"github.com/terrier-iac/terrier/internal/controller/gitstate"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -59,6 +60,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 	case p.o.Deleting:
 		if p.o.Dependents, err = ob.dependencies.dependents(ctx, p.dialect, p.obj); err == nil {
 			err = ob.inspector.Inherit(ctx, p.subject())
+		}
+		if reason := stack.Reason(fault.Reason(err, "")); reason == stack.StateFailed || reason == gitstate.ReasonNoAccess {
+			p.o.Obstacle, err = obstacle(err), nil // a git server that does not answer says so in the condition
 		}
 		if err == nil {
 			err = ob.observeCorrection(ctx, p)

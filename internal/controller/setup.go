@@ -190,6 +190,18 @@ func (c *Stacks) setupKind(ctx context.Context, mgr ctrl.Manager, d dialect.Dial
 	}))
 }
 
+// StateAnswered has the stacks reconciled whose state is in a place, since its server answers
+// again.
+func (c *Stacks) StateAnswered(ctx context.Context, place string) {
+	err := c.Dialects.EachStack(ctx, c.Client, func(d dialect.Dialect, obj client.Object) error {
+		c.wakes.add(objectRef{d, client.ObjectKeyFromObject(obj)})
+		return nil
+	}, client.MatchingFields{states.Index: place})
+	if err != nil {
+		c.Log.Warn("stacks not woken whose state can be read again", "state", place, "err", err) // they try again by themselves
+	}
+}
+
 // listen wakes the stacks whose runs ended, until ctx ends.
 func (c *Stacks) listen(ctx context.Context, ended <-chan string) {
 	for {

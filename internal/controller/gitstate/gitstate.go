@@ -8,8 +8,9 @@
 // is refused: every user who may push could have written it. Beside what is encrypted a
 // document says who wrote it. One that Terrier did not write is Foreign.
 //
-// The package keeps nothing between calls but the newest documents, as ciphertext. Start
-// reading at States.
+// The package keeps nothing between calls but the newest documents, as ciphertext. A git
+// server may be slow, or hang: passes ask it through Beside, and wait for it for a moment only.
+// Start reading at States.
 package gitstate
 
 import (
@@ -51,8 +52,7 @@ type States struct {
 	Now        func() time.Time
 
 	// Hosts are the hosts that may be sent states and the credentials for them: HOST, HOST:PORT,
-	// or * for all. A call waits for the server within a pass, so that one which does not answer
-	// delays other stacks, and the operator decides on which servers this one depends.
+	// or * for all.
 	Hosts []string
 	// AsAccount refuses all states in git, since stacks are to be read with the rights of their
 	// ServiceAccounts, and this package reads with those of the controller.
@@ -60,7 +60,7 @@ type States struct {
 
 	once    sync.Once
 	tips    *cache.Map[string, source.GitTip]
-	writing sync.Map // the URL of a repository → *sync.Mutex: commits of one program do not race each other
+	writing turns // by the URL of a repository: commits of one program do not race each other
 }
 
 var _ kube.Elsewhere = (*States)(nil)
@@ -76,6 +76,10 @@ func (s *States) Load(ctx context.Context, ref kube.StateRef) (kube.Stored, erro
 	if err != nil {
 		return kube.Stored{}, err
 	}
+	return s.load(ctx, ref, f)
+}
+
+func (s *States) load(ctx context.Context, ref kube.StateRef, f *source.GitFile) (kube.Stored, error) {
 	_, found, err := s.read(ctx, ref, f)
 	return found, err
 }
@@ -84,7 +88,34 @@ func (s *States) Load(ctx context.Context, ref kube.StateRef) (kube.Stored, erro
 // that it does not continue, or one that Terrier did not write. Storing the same version
 // again changes nothing.
 func (s *States) Save(ctx context.Context, ref kube.StateRef, owner kube.Owner, state []byte) error {
-	return s.change(ctx, ref, func(found kube.Stored, err error) (*commit, error) {
+	return s.found(ctx, ref, saving(ref, owner, state))
+}
+
+// Replace stores the state of a user over the one that the user saw.
+func (s *States) Replace(ctx context.Context, ref kube.StateRef, r kube.Replacement) error {
+	return s.found(ctx, ref, replacing(ref, r))
+}
+
+// Reform stores the state that is there once more, byte by byte the same, if an older key
+// encrypted it or if Terrier did not write it. A user has accepted it then.
+func (s *States) Reform(ctx context.Context, ref kube.StateRef) error {
+	return s.found(ctx, ref, reforming(ref))
+}
+
+// found is change, in the repository that ref names now.
+func (s *States) found(ctx context.Context, ref kube.StateRef, decide decision) error {
+	f, err := s.file(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return s.change(ctx, ref, f, decide)
+}
+
+// decision is what is stored over what was found; nil for nothing.
+type decision func(kube.Stored, error) (*commit, error)
+
+func saving(ref kube.StateRef, owner kube.Owner, state []byte) decision {
+	return func(found kube.Stored, err error) (*commit, error) {
 		switch {
 		case fault.Reason(err, "") == kube.StateUnreadable:
 			return nil, conflict(err)
@@ -99,12 +130,11 @@ func (s *States) Save(ctx context.Context, ref kube.StateRef, owner kube.Owner, 
 			return nil, conflict(fmt.Errorf("storing the state in %s: %w", ref.InWords(), err))
 		}
 		return &commit{state: state, note: note{Stack: owner.Name, UID: owner.UID, Run: owner.Run}}, nil
-	})
+	}
 }
 
-// Replace stores the state of a user over the one that the user saw.
-func (s *States) Replace(ctx context.Context, ref kube.StateRef, r kube.Replacement) error {
-	return s.change(ctx, ref, func(found kube.Stored, err error) (*commit, error) {
+func replacing(ref kube.StateRef, r kube.Replacement) decision {
+	return func(found kube.Stored, err error) (*commit, error) {
 		if err != nil && fault.Reason(err, "") != kube.StateUnreadable {
 			return nil, err
 		}
@@ -112,18 +142,16 @@ func (s *States) Replace(ctx context.Context, ref kube.StateRef, r kube.Replacem
 			return nil, conflict(fmt.Errorf("%s changed in the meantime", ref.InWords()))
 		}
 		return &commit{state: r.State, note: note{Stack: r.Owner.Name, UID: r.Owner.UID, Person: r.Person}}, nil
-	})
+	}
 }
 
-// Reform stores the state that is there once more, byte by byte the same, if an older key
-// encrypted it or if Terrier did not write it. A user has accepted it then.
-func (s *States) Reform(ctx context.Context, ref kube.StateRef) error {
-	return s.change(ctx, ref, func(found kube.Stored, err error) (*commit, error) {
+func reforming(ref kube.StateRef) decision {
+	return func(found kube.Stored, err error) (*commit, error) {
 		if err != nil || !found.Outdated(ref) {
 			return nil, err
 		}
 		return &commit{state: found.State, note: note{Stack: found.Owner, UID: found.OwnerUID, Person: found.Person, Again: true}}, nil
-	})
+	}
 }
 
 // commit is what a change comes to.
@@ -134,14 +162,12 @@ type commit struct {
 
 // change reads the file and stores what decide makes of it; nil for nothing. A writer that
 // comes in between wins, unless it stored the same state.
-func (s *States) change(ctx context.Context, ref kube.StateRef, decide func(kube.Stored, error) (*commit, error)) error {
-	f, err := s.file(ctx, ref)
+func (s *States) change(ctx context.Context, ref kube.StateRef, f *source.GitFile, decide decision) error {
+	done, err := s.writing.take(ctx, f.Git.URL)
 	if err != nil {
-		return err
+		return s.unreached(ref, f, fmt.Errorf("waiting for other states that are stored in the repository: %w", err))
 	}
-	lock, _ := s.writing.LoadOrStore(f.Git.URL, new(sync.Mutex))
-	lock.(*sync.Mutex).Lock()
-	defer lock.(*sync.Mutex).Unlock()
+	defer done()
 	tip, found, err := s.read(ctx, ref, f)
 	next, err := decide(found, err)
 	if err != nil || next == nil {
@@ -275,18 +301,27 @@ func (s *States) file(ctx context.Context, ref kube.StateRef) (*source.GitFile, 
 // allowed refuses a repository on a host that the operator did not list, before a Secret is
 // read for it.
 func (s *States) allowed(repository string) error {
-	g, err := location.ParseGit(repository)
+	host, err := hostOf(repository)
 	if err != nil {
 		return err
+	}
+	if slices.Contains(s.Hosts, "*") || slices.Contains(s.Hosts, host) || slices.Contains(s.Hosts, (&url.URL{Host: host}).Hostname()) {
+		return nil
+	}
+	return fmt.Errorf("this platform keeps no states on the host %s: the operator allows it with --state-git-host %s", host, host)
+}
+
+// hostOf is the host of the URL of a repository, with its port if the URL has one.
+func hostOf(repository string) (string, error) {
+	g, err := location.ParseGit(repository)
+	if err != nil {
+		return "", err
 	}
 	u, err := url.Parse(g.Repository)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if slices.Contains(s.Hosts, "*") || slices.Contains(s.Hosts, u.Host) || slices.Contains(s.Hosts, u.Hostname()) {
-		return nil
-	}
-	return fmt.Errorf("this platform keeps no states on the host %s: the operator allows it with --state-git-host %s", u.Host, u.Host)
+	return u.Host, nil
 }
 
 func (s *States) get(ctx context.Context, o client.Object, kind string, ref kube.StateRef, name string) error {
