@@ -3,6 +3,7 @@ package policies_test
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -196,6 +197,72 @@ func TestAutoApproval(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// The engine that Terrier comes with defers no changes and invokes no actions, so no plan of it
+// can be recorded. A plan of another engine that does is held: it says less than it does. Once
+// OpenTofu learns one of the two, this fails, and testdata/record.sh has to record it.
+func TestAutoApprovalOfWhatOpenTofuDoesNotPlan(t *testing.T) {
+	for section, tt := range map[string]struct {
+		one  any
+		want string
+	}{
+		"deferred_changes":   {map[string]any{"reason": "instance_count_unknown", "resource_change": map[string]any{"address": "terraform_data.later", "type": "terraform_data", "change": map[string]any{"actions": []any{"create"}}}}, "hold deferred "},
+		"action_invocations": {map[string]any{"address": "action.aws_lambda_invoke.a", "type": "aws_lambda_invoke", "name": "a"}, "hold actions "},
+	} {
+		raw, err := os.ReadFile(recorded("create"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc map[string]any
+		if err := json.Unmarshal(raw, &doc); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := doc[section]; ok {
+			t.Errorf("the engine writes %s: record a plan that has it", section)
+		}
+		doc[section] = []any{tt.one}
+		with := filepath.Join(t.TempDir(), "plan.json")
+		if raw, err = json.Marshal(doc); err == nil {
+			err = os.WriteFile(with, raw, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := brief(judged(t, "auto-approval", with, document.Facts{}, nil)); !slices.Contains(got, tt.want) {
+			t.Errorf("a plan with %s is judged %q, want %q", section, got, tt.want)
+		}
+	}
+
+	tofu, err := filepath.Abs(filepath.Join("..", "bin", "tofu"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(tofu); err != nil {
+		t.Skip("bin/tofu is not built")
+	}
+	dir := t.TempDir()
+	for file, text := range map[string]string{"cli.tfrc": "disable_checkpoint = true\n", "main.tf": "action \"local_command\" \"a\" {}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), tofu, append([]string{"plan", "-no-color", "-input=false"}, args...)...)
+		cmd.Dir, cmd.Env = dir, []string{"TF_CLI_CONFIG_FILE=" + filepath.Join(dir, "cli.tfrc"), "HOME=" + dir}
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Errorf("tofu plan %s ends well", strings.Join(args, " "))
+		}
+		return string(out)
+	}
+	if out := plan("-allow-deferral"); !strings.Contains(out, "flag provided but not defined: -allow-deferral") {
+		t.Errorf("tofu plan -allow-deferral says %s", out)
+	}
+	if out := plan(); !strings.Contains(out, `Blocks of type "action" are not expected here`) {
+		t.Errorf("tofu plan of an action says %s", out)
 	}
 }
 
