@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // establishTime bounds the wait until the API server serves a new definition.
 const establishTime = time.Minute
+
+// busyTime is how long an API server that is busy is asked again, and busyPause how often.
+const (
+	busyTime  = time.Minute
+	busyPause = 250 * time.Millisecond
+)
 
 // InstallDefinitions applies every CustomResourceDefinition in files and waits
 // until the API server serves them. Definitions of a group in shared belong to
@@ -122,10 +130,16 @@ func Foreign(ctx context.Context, c client.Client, name string) (bool, error) {
 	return err == nil && !ours, nil
 }
 
-// Apply gives an object the fields of u.
+// Apply gives an object the fields of u. A program that starts has nobody to try again for
+// it, so an API server that is busy is asked again for busyTime.
 func Apply(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 	key := client.ObjectKeyFromObject(u)
-	return mark(c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership), u.GetKind(), key)
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, busyPause, busyTime, true, func(ctx context.Context) (bool, error) {
+		last = mark(c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership), u.GetKind(), key)
+		return fault.Of(last) != fault.Later, nil
+	})
+	return cmp.Or(last, err)
 }
 
 // AwaitDefinitions waits until the API server serves the kinds of every

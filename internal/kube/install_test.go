@@ -8,12 +8,16 @@ import (
 	"testing/fstest"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/config/crd"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -62,6 +66,41 @@ func TestInstallDefinitions(t *testing.T) {
 				t.Errorf("%s is described as %q, want %q", name, got, want)
 			}
 		}
+	}
+}
+
+// busy answers as an API server whose etcd does not answer in time, for as many writes.
+type busy struct {
+	client.Client
+	writes int
+	last   error
+}
+
+func (b *busy) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	if b.writes--; b.writes < 0 {
+		return b.last
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: "etcdserver: request timed out"}}
+}
+
+// A start does not end with the first write that a slow disk makes late. One that is refused is
+// not tried again.
+func TestApplyAsksABusyServerAgain(t *testing.T) {
+	u := &unstructured.Unstructured{}
+	u.SetName("terrier-system")
+	u.SetKind("Namespace")
+	late := &busy{writes: 2}
+	if err := Apply(t.Context(), late, u); err != nil || late.writes != -1 {
+		t.Errorf("after two late writes: %v, and %d writes are left", err, late.writes)
+	}
+	refused := &busy{last: apierrors.NewBadRequest("no")}
+	if err := Apply(t.Context(), refused, u); fault.Of(err) != fault.Invalid || refused.writes != -1 {
+		t.Errorf("a refused write: %v, and %d writes are left", err, refused.writes)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := Apply(ended, &busy{writes: 1 << 20}, u); err == nil {
+		t.Error("a write that never came through is no error")
 	}
 }
 

@@ -8,8 +8,10 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -73,11 +75,21 @@ func mark(err error, kind string, key types.NamespacedName) error {
 		return fault.New(fault.Denied, "AccessDenied", fmt.Errorf("%s %s: %w", kind, key, err))
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return fault.New(fault.Conflict, "Conflict", fmt.Errorf("%s %s: %w", kind, key, err))
-	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsServiceUnavailable(err):
+	case isBusy(err):
 		return fault.New(fault.Later, "ServerBusy", fmt.Errorf("%s %s: %w", kind, key, err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return fault.New(fault.Invalid, "Refused", fmt.Errorf("%s %s: %w", kind, key, err))
 	default:
 		return fmt.Errorf("%s %s: %w", kind, key, err)
 	}
+}
+
+// isBusy reports whether the API server could not answer now, and may in a moment. An etcd
+// whose disk stalls for more than its five seconds is told with the status 500 and a text.
+func isBusy(err error) bool {
+	if apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) {
+		return true
+	}
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && answer.Status().Code == http.StatusInternalServerError && strings.Contains(answer.Status().Message, "etcdserver: ")
 }

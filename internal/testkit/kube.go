@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,7 +147,12 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 	if namespaced && object.GetNamespace() == "" {
 		object.SetNamespace(c.Namespace)
 	}
-	return c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("testkit"), client.ForceOwnership)
+	var last error // of an etcd whose disk is busy with other tests, it is asked again
+	err = wait.PollUntilContextTimeout(ctx, time.Second, Patience, true, func(ctx context.Context) (bool, error) {
+		last = c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("testkit"), client.ForceOwnership)
+		return last == nil || !strings.Contains(last.Error(), "etcdserver: request timed out"), nil
+	})
+	return cmp.Or(last, err)
 }
 
 func writeKubeconfig(from, to, namespace string) error {
