@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
@@ -105,6 +106,24 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	return selectPaths(jb.modules, p)
 }
 
+// pathsOf are the files and directories of the source that a configuration names, from the root
+// of the source.
+func pathsOf(c stack.Configuration) []string {
+	var all []string
+	for _, f := range c.VarFiles {
+		all = append(all, path.Clean(f)) // relative to the root of the source
+	}
+	if s := c.Script; s != nil {
+		for _, text := range []stack.ScriptText{s.Apply, s.Destroy} {
+			all = append(all, path.Join(c.Path, text.Path))
+		}
+		if s.PostDeploy != nil {
+			all = append(all, path.Join(c.Path, s.PostDeploy.Path))
+		}
+	}
+	return append(all, aftersteps.Used(c.Path, c.AfterApply)...)
+}
+
 // selectPaths puts the part of the source that the stack depends on in the place of the
 // source, if the stack names it. Everything from here on is about this part: a commit that
 // does not touch it changes nothing.
@@ -113,19 +132,7 @@ func selectPaths(reader *modules.Reader, p *pass) *stack.Blocked {
 	if len(c.SourcePaths) == 0 {
 		return nil
 	}
-	var always []string
-	for _, f := range c.VarFiles {
-		always = append(always, path.Clean(f)) // relative to the root of the source
-	}
-	if s := c.Script; s != nil {
-		for _, text := range []stack.ScriptText{s.Apply, s.Destroy} {
-			always = append(always, path.Join(c.Path, text.Path))
-		}
-		if s.PostDeploy != nil {
-			always = append(always, path.Join(c.Path, s.PostDeploy.Path))
-		}
-	}
-	part, err := reader.Subset(p.in.archive, p.o.PlanInputs.Source, c.Path, c.SourcePaths, always)
+	part, err := reader.Subset(p.in.archive, p.o.PlanInputs.Source, c.Path, c.SourcePaths, pathsOf(c))
 	if err != nil {
 		return blockedBy(fmt.Errorf("the annotation %s: %w", dialect.SourcePaths, err), stack.SourceFailed)
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -266,6 +267,26 @@ type oneSource struct {
 func (s oneSource) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	s.of.DeepCopyInto(into.(*sourcev1.GitRepository))
 	return nil
+}
+
+// What a stack names is part of the source that it depends on, steps after its applies included:
+// else the archive of a run would have no playbook.
+func TestWhatAStackNamesAlwaysCounts(t *testing.T) {
+	got := pathsOf(stack.Configuration{
+		Path: "tenants/a/terraform", VarFiles: []string{"./vars/a.tfvars"}, Script: &stack.Script{Apply: stack.ScriptText{Path: "bin/apply"}, Destroy: stack.ScriptText{Path: "bin/destroy"}},
+		AfterApply: []afterapply.Step{
+			{Name: "wait", WaitFor: &afterapply.WaitFor{Protocol: "ssh", Hosts: []string{"a"}}},
+			{Name: "play", Files: []string{"../group_vars"}, Ansible: &afterapply.Ansible{Playbook: "../../../ansible/site.yml", Inventory: "../hosts.yml"}},
+			{Name: "run", Command: []string{"bin/register"}},
+		},
+	})
+	want := []string{
+		"vars/a.tfvars", "tenants/a/terraform/bin/apply", "tenants/a/terraform/bin/destroy",
+		"ansible/site.yml", "tenants/a/group_vars", "tenants/a/hosts.yml", "tenants/a/terraform/bin/register",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pathsOf() (-want +got):\n%s", diff)
+	}
 }
 
 // A source without an artifact says why itself, and the stack says so, too: in

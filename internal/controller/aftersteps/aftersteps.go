@@ -65,7 +65,7 @@ type Files struct {
 // Digest is the digest of the files and directories that steps use, in the archive of a
 // source with a root module at a path. It is empty if they use none, or there is no archive.
 func (f *Files) Digest(file, digest, module string, steps []afterapply.Step) (string, error) {
-	uses := used(module, steps)
+	uses := Used(module, steps)
 	if file == "" || len(uses) == 0 {
 		return "", nil
 	}
@@ -81,8 +81,9 @@ func (f *Files) Digest(file, digest, module string, steps []afterapply.Step) (st
 	return found, err
 }
 
-// used are the paths that steps use, from the root of the source.
-func used(module string, steps []afterapply.Step) []string {
+// Used are the files and directories that the steps of a root module use, from the root of the
+// source. An empty one is that root.
+func Used(module string, steps []afterapply.Step) []string {
 	var uses []string
 	for _, s := range steps {
 		for _, u := range s.Uses() {

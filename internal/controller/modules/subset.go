@@ -26,7 +26,7 @@ type Subset struct {
 }
 
 // Subset takes from an archive what a stack depends on: its root module at dir with all
-// below, the files of always, and what paths select. A run gets this archive and no other, so
+// below, the files and directories of always, and what paths select. A run gets this archive and no other, so
 // that the digest covers everything that a run can read of its source: what was approved is
 // what is applied, and a file that was not selected fails a run in place of being stale.
 func (m *Reader) Subset(file, digest, dir string, paths, always []string) (Subset, error) {
@@ -124,8 +124,10 @@ func (s *selection) resolve(tree fs.FS) string {
 
 // takes reports whether a file is selected.
 func (s *selection) takes(name string) bool {
-	if slices.Contains(s.always, name) {
-		return true
+	for _, of := range s.always {
+		if of == "" || name == of || strings.HasPrefix(name, of+"/") {
+			return true
+		}
 	}
 	for _, dir := range s.dirs {
 		if strings.HasPrefix(name, dir+"/") {

@@ -116,6 +116,13 @@ func TestSubset(t *testing.T) {
 			t.Errorf("%s: the digest is the same: %t, want %t", name, got.Digest == auto.Digest, tt.same)
 		}
 	}
+	// A directory that a step names is taken with all below, and a file whose name begins like
+	// it is not.
+	named := subset(with(map[string]string{"ansible/roles/web/tasks.yml": "", "ansible.cfg": ""}), []string{"auto"}, []string{"a/hosts.yml", "ansible"})
+	want = []string{"a/hosts.yml", "a/terraform/main.tf", "a/terraform/x.txt", "ansible/roles/web/tasks.yml", "modules/m/main.tf"}
+	if got := unpacked(t, named.File); !slices.Equal(got, want) {
+		t.Errorf("with what steps name it takes %v, want %v", got, want)
+	}
 	globs := subset(with(nil), []string{"modules/*/main.tf", "**/b.tfvars"}, nil)
 	want = []string{"a/terraform/main.tf", "a/terraform/x.txt", "modules/m/main.tf", "modules/n/main.tf", "vars/b.tfvars"}
 	if got := unpacked(t, globs.File); !slices.Equal(got, want) {
