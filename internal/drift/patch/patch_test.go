@@ -153,6 +153,11 @@ func TestPropose(t *testing.T) {
 			resource: changed(attribute("size", 3, 5)),
 			after:    "variable \"size\" {\n  default = 5 # small\n}\nresource \"world_thing\" \"a\" {\n  size = var.size\n}\n",
 		},
+		"a variable that a validation of its own checks": {
+			before:   "variable \"size\" {\n  default = 3\n  validation {\n    condition     = var.size > 0\n    error_message = \"size: ${var.size} is too small.\"\n  }\n}\nresource \"world_thing\" \"a\" {\n  size = var.size\n}\n",
+			resource: changed(attribute("size", 3, 5)),
+			after:    "variable \"size\" {\n  default = 5\n  validation {\n    condition     = var.size > 0\n    error_message = \"size: ${var.size} is too small.\"\n  }\n}\nresource \"world_thing\" \"a\" {\n  size = var.size\n}\n",
+		},
 		"a variable that others use as well": {
 			before:   "variable \"size\" {\n  default = 3\n}\nresource \"world_thing\" \"a\" {\n  size = var.size\n}\nresource \"world_thing\" \"b\" {\n  size = var.size\n}\n",
 			resource: changed(attribute("size", 3, 5)),

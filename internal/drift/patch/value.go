@@ -271,7 +271,15 @@ func (p *proposer) inName(r drift.Resource, e *hclsyntax.ScopeTraversalExpr, c c
 		}
 	}
 	a.steps = append(more, a.steps...)
-	users, err := a.scope.referrers(root, name.Name, nil)
+	// A validation of the variable checks its value, and sets no other.
+	declared, err := a.scope.variable(name.Name)
+	if err != nil {
+		return "", "", err
+	}
+	if root == "local" {
+		declared = nil
+	}
+	users, err := a.scope.referrers(root, name.Name, declared)
 	if err != nil {
 		return "", "", err
 	}
@@ -315,9 +323,7 @@ func (p *proposer) inVariable(r drift.Resource, name string, c change, a at) (wh
 		a.file = found.file
 		return p.inExpression(r, found.file.body.Attributes[name].Expr, c, a)
 	}
-	b, err := a.scope.find(func(b *hclsyntax.Block) bool {
-		return b.Type == "variable" && slices.Equal(b.Labels, []string{name})
-	})
+	b, err := a.scope.variable(name)
 	if err != nil {
 		return "", "", err
 	}
@@ -326,6 +332,13 @@ func (p *proposer) inVariable(r drift.Resource, name string, c change, a at) (wh
 	}
 	a.file = b.file
 	return p.inExpression(r, b.syntax.Body.Attributes["default"].Expr, c, a)
+}
+
+// variable finds the declaration of a variable; nil if there is none.
+func (s *scope) variable(name string) (*block, error) {
+	return s.find(func(b *hclsyntax.Block) bool {
+		return b.Type == "variable" && slices.Equal(b.Labels, []string{name})
+	})
 }
 
 // given is what gives a variable of the root module its value.
