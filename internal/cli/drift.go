@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -60,7 +61,7 @@ there. Sensitive values are masked. Attributes that a rule lets drift are listed
 				}
 				report = drift.Report(read)
 			}
-			if p.structured(f, map[string]any{"items": report, "mayDrift": st.Tolerated}) {
+			if p.structured(f, map[string]any{"report": report, "toleratedDrift": st.Tolerated}) {
 				return nil
 			}
 			p.printDrift(st, report)
@@ -191,7 +192,11 @@ func (p decideCommands) acceptAsPatch(ctx context.Context, s command.StackAPI, k
 	}
 	p.proposal(proposed.Edits, proposed.Open)
 	if proposed.Patch == "" {
-		return fault.New(fault.Invalid, "NothingEdited", fmt.Errorf("no edit of the configuration accepts this drift, so nothing was accepted"))
+		text := "no edit of the configuration accepts this drift, so nothing was accepted. The lines above say why"
+		if !order.IgnoreChanges {
+			text += ". To ignore the attributes: --ignore-changes"
+		}
+		return fault.New(fault.Invalid, "NothingEdited", errors.New(text))
 	}
 	if !dry {
 		order.Digest = proposed.Digest

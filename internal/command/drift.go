@@ -74,9 +74,9 @@ func driftOf(o *query.Object, seen string) (stack.Plan, error) {
 	p := o.Status.Pending
 	switch {
 	case p == nil || o.Status.Drift == nil:
-		return stack.Plan{}, fault.New(fault.Missing, query.ReasonNoDrift, fmt.Errorf("no drift of the stack %s is known", o.Key()))
+		return stack.Plan{}, fault.New(fault.Missing, query.ReasonNoDrift, fmt.Errorf("no drift of the stack %s is known. To check it now: terrier replan", o.Key()))
 	case seen != "" && seen != p.Digest:
-		return stack.Plan{}, fault.New(fault.Conflict, ReasonOtherDrift, fmt.Errorf("the stack %s has drifted in another way since: look again with terrier drift show", o.Key()))
+		return stack.Plan{}, fault.New(fault.Conflict, ReasonOtherDrift, fmt.Errorf("the drift of the stack %s changed since it was shown. View it again: terrier drift show", o.Key()))
 	}
 	return *p, nil
 }

@@ -143,7 +143,11 @@ func Unmet(all []Result) string {
 	}
 	switch {
 	case len(missing) > 0:
-		return fmt.Sprintf("Waiting for %s: %s. Terrier goes on by itself once they are there", plural.Count(len(missing), "prerequisite"), strings.Join(missing, "; "))
+		next := "Terrier checks again by itself"
+		if Refused(all) {
+			next = "Change what the message names, or remove the prerequisite from the annotation terrier.dev/prerequisites"
+		}
+		return fmt.Sprintf("Waiting for %s: %s. %s", plural.Count(len(missing), "prerequisite"), strings.Join(missing, "; "), next)
 	case len(asked) > 0:
 		return "Checking the prerequisites " + strings.Join(asked, ", ")
 	default:

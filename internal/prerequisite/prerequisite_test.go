@@ -128,11 +128,11 @@ func TestUnmet(t *testing.T) {
 	}{
 		"all are there":           {[]Result{met}, "", false},
 		"none is asked for":       {nil, "", false},
-		"one is missing":          {[]Result{met, gone}, "Waiting for 1 prerequisite: b: b does not exist. Terrier goes on by itself once they are there", false},
-		"two are missing":         {[]Result{gone, denied}, "Waiting for 2 prerequisites: b: b does not exist; e: no right. Terrier goes on by itself once they are there", false},
-		"one may not be read":     {[]Result{met, denied}, "Waiting for 1 prerequisite: e: no right. Terrier goes on by itself once they are there", true},
+		"one is missing":          {[]Result{met, gone}, "Waiting for 1 prerequisite: b: b does not exist. Terrier checks again by itself", false},
+		"two are missing":         {[]Result{gone, denied}, "Waiting for 2 prerequisites: b: b does not exist; e: no right. Terrier checks again by itself", false},
+		"one may not be read":     {[]Result{met, denied}, "Waiting for 1 prerequisite: e: no right. Change what the message names, or remove the prerequisite from the annotation terrier.dev/prerequisites", true},
 		"some are being asked":    {[]Result{met, old, first}, "Checking the prerequisites c, d", false},
-		"what is missing is said": {[]Result{old, gone}, "Waiting for 1 prerequisite: b: b does not exist. Terrier goes on by itself once they are there", false},
+		"what is missing is said": {[]Result{old, gone}, "Waiting for 1 prerequisite: b: b does not exist. Terrier checks again by itself", false},
 	} {
 		if got := Unmet(tt.all); got != tt.want {
 			t.Errorf("%s: Unmet() = %q, want %q", name, got, tt.want)

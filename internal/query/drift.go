@@ -44,7 +44,7 @@ func (d *Details) DriftDetails(ctx context.Context, key Key) (DriftDetail, error
 		return DriftDetail{}, err
 	}
 	if st.Drift == nil {
-		return DriftDetail{}, fault.New(fault.Missing, ReasonNoDrift, fmt.Errorf("no drift of the stack %s is known", key))
+		return DriftDetail{}, fault.New(fault.Missing, ReasonNoDrift, fmt.Errorf("no drift of the stack %s is known. To check it now: terrier replan", key))
 	}
 	out := DriftDetail{Since: st.Drift.At, Changes: st.Drift.Changes, Drifted: []plan.Change{}, Remediation: []plan.Change{}, Mending: []plan.Change{}, Report: []drift.Resource{}}
 	if st.Plan == nil || !st.Plan.Drift {
@@ -212,7 +212,7 @@ func (s *Stacks) ProposeDrift(ctx context.Context, key Key, order DriftOrder) (D
 		return DriftPatch{}, o.Invalid
 	}
 	if p := o.Status.Pending; p == nil || o.Status.Drift == nil {
-		return DriftPatch{}, fault.New(fault.Missing, ReasonNoDrift, fmt.Errorf("no drift of the stack %s is known", key))
+		return DriftPatch{}, fault.New(fault.Missing, ReasonNoDrift, fmt.Errorf("no drift of the stack %s is known. To check it now: terrier replan", key))
 	}
 	return s.Records.ProposeDrift(ctx, View(o).ID(), ConfiguredOf(o), order)
 }

@@ -58,15 +58,15 @@ var situations = map[stack.Reason]Situation{
 	stack.RunningSteps: {"The plan was applied, and Terrier is running the steps that follow it. Each has a condition of its own.", ""},
 	stack.StepsFailed: {
 		"The plan was applied, and a step after it failed. The message has its last lines. Drift checks go on.",
-		"Correct the step, its files or its hosts; terrier logs shows the log. To run the steps again, set the annotation terrier.dev/rerun-steps to a value that it did not have.",
+		"Correct the step, its files or its hosts; terrier logs shows the log. To run the steps again, set the annotation terrier.dev/rerun-steps to the value in the message.",
 	},
 	stack.StepsHeld: {
 		"The steps after the apply, or files that they use, or the source that they can read, changed since the plan was made that was applied last. Terrier does not run what no user approved, and no policy has let pass.",
-		"Review the annotation terrier.dev/after-apply and the files that it names. To run them, set the annotation terrier.dev/rerun-steps to the word of the message. Where a policy says who approves, they are run once a plan that was made with them is applied.",
+		"Review the annotation terrier.dev/after-apply and the files that it names. To run these steps, set the annotation terrier.dev/rerun-steps to the value in the message. Where a policy says who approves, Terrier runs them once a plan that was made with them is applied.",
 	},
 	stack.PrerequisiteMissing: {
 		"A prerequisite of the stack is not there. The message says which; each has a condition of its own.",
-		"See that what the message names is made. Terrier looks again by itself, and goes on once it is there. To go on without it, remove it from the annotation terrier.dev/prerequisites.",
+		"Have what the message names created. Terrier checks again by itself. To go on without it, remove it from the annotation terrier.dev/prerequisites.",
 	},
 	stack.DeletionBlocked: {"The stack is being deleted, and other stacks depend on it.", "Delete the stacks that the message names first, or remove this stack from their dependsOn."},
 	stack.SourceDebounced: {"The source keeps changing. Terrier plans it when it has settled.", ""},
@@ -140,8 +140,11 @@ var situations = map[stack.Reason]Situation{
 		"A user rejected the pending plan, so that Terrier does not apply it. The message says who, and why.",
 		"Change the module or its inputs: Terrier then makes another plan. To apply the rejected plan nevertheless, run terrier approve.",
 	},
-	stack.PlanOnlyHeld:   {"A plan has changes; with planOnly, Terrier does not apply it.", "View it with terrier plan. To allow an approval, set planOnly to false."},
-	stack.DriftFound:     {"Resources differ from what was applied, and the stack does not remediate drift by itself.", "View the difference with terrier plan. Approve the plan to remediate it, or change the module to match the resources."},
+	stack.PlanOnlyHeld: {"A plan has changes; with planOnly, Terrier does not apply it.", "View it with terrier plan. To allow an approval, set planOnly to false."},
+	stack.DriftFound: {
+		"Resources differ from what was applied. The stack does not remediate drift by itself, or a user accepted the drift until the time in the message.",
+		"View the drift with terrier drift show. Approve the plan to remediate it, or change the configuration to match the resources with terrier drift accept.",
+	},
 	stack.Applied:        {"The plan was applied.", ""},
 	stack.Unchanged:      {"A plan has no changes.", ""},
 	stack.NoDrift:        {"The last drift check found no drift.", ""},
@@ -177,7 +180,7 @@ func (o *Object) explained(r stack.Reason) Situation {
 		s.Means = o.ofScript(r, s.Means)
 	}
 	if why := o.undecidable(); why != "" && r == stack.DriftFound {
-		s.Do = "View the difference with terrier plan, and change the module to match the resources. The plan cannot be approved: " + why + "."
+		s.Do = "View the drift with terrier drift show. Change the configuration to match the resources with terrier drift accept. The plan cannot be approved: " + why + "."
 	}
 	return s
 }

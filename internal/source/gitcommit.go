@@ -56,7 +56,7 @@ func (g *Git) Push(ctx context.Context, c NewCommit) (string, error) {
 		return "", err
 	}
 	if u.Scheme == "ssh" {
-		return "", invalid(ReasonURL, "the source is fetched over ssh, over which nothing is pushed yet: write the patch to a file, and push it with git")
+		return "", invalid(ReasonURL, "the GitRepository is fetched over ssh, and Terrier pushes over https only: leave --branch out, and apply the patch with git apply")
 	}
 	found, err := g.Resolve(ctx)
 	if err != nil {

@@ -166,14 +166,14 @@ func withSteps(o Observation, d Decision) Decision {
 	switch {
 	case stepsDue(o) && !stepsAllowed(o):
 		d.Ready, d.Reason = Held, StepsHeld
-		how := "To run them, set the annotation terrier.dev/rerun-steps to " + ShortSteps(o.Steps.Approvable())
+		how := "Review them. To run them, set the annotation terrier.dev/rerun-steps=" + ShortSteps(o.Steps.Approvable())
 		if o.Spec.Approvers {
-			how = "A policy says who approves, so they are run once a plan that was made with them is applied"
+			how = "A policy says who approves, so Terrier runs them once a plan that was made with them is applied"
 		}
-		d.Message = fmt.Sprintf("%s. The steps after the apply, or files that they can use, are others than when its plan was made, and were not approved. %s", strings.TrimRight(d.Message, ". "), how)
+		d.Message = fmt.Sprintf("%s. The steps after the apply, or files that they can use, changed since the plan was made that was applied last, and were not approved. %s", strings.TrimRight(d.Message, ". "), how)
 	case stepsFailed(o):
 		d.Ready, d.Reason = Stalled, StepsFailed
-		d.Message = fmt.Sprintf("%s. After the apply, %s. To run the steps again, set the annotation terrier.dev/rerun-steps to %s, or to another value that it did not have", strings.TrimRight(d.Message, ". "), strings.TrimRight(afterApply(o.Status).Message, ". "), rerunToken(o))
+		d.Message = fmt.Sprintf("%s. After the apply, %s. To run the steps again, set the annotation terrier.dev/rerun-steps=%s", strings.TrimRight(d.Message, ". "), strings.TrimRight(afterApply(o.Status).Message, ". "), rerunToken(o))
 	}
 	return d
 }

@@ -110,7 +110,7 @@ func TestStepsAreCarriedOutOnce(t *testing.T) {
 func TestStepsThatFail(t *testing.T) {
 	o := after(applied(stack.Auto), "steps-1", stack.Failed, stack.StepResult{Name: "a", State: stack.StepSucceeded}, stack.StepResult{Name: "b", State: stack.StepFailed})
 	d := wants(t, "after the steps", o, stack.StepsFailed)
-	if d.Ready != stack.Stalled || !strings.Contains(d.Message, "Applied successfully") || !strings.Contains(d.Message, "the step b failed: exit code 1: no route") || !strings.Contains(d.Message, "terrier.dev/rerun-steps to 0123456789ab@steps-1") {
+	if d.Ready != stack.Stalled || !strings.Contains(d.Message, "Applied successfully") || !strings.Contains(d.Message, "the step b failed: exit code 1: no route") || !strings.Contains(d.Message, "terrier.dev/rerun-steps=0123456789ab@steps-1") {
 		t.Errorf("Decide() = %+v, want that the apply succeeded, which step failed, and how to run the steps again", d)
 	}
 	if o.Status.Failures != 0 || o.Recheck(d) != time.Hour {
@@ -170,7 +170,7 @@ func TestStepsThatNobodyApproved(t *testing.T) {
 	wants(t, "steps as the plan had them", o, stack.RunningSteps)
 	o.Steps = &stack.Steps{Digest: "sha256:fedcba9876543210", Outputs: "o"}
 	d := wants(t, "other steps", o, stack.StepsHeld)
-	if d.Ready != stack.Held || !strings.Contains(d.Message, "terrier.dev/rerun-steps to fedcba987654") {
+	if d.Ready != stack.Held || !strings.Contains(d.Message, "terrier.dev/rerun-steps=fedcba987654") {
 		t.Errorf("Decide() = %+v, want to be told how to run them", d)
 	}
 	for request, want := range map[string]stack.Reason{"now": stack.StepsHeld, "0123456789ab@1": stack.StepsHeld, "fedcba987654": stack.RunningSteps, "fedcba987654@2": stack.RunningSteps, "sha256:fedcba9876543210": stack.RunningSteps, "fedcba98765": stack.StepsHeld} {

@@ -243,6 +243,6 @@ variable "force" {
   default     = null
   validation {
     condition     = var.force == null || length(trimspace(coalesce(var.force, " "))) >= 10
-    error_message = "force: write the reason in a sentence."
+    error_message = "force: the reason is too short. Write at least 10 characters, as: python3 comes with the user data."
   }
 }

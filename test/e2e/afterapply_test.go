@@ -158,7 +158,7 @@ func TestStepsNeedTheApprovalOfTheirPlan(t *testing.T) {
 
 	reread(t, c, g.Commit(moduleOf(w, "tenant", "#!/bin/sh\necho hostile\n")))
 	s = c.AwaitReason(t, "app", "StepsHeld")
-	_, token, found := strings.Cut(message(s), "terrier.dev/rerun-steps to ")
+	_, token, found := strings.Cut(message(s), "terrier.dev/rerun-steps=")
 	if said := stepOf(t, c, "app", "say", "True/Succeeded", "as approved"); !found || strings.Contains(said, "hostile") {
 		t.Fatalf("Ready says %q, and the step %q; want the step held, and a way to run it", message(s), said)
 	}

@@ -82,7 +82,7 @@ func (c *Checker) Check(ctx context.Context, s Stack, all []prerequisite.Prerequ
 	for _, p := range all {
 		r, err := c.check(ctx, s, p)
 		if err != nil {
-			return nil, fmt.Errorf("looking for the prerequisite %s: %w", p.Name, err)
+			return nil, fmt.Errorf("checking the prerequisite %s: %w", p.Name, err)
 		}
 		r.Name = p.Name
 		results = append(results, r)
@@ -238,7 +238,7 @@ func lacks(err error, of *meta.RESTMapping, key types.NamespacedName) string {
 	}
 	user := forbiddenUser().FindStringSubmatch(err.Error())
 	if len(user) < 4 || user[3] == "" {
-		return fmt.Sprintf("the reader of the prerequisites lacks the right to get %s%s", resource, where)
+		return fmt.Sprintf("the reader of the prerequisites lacks the right to get %s%s: grant this right to the reader of the stack (docs/prerequisites.md, What a stack may check)", resource, where)
 	}
 	role, bind, in := "clusterrole", "clusterrolebinding", ""
 	binding := fmt.Sprintf("--clusterrole=terrier-prerequisites-%s", of.Resource.Resource)

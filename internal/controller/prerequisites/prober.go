@@ -76,7 +76,7 @@ func NewProber(out *outbound.Client, now func() time.Time) *Prober {
 // Ask returns what is known of a prerequisite, and has the system asked if that is too old.
 func (p *Prober) Ask(s Stack, of prerequisite.Prerequisite) prerequisite.Result {
 	if p == nil {
-		return is(prerequisite.Denied, "this controller asks no other systems")
+		return is(prerequisite.Denied, "this controller asks no other systems: remove http and tcp from the annotation, or ask the operator")
 	}
 	key := s.ID + "/" + stack.Digest([]any{of.HTTP, of.TCP})
 	last, known := p.known.Get(key)
@@ -220,6 +220,8 @@ func silent(at string, err error) prerequisite.Result {
 	var why string
 	var dns *net.DNSError
 	switch {
+	case fault.Reason(err, "") == outbound.ReasonAddress:
+		return is(prerequisite.Denied, "%s may not be asked: %s. The operator can allow it with --allow-host HOST:PORT", at, deniedBy(err))
 	case fault.Of(err) == fault.Denied:
 		return is(prerequisite.Denied, "%s may not be asked: %s", at, deniedBy(err))
 	case errors.As(err, &dns) && dns.IsNotFound:

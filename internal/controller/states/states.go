@@ -239,7 +239,7 @@ func (kp *Keeper) Settle(ctx context.Context, of Subject, r *runner.Report, ref 
 		}
 	}
 	if unstored {
-		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateNotStored", fmt.Sprintf("Another client wrote the state during the run %s; the state of the run is kept as the version %d: %v", r.ID, run.KnownState.Serial, err))
+		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateNotStored", fmt.Sprintf("Another client wrote the state during the run %s; the state of the run is kept as the version %d: %v. To store it: terrier state rollback %s %[2]d. To keep what is there: terrier state accept %[4]s", r.ID, run.KnownState.Serial, err, of.Observed.Spec.Words.Argument))
 	}
 	return kp.rescue(ctx, of, r, ref, run)
 }

@@ -61,7 +61,7 @@ func (a Asked) controllers(ctx context.Context) Part {
 	words := []string{plural.Count(live, "controller")}
 	if leader == "" {
 		p.Items = append(p.Items, a.forOperators(Item{
-			Level: Bad, Kind: "controller", Name: "leader", Status: "missing", Message: "No controller leads: runs go on, none starts, and no stack gets another controller. Another one leads by itself once the Lease of the last leader has expired.", Next: "terrier status",
+			Level: Bad, Kind: "controller", Name: "leader", Status: "missing", Message: "No controller leads: runs that are running go on, and no run starts. Another controller leads by itself once the Lease of the last leader has expired. If none does, see that the pods of the controller run.", Next: "kubectl get leases -n " + access.ServerNamespace,
 		}))
 		words = append(words, "no leader")
 	} else if a.Scope.All {

@@ -191,7 +191,7 @@ var doHere = map[stack.Reason]string{
 	stack.LockedByOther:      "If the holder of the lock still runs, wait: Terrier retries automatically. If it does not, choose Unlock.",
 	stack.RetryLater:         "Correct the cause; see the log of the run. Terrier retries automatically. To retry now, choose Plan now.",
 	stack.DestroyFailed:      "Correct the module, the variables or the spec: Terrier then destroys from what you changed, at once. To keep the resources, annotate the stack with terrier.dev/deletion=retain. To take a resource out of the state, download it under States, edit it and push it. To try once more, choose Plan now.",
-	stack.StepsFailed:        "Correct the step, its files or its hosts; see the log of the run. To run the steps again, set the annotation terrier.dev/rerun-steps to a value that it did not have.",
+	stack.StepsFailed:        "Correct the step, its files or its hosts; see the log of the run. To run the steps again, set the annotation terrier.dev/rerun-steps to the value in the message.",
 	stack.RunCancelled:       "Read the log of the run. To go on, choose Plan now. Terrier also goes on when the module or an input changes.",
 	stack.RetryLimitReached:  "Correct the cause. Then choose Plan now, or change the object or its source.",
 	stack.StateIncomplete:    "To import the resources, choose Repair. If you removed them yourself, annotate the stack with terrier.dev/ignore-untracked and the name of the run.",
