@@ -8,7 +8,7 @@ import (
 )
 
 // refused are addresses that no URL of a user has a reason to name, besides
-// the classes that denied knows. Private networks are not among them: that is
+// the classes that Policy.denied knows. Private networks are not among them: that is
 // where in-house git servers live.
 var refused = prefixes(
 	"0.0.0.0/8",          // "this network"; Linux takes 0.0.0.0 for loopback
@@ -19,6 +19,16 @@ var refused = prefixes(
 	"192.0.0.192/32",
 	"fd00:ec2::/32",
 	"fd20:ce::254/128",
+)
+
+// private are networks that are not the internet's, besides those that netip.Addr.IsPrivate
+// knows. Only a Policy with NoPrivate refuses them.
+var private = prefixes(
+	"100.64.0.0/10",  // shared by the customers of a provider, RFC 6598
+	"192.0.0.0/24",   // protocol assignments, RFC 6890
+	"198.18.0.0/15",  // benchmarks, RFC 2544
+	"64:ff9b:1::/48", // translation within a network, RFC 8215
+	"fec0::/10",      // site-local, RFC 3879
 )
 
 // embedding are IPv6 prefixes that carry an IPv4 address, and the byte at which
@@ -41,8 +51,9 @@ func prefixes(texts ...string) []netip.Prefix {
 	return parsed
 }
 
-// denied says why addr may not be dialled; empty means that it may.
-func denied(addr netip.Addr, own, more []netip.Prefix) string {
+// denied says why addr may not be dialled; empty means that it may. Own are the addresses
+// of this machine.
+func (p Policy) denied(addr netip.Addr, own []netip.Prefix) string {
 	addr = addr.Unmap().WithZone("")
 	switch {
 	case !addr.IsValid():
@@ -59,14 +70,16 @@ func denied(addr netip.Addr, own, more []netip.Prefix) string {
 		return "is reserved or a metadata service"
 	case contains(own, addr):
 		return "is an address of this machine"
-	case contains(more, addr):
+	case contains(p.Deny, addr):
 		return "is refused by the operator"
+	case p.NoPrivate && (addr.IsPrivate() || contains(private, addr)):
+		return "is in a private network"
 	}
 	if addr.Is6() {
 		for _, e := range embedding {
 			if e.prefix.Contains(addr) {
 				b := addr.As16()
-				return denied(netip.AddrFrom4([4]byte(b[e.at:e.at+4])), own, more)
+				return p.denied(netip.AddrFrom4([4]byte(b[e.at:e.at+4])), own)
 			}
 		}
 	}

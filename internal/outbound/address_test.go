@@ -7,7 +7,7 @@ import (
 
 func TestDenied(t *testing.T) {
 	own := prefixes("192.0.2.7/32")
-	more := prefixes("10.96.0.0/12")
+	p := Policy{Deny: prefixes("10.96.0.0/12")}
 	for addr, want := range map[string]bool{
 		"127.0.0.1":                true,
 		"127.8.9.10":               true,
@@ -42,12 +42,46 @@ func TestDenied(t *testing.T) {
 		"fd12:3456::1":     false,
 		"64:ff9b::8.8.8.8": false,
 	} {
-		if why := denied(netip.MustParseAddr(addr), own, more); (why != "") != want {
+		if why := p.denied(netip.MustParseAddr(addr), own); (why != "") != want {
 			t.Errorf("denied(%s) = %q, want refused: %v", addr, why, want)
 		}
 	}
-	if denied(netip.Addr{}, nil, nil) == "" {
+	if (Policy{}).denied(netip.Addr{}, nil) == "" {
 		t.Error("the zero address is allowed")
+	}
+}
+
+// Where private networks are refused, so is each form of an address in one.
+func TestPrivateNetworks(t *testing.T) {
+	for addr, private := range map[string]bool{
+		"10.0.0.1":           true,
+		"172.16.0.1":         true,
+		"172.31.255.254":     true,
+		"192.168.1.1":        true,
+		"100.64.0.1":         true,
+		"198.18.0.1":         true,
+		"192.0.0.8":          true,
+		"fd12:3456::1":       true,
+		"fec0::1":            true,
+		"::ffff:10.0.0.1":    true,
+		"64:ff9b::10.0.0.1":  true,
+		"64:ff9b:1::8.8.8.8": true,
+		"2002:a00:1::":       true,
+
+		"172.32.0.1":       false,
+		"100.128.0.1":      false,
+		"192.169.0.1":      false,
+		"8.8.8.8":          false,
+		"64:ff9b::8.8.8.8": false,
+		"2606:4700::1111":  false,
+	} {
+		a := netip.MustParseAddr(addr)
+		if why := (Policy{NoPrivate: true}).denied(a, nil); (why != "") != private {
+			t.Errorf("with NoPrivate denied(%s) = %q, want refused: %v", addr, why, private)
+		}
+		if why := (Policy{}).denied(a, nil); why != "" {
+			t.Errorf("without NoPrivate denied(%s) = %q, want it allowed", addr, why)
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ func (c *Client) check(addr netip.Addr, host, port string, own []netip.Prefix) e
 	if c.policy.Allow.host(host, port) || c.policy.Allow.addr(addr) {
 		return nil
 	}
-	why := denied(addr, own, c.policy.Deny)
+	why := c.policy.denied(addr, own)
 	if why == "" {
 		return nil
 	}

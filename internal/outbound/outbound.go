@@ -39,6 +39,7 @@ const (
 type Policy struct {
 	Allow     Allow          // exceptions from what is refused
 	Deny      []netip.Prefix // more to refuse: the API server, our own services
+	NoPrivate bool           // private networks are refused, too, for what a user learns without a right to it
 	PlainHTTP bool           // objects may ask for unencrypted connections
 	Proxy     bool           // honour HTTP_PROXY and friends; a proxy resolves names itself, so addresses behind it are not checked
 	ProxyURL  *url.URL       // an HTTP proxy for all requests, in place of those of the environment
