@@ -52,8 +52,10 @@ type Config struct {
 	CrossNamespace bool          `flag:"allow-cross-namespace-refs" env:"TERRIER_ALLOW_CROSS_NAMESPACE_REFS" help:"allow sources and dependencies in other namespaces, without a ReferenceGrant there"`
 	ReadAsAccount  bool          `flag:"read-as-service-account" env:"TERRIER_READ_AS_SERVICE_ACCOUNT" help:"read the Secrets and ConfigMaps that a stack names with the rights of its serviceAccountName, or of --run-service-account if it names none; with false with those of this controller"`
 	StateGitHosts  []string      `flag:"state-git-host" env:"TERRIER_STATE_GIT_HOSTS" help:"host, or host:port, of a git server on which stacks may keep their states with the backend git; * allows all; none by default (repeatable)"`
-	AllowHosts     []string      `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that sources and webhooks may reach although it is local or private (repeatable)"`
-	PlainHTTP      bool          `flag:"allow-plain-http" env:"TERRIER_ALLOW_PLAIN_HTTP" help:"allow sources and webhooks over unencrypted http"`
+	AllowHosts     []string      `flag:"allow-host" env:"TERRIER_ALLOW_HOSTS" help:"host:port, address or CIDR that sources, webhooks and prerequisites may reach although it is local or private (repeatable)"`
+	PrereqHosts    []string      `flag:"prerequisite-host" env:"TERRIER_PREREQUISITE_HOSTS" help:"host:port, address or CIDR that prerequisites of stacks may ask although it is private or local: whether it answers, and with which status; those of --allow-host as well (repeatable)"`
+	PrereqBodies   []string      `flag:"prerequisite-body-host" env:"TERRIER_PREREQUISITE_BODY_HOSTS" help:"the same as --prerequisite-host, and prerequisites may also search the answers for a text, so that users who may create stacks can find out what these answers hold (repeatable)"`
+	PlainHTTP      bool          `flag:"allow-plain-http" env:"TERRIER_ALLOW_PLAIN_HTTP" help:"allow sources, webhooks and prerequisites over unencrypted http"`
 	WebhookCerts   string        `flag:"webhook-certs" env:"TERRIER_WEBHOOK_CERTS" help:"directory with HOST/ca.crt, HOST/tls.crt and HOST/tls.key for webhooks that need them"`
 	WebhookKey     string        `flag:"webhook-key" env:"TERRIER_WEBHOOK_KEY" help:"file with the key that signs requests to webhooks"`
 	Unmasked       bool          `flag:"allow-unmasked-plans" env:"TERRIER_ALLOW_UNMASKED_PLANS" help:"allow stacks to send plans with their secrets to webhooks"`

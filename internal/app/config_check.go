@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/app/reads"
 	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/backend"
+	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/sandbox"
@@ -26,12 +27,20 @@ func usage(format string, args ...any) error {
 	return fault.New(fault.Invalid, "Usage", fmt.Errorf(format, args...))
 }
 
+// prerequisiteHosts are what prerequisites may ask besides the internet.
+func (c Config) prerequisiteHosts() prerequisites.Hosts {
+	return prerequisites.Hosts{Asked: slices.Concat(c.AllowHosts, c.PrereqHosts), Bodies: c.PrereqBodies}
+}
+
 // check reports invalid settings, so that a
 // mistake is reported before anything starts. In a cluster the HTTP API may listen
 // beyond loopback.
 func (c Config) check(inCluster bool, environ func(string) string) error {
 	if _, err := outbound.ParseAllow(c.AllowHosts...); err != nil {
 		return usage("--allow-host: %w", err)
+	}
+	if _, err := prerequisites.NewSystems(outbound.Policy{}, c.prerequisiteHosts()); err != nil {
+		return usage("%w", err)
 	}
 	if err := c.checkExamples(); err != nil {
 		return err

@@ -37,6 +37,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/gitstate"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/policies/interpreter"
+	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/secretsync"
 	"github.com/terrier-iac/terrier/internal/controller/tenants"
@@ -271,7 +272,10 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen(), Cipher: cipher, Git: besidePasses}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Stamps: p.stamping, Queue: p.queue,
-		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry, Out: out,
+		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
+	}
+	if stacks.Systems, err = systemsOf(p); err != nil {
+		return err
 	}
 	besidePasses.Wake = stacks.StateAnswered
 	if err := mgr.Add(kube.Everywhere(besidePasses.Run)); err != nil {
@@ -366,14 +370,33 @@ func (p *parts) outbound(besides ...string) (*outbound.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	policy, err := outboundPolicy(p)
+	if err != nil {
+		return nil, err
+	}
+	policy.Allow = allow
+	return outbound.New(policy), nil
+}
+
+// systemsOf are what prerequisites ask: not our own servers, which are on loopback.
+func systemsOf(p *parts) (*prerequisites.Systems, error) {
+	policy, err := outboundPolicy(p)
+	if err != nil {
+		return nil, err
+	}
+	return prerequisites.NewSystems(policy, p.Config.prerequisiteHosts())
+}
+
+// outboundPolicy is what holds for all requests to other systems, without exceptions.
+func outboundPolicy(p *parts) (outbound.Policy, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
-		return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
+		return outbound.Policy{}, fmt.Errorf("reading the system's certificate authorities: %w", err)
 	}
 	if !roots.AppendCertsFromPEM(p.http.ca) {
-		return nil, errors.New("the control plane's certificate authority holds no certificate")
+		return outbound.Policy{}, errors.New("the control plane's certificate authority holds no certificate")
 	}
-	return outbound.New(outbound.Policy{Allow: allow, PlainHTTP: p.Config.PlainHTTP, Roots: roots, Count: p.meters.Answered}), nil
+	return outbound.Policy{PlainHTTP: p.Config.PlainHTTP, Roots: roots, Count: p.meters.Answered}, nil
 }
 
 // blobBytes reads whole records for the service.

@@ -104,14 +104,28 @@ func (cm *committer) tendVault(ctx context.Context, p *pass) error {
 func (tn *turns) leaveQueue(_ context.Context, p *pass) error {
 	switch {
 	case p.unreadable != nil:
-		tn.queue.Withdraw(p.id) // it may run
+		tn.withdraw(p) // it may run
 	case p.o.Queued == "" && p.o.Run == nil:
 		if p.left != nil {
 			tn.lingering.keep(tn.queue, p.id, *p.left, p.o.Now)
 		}
 		tn.queue.Leave(p.id)
 	}
+	if !p.confirming {
+		p.entry.turn = time.Time{}
+	}
 	return nil
+}
+
+// withdraw gives up the place in the queue of a stack that may run. One whose run waits for
+// prerequisites has the slot of a run, and none.
+func (tn *turns) withdraw(p *pass) {
+	if p.entry.turn.IsZero() {
+		tn.queue.Withdraw(p.id)
+		return
+	}
+	p.entry.turn = time.Time{}
+	tn.queue.Leave(p.id)
 }
 
 // writeStatus writes the status in one patch if it says anything new.

@@ -31,7 +31,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/image"
-	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -144,9 +143,9 @@ type Stacks struct {
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer // nil registers no metrics
 
-	Out *outbound.Client // by which other systems are asked; nil asks none
+	Systems *prerequisites.Systems // that prerequisites may ask; nil asks none
 
-	prober *prerequisites.Prober // nil without Out
+	prober *prerequisites.Prober // nil without Systems
 
 	reviews *review.Pool
 	imaging *imaging // nil without Images
@@ -190,6 +189,7 @@ type pass struct {
 	tolerated drift.Judgement // what rules say of the drift that the run found
 
 	prerequisites []prerequisite.Result // what is known of each; nil if this pass did not look
+	confirming    bool                  // it has its turn, and waits for prerequisites that are asked once more
 
 	postDeploy *dialect.PostDeploy // what the postDeploy script of that run printed
 
@@ -242,7 +242,7 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 		c.index.drop(p.id)
 		return again, nil
 	case fault.Of(err) == fault.Later: // it is not known yet which policies judge it
-		c.Queue.Withdraw(p.id)
+		c.steps.turns.withdraw(p)
 		return ctrl.Result{RequeueAfter: policiesRecheck}, nil
 	}
 	if err == nil {
@@ -261,7 +261,7 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 		err = c.steps.approvals.verify(ctx, p) // who approved the plan that was observed
 	}
 	if err != nil {
-		c.Queue.Withdraw(p.id) // it asks again once it can be read
+		c.steps.turns.withdraw(p) // it asks again once it can be read
 		return ctrl.Result{}, err
 	}
 	for {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -193,13 +194,10 @@ func (g *gates) observe(ctx context.Context, p *pass) error {
 			return nil
 		}
 	}
+	of := g.stackOf(p)
+	of.Reader = reader
 	var err error
-	p.prerequisites, err = g.checker.Check(ctx, prerequisites.Stack{
-		ID: p.id, Namespace: p.obj.GetNamespace(), Dialect: p.dialect, Source: p.st.Configuration.Source, Reader: reader,
-		Refer: func(ctx context.Context, to kube.Referent) error { return g.referrals.check(ctx, p.dialect, p.obj, to) },
-		Wake:  func() { g.wakes.add(p.entry.objectRef) },
-	}, wanted)
-	if err != nil {
+	if p.prerequisites, err = g.checker.Check(ctx, of, wanted); err != nil {
 		return err
 	}
 	lack := prerequisite.Unmet(p.prerequisites)
@@ -214,6 +212,39 @@ func (g *gates) observe(ctx context.Context, p *pass) error {
 	p.entry.looking = p.entry.looking.Again(lack)
 	return nil
 }
+
+// stackOf is the stack of a pass, without what reads its objects.
+func (g *gates) stackOf(p *pass) prerequisites.Stack {
+	return prerequisites.Stack{
+		ID: p.id, Namespace: p.obj.GetNamespace(), Dialect: p.dialect, Source: p.st.Configuration.Source,
+		Refer: func(ctx context.Context, to kube.Referent) error { return g.referrals.check(ctx, p.dialect, p.obj, to) },
+		Wake:  func() { g.wakes.add(p.entry.objectRef) },
+	}
+}
+
+// confirm says what a run whose turn has come waits for: prerequisites whose answers are old,
+// and that are asked once more before others. The stack keeps its slot meanwhile, for as long
+// as these questions take. It waited on old answers: if each of them had cost it its place, a
+// stack would never run in a queue that is slower than answers age.
+func (g *gates) confirm(p *pass) string {
+	var asked []string
+	if stack.NeedsPrerequisites(p.o, p.decision.Action) {
+		asked = g.checker.Prober.Confirm(g.stackOf(p), p.st.Configuration.Prerequisites, p.entry.turn)
+	}
+	if len(asked) == 0 {
+		p.entry.turn = time.Time{}
+		return ""
+	}
+	if p.entry.turn.IsZero() {
+		p.entry.turn = p.o.Now
+	}
+	p.confirming = true
+	p.recheckIn(confirmRecheck)
+	return prerequisites.Confirming(asked)
+}
+
+// confirmRecheck is when a stack looks for answers that did not wake it.
+const confirmRecheck = 15 * time.Second
 
 // outputsOf are the outputs of any stack, with those marked that must not be shown.
 func outputsOf(kept *records.Store) func(ctx context.Context, uid string) (map[string]kube.Output, error) {

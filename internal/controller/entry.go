@@ -48,6 +48,7 @@ type entry struct {
 	stepOutputs outputsSeen // that the steps after an apply would be given
 
 	looking prerequisites.Looking // for prerequisites that are missing
+	turn    time.Time             // since when it has a slot, and its prerequisites are asked once more; zero if not
 }
 
 // index holds the entries of all stacks. A pass makes an entry when it loads its

@@ -36,6 +36,7 @@ type launcher struct {
 	records *records.Store
 	turns   *turns
 	jobs    *jobs
+	gates   *gates
 
 	policies Policies
 	registry func(RegistryReader) (*runner.Registry, error) // see Stacks
@@ -65,7 +66,10 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		return nil
 	}
 	candidate := la.turns.candidate(ctx, p, kind, cause)
-	if p.o.Queued = la.queue.Admit(p.id, candidate); p.o.Queued != "" {
+	if p.o.Queued = la.queue.Admit(p.id, candidate); p.o.Queued == "" {
+		p.o.Queued = la.gates.confirm(p)
+	}
+	if p.o.Queued != "" {
 		return nil
 	}
 	p.note.Waited, p.note.Class, p.note.Tenant = la.queue.Waited(p.id), candidate.Class.String(), candidate.Tenant

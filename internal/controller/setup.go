@@ -111,8 +111,8 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	c.listenToSchedule()
 	c.reviews = review.NewPool(c.ask)
 	c.imaging = newImaging(c.Images, c.Now)
-	if c.Out != nil {
-		c.prober = prerequisites.NewProber(c.Out, c.Now)
+	if c.Systems != nil {
+		c.prober = prerequisites.NewProber(c.Systems.Ask, c.Now)
 	}
 	c.steps = c.assemble()
 	ctx := context.Background() // all this is done before the manager starts

@@ -74,7 +74,7 @@ func (c *Stacks) assemble() *steps {
 	}
 	launcher := &launcher{
 		queue: c.Queue, runner: c.Runner, store: c.States,
-		auditor: auditor, status: committer, loader: loader, locks: locks, records: kept, states: keeper, turns: turns, jobs: jobs,
+		auditor: auditor, status: committer, loader: loader, locks: locks, records: kept, states: keeper, turns: turns, jobs: jobs, gates: gates,
 		registry: c.Registry, policies: c.Policies,
 	}
 	return &steps{

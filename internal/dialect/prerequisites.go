@@ -53,6 +53,8 @@ func prerequisites(c Conditions, all []prerequisite.Result) {
 		kind := prerequisite.ConditionPrefix + r.Name
 		asked[kind] = true
 		switch {
+		case r.Reason == prerequisite.TooMany:
+			c.Set(kind, metav1.ConditionUnknown, string(r.Reason), r.Message)
 		case r.Reason != prerequisite.Checking:
 			c.Set(kind, conditionStatus(r.OK()), string(r.Reason), r.Message)
 		case meta.FindStatusCondition(*c.All, kind) == nil:

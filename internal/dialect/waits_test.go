@@ -37,6 +37,7 @@ func TestConditionsOfPrerequisites(t *testing.T) {
 		{"after an answer", []prerequisite.Result{{Name: "vlan", Reason: prerequisite.Met, Message: "there"}, {Name: "ipam", Reason: prerequisite.NoAnswer, Message: "503"}}, []string{"Prerequisite-vlan True Met there", "Prerequisite-ipam False NoAnswer 503"}},
 		{"in a pass that did not check", nil, []string{"Prerequisite-vlan True Met there", "Prerequisite-ipam False NoAnswer 503"}},
 		{"after a restart, before the next answer", []prerequisite.Result{{Name: "vlan", Reason: prerequisite.Met, Message: "there"}, {Name: "ipam", Reason: prerequisite.Checking, Message: "asked"}}, []string{"Prerequisite-vlan True Met there", "Prerequisite-ipam False NoAnswer 503"}},
+		{"while too many are asked", []prerequisite.Result{{Name: "vlan", Reason: prerequisite.Met, Message: "there"}, {Name: "ipam", Reason: prerequisite.TooMany, Message: "many wait"}}, []string{"Prerequisite-vlan True Met there", "Prerequisite-ipam Unknown TooManyQuestions many wait"}},
 		{"without one of them", []prerequisite.Result{{Name: "ipam", Reason: prerequisite.Met, Message: "200"}}, []string{"Prerequisite-ipam True Met 200"}},
 		{"without any", []prerequisite.Result{}, nil},
 	} {

@@ -71,6 +71,9 @@ const (
 	Denied    Reason = "Denied"    // the stack or the controller may not look
 	Invalid   Reason = "Invalid"   // it cannot be read or compared
 	Checking  Reason = "Checking"  // it is being asked, and was not before
+
+	// TooMany is of one that is not asked yet: the stacks of its namespace ask too many systems.
+	TooMany Reason = "TooManyQuestions"
 )
 
 // Result is what is known of one prerequisite.
@@ -129,13 +132,14 @@ const shownValues = 3
 // quoted is a value for a message, cut.
 func quoted(text string) string { return fmt.Sprintf("%.60q", text) }
 
-// Unmet says what a stack waits for; empty if all is there. An answer that is too old counts
-// as none.
+// Unmet says what a stack waits for; empty if all is there. What was there when it was asked
+// last counts until it has been asked again: a stack that waits for its turn keeps its place,
+// and a run begins on no such answer.
 func Unmet(all []Result) string {
 	var missing, asked []string
 	for _, r := range all {
 		switch {
-		case r.Reason == Checking, r.Stale && r.OK():
+		case r.Reason == Checking:
 			asked = append(asked, r.Name)
 		case !r.OK():
 			missing = append(missing, r.Name+": "+r.Message)

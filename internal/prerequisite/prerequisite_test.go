@@ -116,11 +116,12 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What a stack waits for is what is missing. What was met a while ago is asked again first.
+// What a stack waits for is what is missing. What was met a while ago counts while it is asked
+// again, so that a stack does not lose its place among those that wait to run.
 func TestUnmet(t *testing.T) {
 	met, gone := Result{Name: "a", Reason: Met}, Result{Name: "b", Reason: NotFound, Message: "b does not exist"}
 	old, first := Result{Name: "c", Reason: Met, Stale: true}, Result{Name: "d", Reason: Checking}
-	denied := Result{Name: "e", Reason: Denied, Message: "no right"}
+	denied, much := Result{Name: "e", Reason: Denied, Message: "no right"}, Result{Name: "f", Reason: TooMany, Message: "many are asked"}
 	for name, tt := range map[string]struct {
 		all     []Result
 		want    string
@@ -131,7 +132,9 @@ func TestUnmet(t *testing.T) {
 		"one is missing":          {[]Result{met, gone}, "Waiting for 1 prerequisite: b: b does not exist. Terrier checks again by itself", false},
 		"two are missing":         {[]Result{gone, denied}, "Waiting for 2 prerequisites: b: b does not exist; e: no right. Terrier checks again by itself", false},
 		"one may not be read":     {[]Result{met, denied}, "Waiting for 1 prerequisite: e: no right. Change what the message names, or remove the prerequisite from the annotation terrier.dev/prerequisites", true},
-		"some are being asked":    {[]Result{met, old, first}, "Checking the prerequisites c, d", false},
+		"one is being asked":      {[]Result{met, old, first}, "Checking the prerequisites d", false},
+		"one is asked again":      {[]Result{met, old}, "", false},
+		"one is not asked yet":    {[]Result{met, much}, "Waiting for 1 prerequisite: f: many are asked. Terrier checks again by itself", false},
 		"what is missing is said": {[]Result{old, gone}, "Waiting for 1 prerequisite: b: b does not exist. Terrier checks again by itself", false},
 	} {
 		if got := Unmet(tt.all); got != tt.want {

@@ -22,7 +22,7 @@ type Situation struct {
 
 // situations has an entry for every reason; a test checks that.
 var situations = map[stack.Reason]Situation{
-	stack.Queued:      {"A run is due and waits for a slot, for memory, for room in the ResourceQuota of its namespace or on a node, or for the image of its pod; the message says which.", "Nothing, unless it takes too long: view the running runs, and raise --max-runs, --max-runs-per-tenant, --max-runs-per-class, --memory-for-runs or the quota. For an image, see that its registry answers; terrier replan then tries again at once."},
+	stack.Queued:      {"A run is due and waits for a slot, for memory, for room in the ResourceQuota of its namespace or on a node, for the image of its pod, or for prerequisites that are asked once more when its turn has come; the message says which.", "Nothing, unless it takes too long: view the running runs, and raise --max-runs, --max-runs-per-tenant, --max-runs-per-class, --memory-for-runs or the quota. For an image, see that its registry answers; terrier replan then tries again at once."},
 	stack.Planning:    {"Terrier is planning.", ""},
 	stack.Checking:    {"Terrier is checking for drift.", ""},
 	stack.Applying:    {"Terrier is applying a plan.", ""},

@@ -7,11 +7,11 @@ func unhindered(o Observation) Decision {
 	return unwithheld(o)
 }
 
-// needsPrerequisites reports whether an action begins what the prerequisites are for: a plan,
+// NeedsPrerequisites reports whether an action begins what the prerequisites are for: a plan,
 // its apply, or a script that needs none. A destroy needs nothing to be there: what is gone may
 // be why the resources are to go as well. Drift checks, previews and health checks ask about
 // what exists already.
-func needsPrerequisites(o Observation, a Action) bool {
+func NeedsPrerequisites(o Observation, a Action) bool {
 	if o.Spec.Destroy {
 		return false
 	}

@@ -1,35 +1,25 @@
 package prerequisites
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/cache"
-	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // Bounds of the questions to other systems. One that swallows packets takes a place until the
-// deadline, so no namespace has more than a few.
+// deadline, so no namespace has more than a few, and of those that wait none has all.
 const (
-	questionsAtOnce       = 32
-	questionsPerNamespace = 4
-	answerWithin          = 5 * time.Second
-	answerBytes           = 1 << 20
-	answersKept           = 1 << 14
+	questionsAtOnce         = 32
+	questionsPerNamespace   = 4
+	questionsWaiting        = 512 // of one namespace, besides those of stacks whose turn has come
+	answersKept             = 1 << 16
+	answersKeptPerNamespace = 1 << 12
 
 	// How long an answer counts. A system that answered may be gone a moment later, whatever
 	// is asked; one that did not is asked again with each reconcile.
@@ -37,21 +27,28 @@ const (
 	unmetFor = 4 * time.Second
 )
 
-// Prober asks other systems beside the reconciles, which must not wait for them. What it
-// knows is lost when the process ends, and asked again by the next.
+// Prober asks other systems beside the reconciles, which must not wait for them. The stacks of
+// a namespace share the answers, and namespaces take turns. What it knows is lost when the
+// process ends, and asked again by the next.
+//
+//	Ask ─────▶ waiting ──▶ being asked ──▶ known for a while, and the stacks are woken
+//	Confirm ─▶ urgent ────▲
 type Prober struct {
-	out  *outbound.Client
+	ask  func(context.Context, prerequisite.Prerequisite) prerequisite.Result // ends with its context
 	now  func() time.Time
 	more chan struct{} // holds one: there may be something to begin
 
-	known cache.Map[string, answer]
+	known cache.Map[questionKey, answer]
 
 	mu      sync.Mutex
-	asked   map[string]bool // questions that wait or are being asked
-	waiting []question
-	busy    map[string]int // by namespace
+	asked   map[questionKey]*question // that wait or are being asked
+	lines   map[string]*line          // of the namespaces that have any
 	running int
+	turns   uint64 // counts lines and questions that began
 }
+
+// questionKey is what is asked for a namespace.
+type questionKey struct{ namespace, digest string }
 
 // answer is what was known at a time.
 type answer struct {
@@ -59,18 +56,56 @@ type answer struct {
 	at time.Time
 }
 
+// question is one system that is to be asked, and the stacks that want to know, by their IDs.
 type question struct {
-	key       string
-	namespace string
-	of        prerequisite.Prerequisite
-	wake      func()
+	key   questionKey
+	of    prerequisite.Prerequisite
+	wakes map[string]func()
 }
 
-// NewProber returns a prober that asks through out.
-func NewProber(out *outbound.Client, now func() time.Time) *Prober {
-	p := &Prober{out: out, now: now, more: make(chan struct{}, 1), asked: map[string]bool{}, busy: map[string]int{}}
-	p.known.Size = answersKept
+// line has the questions of one namespace.
+type line struct {
+	urgent  []*question // of stacks whose turn has come: they hold up a run
+	waiting []*question
+	busy    int    // that are being asked
+	served  uint64 // the turn at which one began last, or the line did
+}
+
+// first is the question of the line that begins next; nil if none waits.
+func (l *line) first() *question {
+	for _, of := range [][]*question{l.urgent, l.waiting} {
+		if len(of) > 0 {
+			return of[0]
+		}
+	}
+	return nil
+}
+
+// remove takes a question that waits out of the line.
+func (l *line) remove(q *question) {
+	same := func(other *question) bool { return other == q }
+	l.urgent, l.waiting = slices.DeleteFunc(l.urgent, same), slices.DeleteFunc(l.waiting, same)
+}
+
+// NewProber returns a prober of systems that are asked with ask, as Systems.Ask.
+func NewProber(ask func(context.Context, prerequisite.Prerequisite) prerequisite.Result, now func() time.Time) *Prober {
+	p := &Prober{ask: ask, now: now, more: make(chan struct{}, 1), asked: map[questionKey]*question{}, lines: map[string]*line{}}
+	p.known.Size, p.known.Weight, p.known.GroupWeight = answersKept, answersKept, answersKeptPerNamespace
+	p.known.Weigh = func(questionKey, answer) int { return 1 }
+	p.known.Group = func(k questionKey) string { return k.namespace }
 	return p
+}
+
+// keyOf is the question of a stack about another system.
+func keyOf(s Stack, of prerequisite.Prerequisite) questionKey {
+	return questionKey{s.Namespace, stack.Digest([]any{of.HTTP, of.TCP})}
+}
+
+// lastAnswer is what is known, and how old it is.
+func (p *Prober) lastAnswer(key questionKey) (last answer, age time.Duration, known bool) {
+	last, known = p.known.Get(key)
+	age = p.now().Sub(last.at)
+	return last, age, known && age >= 0 // a clock that was set back makes no answer young
 }
 
 // Ask returns what is known of a prerequisite, and has the system asked if that is too old.
@@ -78,24 +113,91 @@ func (p *Prober) Ask(s Stack, of prerequisite.Prerequisite) prerequisite.Result 
 	if p == nil {
 		return is(prerequisite.Denied, "this controller asks no other systems: remove http and tcp from the annotation, or ask the operator")
 	}
-	key := s.ID + "/" + stack.Digest([]any{of.HTTP, of.TCP})
-	last, known := p.known.Get(key)
-	age := p.now().Sub(last.at)
-	if known && (age < unmetFor || last.OK() && age < metFor) && age >= 0 {
+	key := keyOf(s, of)
+	last, age, known := p.lastAnswer(key)
+	if known && (age < unmetFor || last.OK() && age < metFor) {
 		return last.Result
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.asked[key] {
-		p.asked[key] = true
-		p.waiting = append(p.waiting, question{key, s.Namespace, of, s.Wake})
-		p.signal()
-	}
-	if known {
+	waits := p.wait(s, key, of)
+	switch {
+	case known:
 		last.Stale = true
 		return last.Result
+	case !waits:
+		return is(prerequisite.TooMany, "the stacks of the namespace %s wait for the answers of %d other systems already, and this one is asked once fewer wait", s.Namespace, questionsWaiting)
 	}
 	return is(prerequisite.Checking, "it is being asked")
+}
+
+// Confirm has the prerequisites of a stack that begins a run asked once more, before others.
+// It returns the names of those whose answer is still to come. An answer counts if it is not
+// old, or was given since the turn of the stack had come; zero if that is now.
+func (p *Prober) Confirm(s Stack, all []prerequisite.Prerequisite, since time.Time) (asked []string) {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, of := range all {
+		if of.HTTP == nil && of.TCP == nil {
+			continue
+		}
+		key := keyOf(s, of)
+		last, age, known := p.lastAnswer(key)
+		if known && last.OK() && (age < metFor || !since.IsZero() && !last.at.Before(since)) {
+			continue
+		}
+		p.hasten(s, key, of)
+		asked = append(asked, of.Name)
+	}
+	return asked
+}
+
+// wait puts a question into the line of its namespace, unless that is full.
+func (p *Prober) wait(s Stack, key questionKey, of prerequisite.Prerequisite) bool {
+	if q := p.asked[key]; q != nil {
+		q.wakes[s.ID] = s.Wake
+		return true
+	}
+	l := p.line(key.namespace)
+	if len(l.waiting) >= questionsWaiting {
+		return false
+	}
+	l.waiting = append(l.waiting, p.question(s, key, of))
+	return true
+}
+
+// hasten puts a question before all others of its namespace, unless it is being asked.
+func (p *Prober) hasten(s Stack, key questionKey, of prerequisite.Prerequisite) {
+	l, q := p.line(key.namespace), p.asked[key]
+	switch {
+	case q == nil:
+		l.urgent = append(l.urgent, p.question(s, key, of))
+		return
+	case slices.Contains(l.waiting, q):
+		l.remove(q)
+		l.urgent = append(l.urgent, q)
+	}
+	q.wakes[s.ID] = s.Wake
+}
+
+func (p *Prober) question(s Stack, key questionKey, of prerequisite.Prerequisite) *question {
+	q := &question{key, of, map[string]func(){s.ID: s.Wake}}
+	p.asked[key] = q
+	p.signal()
+	return q
+}
+
+func (p *Prober) line(namespace string) *line {
+	l := p.lines[namespace]
+	if l == nil {
+		p.turns++
+		l = &line{served: p.turns} // behind those that wait
+		p.lines[namespace] = l
+	}
+	return l
 }
 
 func (p *Prober) signal() {
@@ -111,9 +213,9 @@ func (p *Prober) Run(ctx context.Context) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	for {
-		for q, ok := p.begin(); ok; q, ok = p.begin() {
+		for q := p.begin(); q != nil; q = p.begin() {
 			asking.Go(func() {
-				r := p.probe(ctx, q.of)
+				r := p.ask(ctx, q.of)
 				p.end(q, r, ctx.Err() == nil)
 			})
 		}
@@ -125,27 +227,52 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// begin takes the question that waits longest, of the namespaces that have room.
-func (p *Prober) begin() (question, bool) {
+// begin takes the next question; nil if none may begin. What holds up a run comes first. Of
+// the namespaces that have room, the least busy is next, and among those the one whose last
+// question began first: a namespace whose systems are silent keeps no other waiting for more
+// than its own places.
+func (p *Prober) begin() *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.waiting, func(q question) bool { return p.busy[q.namespace] < questionsPerNamespace })
-	if i < 0 || p.running >= questionsAtOnce {
-		return question{}, false
+	if p.running >= questionsAtOnce {
+		return nil
 	}
-	q := p.waiting[i]
-	p.waiting = slices.Delete(p.waiting, i, i+1)
-	p.busy[q.namespace]++
+	var best *line
+	for _, l := range p.lines {
+		if l.first() != nil && l.busy < questionsPerNamespace && (best == nil || l.before(best)) {
+			best = l
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	q := best.first()
+	best.remove(q)
+	p.turns++
 	p.running++
-	return q, true
+	best.busy, best.served = best.busy+1, p.turns
+	return q
 }
 
-// end keeps an answer; one that was cut short by the end of the process is none.
-func (p *Prober) end(q question, r prerequisite.Result, whole bool) {
+// before reports whether a question of l begins before one of other.
+func (l *line) before(other *line) bool {
+	switch urgent := len(l.urgent) > 0; {
+	case urgent != (len(other.urgent) > 0):
+		return urgent
+	case l.busy != other.busy:
+		return l.busy < other.busy
+	}
+	return l.served < other.served
+}
+
+// end keeps an answer, and wakes the stacks that want it; one that was cut short by the end of
+// the process is none.
+func (p *Prober) end(q *question, r prerequisite.Result, whole bool) {
 	p.mu.Lock()
 	p.running--
-	if p.busy[q.namespace]--; p.busy[q.namespace] == 0 {
-		delete(p.busy, q.namespace)
+	l := p.lines[q.key.namespace]
+	if l.busy--; l.busy == 0 && l.first() == nil {
+		delete(p.lines, q.key.namespace)
 	}
 	delete(p.asked, q.key)
 	if whole {
@@ -153,116 +280,22 @@ func (p *Prober) end(q question, r prerequisite.Result, whole bool) {
 	}
 	p.signal()
 	p.mu.Unlock()
-	if whole {
-		q.wake()
+	if !whole {
+		return
+	}
+	for _, wake := range q.wakes {
+		wake()
 	}
 }
 
-func (p *Prober) probe(ctx context.Context, of prerequisite.Prerequisite) prerequisite.Result {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	if of.HTTP != nil {
-		return p.http(ctx, *of.HTTP)
-	}
-	return p.tcp(ctx, *of.TCP)
-}
+// shownAsked is how many names of prerequisites a message has.
+const shownAsked = 4
 
-func (p *Prober) tcp(ctx context.Context, t prerequisite.TCP) prerequisite.Result {
-	at := net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
-	conn, err := p.out.DialContext(ctx, "tcp", at)
-	if err != nil {
-		return silent(at, err)
+// Confirming says that a run waits for its prerequisites to be confirmed.
+func Confirming(names []string) string {
+	text := strings.Join(names[:min(len(names), shownAsked)], ", ")
+	if len(names) > shownAsked {
+		text += " and others"
 	}
-	if err := conn.Close(); err != nil {
-		return silent(at, err)
-	}
-	return is(prerequisite.Met, "%s takes connections", at)
-}
-
-func (p *Prober) http(ctx context.Context, h prerequisite.HTTP) prerequisite.Result {
-	if len(h.URL) > 5 && h.URL[:5] == "http:" && !p.out.PlainHTTP() {
-		return is(prerequisite.Denied, "%s: this platform sends no request without encryption. Use https, or start it with --allow-plain-http", h.URL)
-	}
-	c, err := p.out.HTTP(outbound.Options{PlainHTTP: p.out.PlainHTTP(), MaxBytes: answerBytes})
-	if err != nil {
-		return is(prerequisite.Invalid, "%s: %v", h.URL, err)
-	}
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	defer c.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, cmp.Or(h.Method, http.MethodGet), h.URL, nil)
-	if err != nil {
-		return is(prerequisite.Invalid, "%s: %v", h.URL, err)
-	}
-	answered, err := c.Do(r)
-	if err != nil {
-		return silent(h.URL, err)
-	}
-	defer answered.Body.Close()
-	if want := cmp.Or(h.Status, http.StatusOK); answered.StatusCode != want {
-		return is(prerequisite.NoAnswer, "%s answers with %d, and must answer with %d", h.URL, answered.StatusCode, want)
-	}
-	if h.BodyContains == "" {
-		return is(prerequisite.Met, "%s answers with %d", h.URL, answered.StatusCode)
-	}
-	body, err := io.ReadAll(io.LimitReader(answered.Body, answerBytes-1))
-	if err != nil {
-		return silent(h.URL, err)
-	}
-	if !bytes.Contains(body, []byte(h.BodyContains)) {
-		return is(prerequisite.Different, "the answer of %s does not contain %.60q", h.URL, h.BodyContains)
-	}
-	return is(prerequisite.Met, "the answer of %s contains %.60q", h.URL, h.BodyContains)
-}
-
-// silent says that nothing answered as it has to. The text is the same for the same
-// situation: it has no ports and addresses of this side, which differ each time.
-func silent(at string, err error) prerequisite.Result {
-	var why string
-	var dns *net.DNSError
-	switch {
-	case fault.Reason(err, "") == outbound.ReasonAddress:
-		return is(prerequisite.Denied, "%s may not be asked: %s. The operator can allow it with --allow-host HOST:PORT", at, deniedBy(err))
-	case fault.Of(err) == fault.Denied:
-		return is(prerequisite.Denied, "%s may not be asked: %s", at, deniedBy(err))
-	case errors.As(err, &dns) && dns.IsNotFound:
-		why = "no such host"
-	case errors.Is(err, context.DeadlineExceeded), timedOut(err):
-		why = fmt.Sprintf("no answer within %s", answerWithin)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		why = "connection refused"
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		why = "no route to the host"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		why = "the connection was closed"
-	default:
-		why = "the connection failed"
-		if tls, ok := errors.AsType[*net.OpError](err); !ok || tls.Op == "remote error" {
-			why = "no connection that can be trusted: " + fault.OneLine(innermost(err).Error())
-		}
-	}
-	return is(prerequisite.NoAnswer, "%s: %s", at, why)
-}
-
-func timedOut(err error) bool {
-	t, ok := errors.AsType[net.Error](err)
-	return ok && t.Timeout()
-}
-
-// innermost is the error that the others wrap.
-func innermost(err error) error {
-	for {
-		next := errors.Unwrap(err)
-		if next == nil {
-			return err
-		}
-		err = next
-	}
-}
-
-// deniedBy is the refusal of package outbound, without what wraps it.
-func deniedBy(err error) string {
-	if f, ok := errors.AsType[*fault.Fault](err); ok {
-		err = f
-	}
-	return fault.OneLine(err.Error())
+	return "Its turn has come, and its prerequisites are asked once more: " + text
 }
