@@ -1,0 +1,137 @@
+package runnertest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/stack"
+)
+
+// waiting is a module whose second resource waits at a gate.
+func waiting(g *Gate, command string) string {
+	return `
+resource "terraform_data" "first" {
+  input = "made"
+}
+resource "terraform_data" "slow" {
+  depends_on = [terraform_data.first]
+  provisioner "local-exec" {
+    command = "` + command + `"
+  }
+}
+`
+}
+
+// atGate starts an apply and returns once its code waits at the gate.
+func atGate(t *testing.T, f Fixture, change ...func(*runner.Job)) (*Stack, Runner, *Gate, string) {
+	t.Helper()
+	g, r := newGate(t, f.dir(t)), f.New(t)
+	s := f.stack(t, r, waiting(g, g.Command()+"; : > "+filepath.Join(g.Dir, "after")))
+	s.Allow(g.Dir)
+	plan := s.Must(stack.PlanRun)
+	id := s.Start(stack.ApplyRun, append(change, Saved(plan))...)
+	g.Arrived(t)
+	return s, r, g, id
+}
+
+func oneAtATime(t *testing.T, f Fixture) {
+	s, r, g, id := atGate(t, f)
+	other := s.Job
+	other.ID, other.Kind = "other", stack.PlanRun
+	for doing, err := range map[string]error{
+		"starting another run": r.Start(t.Context(), other),
+		"room for another run": r.Room(t.Context(), other),
+		"forgetting the run":   r.Forget(s.Job.Stack, id),
+		"removing the stack":   r.Remove(s.Job.Stack),
+	} {
+		if fault.Of(err) != fault.Conflict {
+			t.Errorf("%s while it is running = %v, want a Conflict", doing, err)
+		}
+	}
+	if got := s.Reach(runner.Applying); got.ID != id {
+		t.Errorf("Current() = %+v, want run %s applying", got, id)
+	}
+	g.Open(t)
+	s.Await()
+	if err := r.Start(t.Context(), other); fault.Of(err) != fault.Conflict {
+		t.Errorf("starting another run before the last was recorded = %v, want a Conflict", err)
+	}
+	if d := s.Finish(id); d.Outcome != stack.Succeeded {
+		t.Errorf("outcome = %s: %s", d.Outcome, d.Message)
+	}
+}
+
+// kept checks that a stopped apply has kept what was made and stopped what was
+// being made.
+func kept(t *testing.T, s *Stack, g *Gate, d Done) {
+	t.Helper()
+	if !Has(`"name":"first"`, s.State) || d.State.Serial == 0 {
+		t.Errorf("the state %s does not hold what was made before the stop", s.State)
+	}
+	if !Has(`"type":"apply_complete"`, d.Events) {
+		t.Errorf("the events %s do not tell what was finished", d.Events)
+	}
+	if _, err := os.Stat(filepath.Join(g.Dir, "after")); err == nil {
+		t.Error("the code in the sandbox went on after the stop")
+	}
+}
+
+// F10: a run that is asked to stop, however often, interrupts its engine once.
+func cancelled(t *testing.T, f Fixture) {
+	s, r, g, id := atGate(t, f)
+	for range 3 {
+		if err := r.Cancel(t.Context(), s.Job.Stack, id); err != nil {
+			t.Fatalf("Cancel() = %v", err)
+		}
+	}
+	d := s.Finish(id)
+	if d.Outcome != stack.Interrupted {
+		t.Errorf("outcome = %s, want Interrupted: %s", d.Outcome, d.Message)
+	}
+	if n := strings.Count(string(d.Log), "Interrupt received"); n != 1 || Has("Two interrupts", d.Log) {
+		t.Errorf("the engine was interrupted %d times; its log:\n%s", n, d.Log)
+	}
+	kept(t, s, g, d)
+	if err := r.Cancel(t.Context(), s.Job.Stack, id); err != nil {
+		t.Errorf("Cancel() of a forgotten run = %v, want nil", err)
+	}
+}
+
+// reached is a deadline that comes when an engine is at the gate, on a machine
+// that is as busy as may be.
+const reached = 10 * time.Second
+
+// F13: a step ends at its deadline, politely.
+func deadline(t *testing.T, f Fixture) {
+	s, _, g, id := atGate(t, f, func(j *runner.Job) { j.Limits.Apply = reached })
+	d := s.Finish(id)
+	if d.Outcome != stack.TimedOut || d.Step != "apply" {
+		t.Errorf("outcome = %s in %s, want TimedOut in apply: %s", d.Outcome, d.Step, d.Message)
+	}
+	kept(t, s, g, d)
+}
+
+// F14: what does not end politely is killed.
+func stubborn(t *testing.T, f Fixture) {
+	g, r := newGate(t, f.dir(t)), f.New(t)
+	// Neither the engine's interrupt nor the end of its shell ends this one.
+	s := f.stack(t, r, waiting(g, "trap '' INT TERM; "+g.Command()))
+	s.Allow(g.Dir)
+	plan := s.Must(stack.PlanRun)
+	id := s.Start(stack.ApplyRun, Saved(plan), func(j *runner.Job) {
+		j.Limits.Apply, j.Limits.Grace = reached, 200*time.Millisecond
+	})
+	g.Arrived(t)
+	d := s.Finish(id)
+	if d.Outcome != stack.Killed && d.Outcome != stack.TimedOut {
+		t.Errorf("outcome = %s, want Killed or TimedOut: %s", d.Outcome, d.Message)
+	}
+	if !Has(`"type":"apply_complete"`, d.Events) {
+		t.Errorf("the events %s do not tell what was finished", d.Events)
+	}
+}
