@@ -82,6 +82,7 @@ type crowded struct {
 	t     *testing.T
 	in    inbox
 	all   map[types.NamespacedName]*waiter
+	lost  *waiter // its system answers at first, and vanishes for good
 	seed  uint64
 	turns []types.NamespacedName // in the order in which their turn came
 
@@ -149,6 +150,9 @@ func (w *crowded) pass(of types.NamespacedName) {
 			s.asked = time.Now()
 		}
 	default: // it waits for a prerequisite, and for no slot
+		if s != w.lost && !s.asked.IsZero() {
+			w.t.Fatalf("seed %d: %s, which waits since %s, lost its place: %s", w.seed, of, s.asked, p.decision.Message)
+		}
 		s.asked, s.turn = time.Time{}, time.Time{}
 	}
 }
@@ -214,7 +218,7 @@ func crowd(t *testing.T, seed uint64) {
 		}
 		w.all[of], order = s, append(order, of)
 	}
-	lost := w.all[order[r.IntN(len(order))]] // its system answers at first, and vanishes for good
+	w.lost = w.all[order[r.IntN(len(order))]]
 	started := 0
 	for step := 0; started < len(order)-1; step++ {
 		if step > 4000 {
@@ -227,9 +231,9 @@ func crowd(t *testing.T, seed uint64) {
 			<-time.After(time.Duration(1+r.IntN(15000)) * time.Millisecond)
 			w.pass(order[r.IntN(len(order))]) // as after a change, or a pause
 		}
-		if !lost.asked.IsZero() && r.IntN(4) == 0 {
+		if !w.lost.asked.IsZero() && r.IntN(4) == 0 {
 			w.mu.Lock()
-			w.gone[lost.ports[0]] = true
+			w.gone[w.lost.ports[0]] = true
 			w.mu.Unlock()
 		}
 		running := 0
@@ -239,7 +243,7 @@ func crowd(t *testing.T, seed uint64) {
 				continue
 			case s.ends.IsZero():
 				s.ends = s.began.Add(time.Duration(20+r.IntN(100)) * time.Second)
-				if s != lost {
+				if s != w.lost {
 					started++
 				}
 			case !time.Now().Before(s.ends):
@@ -253,16 +257,16 @@ func crowd(t *testing.T, seed uint64) {
 		}
 	}
 	if slots == 1 {
-		w.inOrder(lost)
+		w.inOrder()
 	}
 }
 
 // inOrder reports stacks whose turns came in another order than they joined the line.
-func (w *crowded) inOrder(lost *waiter) {
+func (w *crowded) inOrder() {
 	last := map[string]time.Time{}
 	for _, of := range w.turns {
 		s := w.all[of]
-		if s == lost || s.asked.IsZero() { // without a wait it overtook none
+		if s == w.lost || s.asked.IsZero() { // without a wait it overtook none
 			continue
 		}
 		if s.asked.Before(last[of.Namespace]) {

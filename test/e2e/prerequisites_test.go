@@ -136,3 +136,27 @@ func TestPrerequisitesThatCannotBeRead(t *testing.T) {
 		return nil
 	})
 }
+
+// A system in a private network is not asked, and the user is told what the operator would set.
+func TestPrerequisitesInPrivateNetworks(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	c.Apply(t, strings.Replace(inline("far", "approvePlan: auto", "output \"a\" { value = 1 }"), "metadata: {name: far}", `metadata:
+  name: far
+  annotations:
+    terrier.dev/prerequisites: |
+      - {name: hypervisor, tcp: {host: 10.255.255.7, port: 8006}}
+      - {name: ipam, http: {url: "http://127.0.0.1:1/health", bodyContains: ready}}
+`, 1))
+	prerequisiteOf(t, c, "far", "hypervisor", "False/Denied")
+	prerequisiteOf(t, c, "far", "ipam", "False/Denied")
+	s := c.AwaitReason(t, "far", "PrerequisiteMissing")
+	for _, want := range []string{"--prerequisite-host 10.255.255.7:8006", "Leave bodyContains out, or have the operator allow it with --prerequisite-body-host 127.0.0.1:1"} {
+		if !strings.Contains(message(s), want) {
+			t.Errorf("the message is %q, want %q in it", message(s), want)
+		}
+	}
+	if !meta.IsStatusConditionTrue(s.Status.Conditions, "Stalled") {
+		t.Errorf("the conditions are %+v, want the stack stalled", s.Status.Conditions)
+	}
+}
