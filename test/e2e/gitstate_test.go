@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,11 +19,12 @@ import (
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
-// stateRepository is a git server for states, which can be out.
+// stateRepository is a git server for states, which can be out, or hang.
 type stateRepository struct {
 	*testkit.Git
-	out atomic.Bool
-	url string
+	out  atomic.Bool
+	gate atomic.Pointer[chan struct{}] // requests wait until it is closed; nil while the server answers
+	url  string
 }
 
 func newStateRepository(t *testing.T) *stateRepository {
@@ -32,6 +34,13 @@ func newStateRepository(t *testing.T) *stateRepository {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if r.out.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		if gate := r.gate.Load(); gate != nil {
+			select {
+			case <-*gate:
+			case <-q.Context().Done():
+				return
+			}
 		}
 		r.ServeHTTP(w, q)
 	}))
@@ -267,4 +276,45 @@ func TestAStateInGitWhoseServerIsOut(t *testing.T) {
 	if last := r.Bare("log", "-1", "--format=%B", stack.GitBranch); !strings.Contains(last, "Run: apply-") {
 		t.Errorf("the newest commit is %s", last)
 	}
+}
+
+// A git server that hangs stops the stacks whose states it keeps, which say so, and no others.
+func TestAStateInGitWhoseServerHangs(t *testing.T) {
+	t.Parallel()
+	r := newStateRepository(t)
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, r.login())
+	c.Apply(t, r.holds(inline("stack", kept+"\nretryInterval: 2s", things(w, "x", "a"))))
+	c.AwaitReady(t, "stack")
+	gate := make(chan struct{})
+	r.gate.Store(&gate)
+	opened := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(opened)
+
+	c.Apply(t, r.holds(inline("stack", kept+"\nretryInterval: 2s", things(w, "x", "a", "b"))))
+	var more []string
+	for i := range 4 {
+		more = append(more, fmt.Sprintf("more-%d", i))
+		c.Apply(t, r.holds(inline(more[i], "approvePlan: auto\ninterval: 1h\nretryInterval: 2s", things(w, "x", more[i]))))
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/repository.git")
+	for _, name := range append(more, "stack") {
+		c.Await(t, name, func(s *v1alpha2.Terraform) error {
+			if text := message(s); !strings.Contains(text, "the git server "+host+" has not answered in time since") {
+				return errNot("told that the server does not answer: " + text)
+			}
+			return nil
+		})
+	}
+	c.Apply(t, inline("elsewhere", "approvePlan: auto\ninterval: 1h", things(w, "x", "c")))
+	c.AwaitReady(t, "elsewhere")
+	made(t, w, "a", "c")
+
+	opened()
+	r.gate.Store(nil)
+	for _, name := range append(more, "stack") {
+		c.AwaitReady(t, name)
+	}
+	made(t, w, "a", "b", "c", "more-0", "more-1", "more-2", "more-3")
 }
