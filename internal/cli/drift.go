@@ -65,7 +65,7 @@ there. Sensitive values are masked. Attributes that a rule lets drift are listed
 				return nil
 			}
 			p.printDrift(st, report)
-			return nil
+			return p.printNextCheck(ctx, s, key)
 		}),
 	}
 	formatFlag(c, &f, forJSON, forYAML)
@@ -103,6 +103,28 @@ func (p decideCommands) printDrift(st query.Stack, report []drift.Resource) {
 		of := stateCommands(p).argument(st.Key())
 		p.say("\nTo enforce the configuration: terrier approve %s\nTo change the configuration to what is there: terrier drift accept %s\n", of, of)
 	}
+}
+
+// printNextCheck says when drift is checked next, and why then.
+func (p decideCommands) printNextCheck(ctx context.Context, s command.StackAPI, key query.Key) error {
+	next, err := s.NextCheck(ctx, key)
+	if fault.Of(err) == fault.Missing {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.say("\n")
+	if !next.Last.IsZero() {
+		p.say("Last drift check: %s\n", p.at(next.Last))
+	}
+	if !next.Next.IsZero() {
+		p.say("Next drift check: %s\n", p.at(next.Next))
+	}
+	for _, line := range wrap(next.Why, 92) {
+		p.say("  %s\n", line)
+	}
+	return nil
 }
 
 // driftWords are how a resource drifted.

@@ -95,6 +95,11 @@ func (r *Records) ProposeDrift(ctx context.Context, id query.StackID, _ query.Co
 	return get[query.DriftPatch](ctx, r.conn, r.path(id, driftParams(o), "drift", "patch"))
 }
 
+// NextCheck implements Records.
+func (r *Records) NextCheck(ctx context.Context, id query.StackID) (query.DriftCheck, error) {
+	return get[query.DriftCheck](ctx, r.conn, r.path(id, nil, "drift", "next"))
+}
+
 func driftParams(o query.DriftOrder) url.Values {
 	params := url.Values{}
 	for _, a := range o.Addresses {

@@ -69,6 +69,11 @@ func (s *questions) ProposeDrift(ctx context.Context, key query.Key, o query.Dri
 	return getOf[query.DriftPatch](ctx, s.stackConn, key, driftParams(o), "drift", "patch")
 }
 
+// NextCheck implements query.StackReader.
+func (s *questions) NextCheck(ctx context.Context, key query.Key) (query.DriftCheck, error) {
+	return getOf[query.DriftCheck](ctx, s.stackConn, key, nil, "drift", "next")
+}
+
 // questions are what a user asks about stacks.
 type questions struct{ stackConn }
 

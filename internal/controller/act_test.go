@@ -226,7 +226,7 @@ func waitsLongerEachTime(t *testing.T, reason string) {
 	ran := &ranOnly{report: &runner.Report{ID: "run", Kind: stack.ApplyRun, Phase: runner.Done, Outcome: stack.Interrupted, Reason: reason,
 		Message: "the pod waits for a node: Insufficient cpu.", Note: []byte(`{"state":{}}`)}}
 	registry := prometheus.NewRegistry()
-	counted, err := newMetrics(registry, false)
+	counted, err := newMetrics(registry, false, &schedule.Budgets{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,11 +137,19 @@ func (se *settler) freeLock(ctx context.Context, r *runner.Report, n note) error
 }
 
 // checked notes when a drift check ended.
-func (se *settler) checked(ctx context.Context, p *pass, r *runner.Report) error {
+func (se *settler) checked(ctx context.Context, p *pass, r *runner.Report, run *stack.Run) error {
 	if r.Kind != stack.CheckRun || r.Outcome != stack.Succeeded {
 		return nil
 	}
-	return se.checks.noteDriftCheck(ctx, p.entry, r.Finished)
+	known, found := p.o.Status.Pending, run.Plan
+	news := found != nil && (known == nil || p.o.Status.Drift == nil || known.Digest != found.Digest)
+	if err := se.checks.noteDriftCheck(ctx, p, r.Finished, news, cpuOf(r.Steps)); err != nil {
+		return err
+	}
+	if next := p.entry.checks.Next; !next.IsZero() {
+		se.metrics.pauses.Observe(next.Sub(r.Finished).Seconds())
+	}
+	return nil
 }
 
 // secretPrints recognise the secret values that the stack was given. If they are not

@@ -86,6 +86,7 @@ func (cm *committer) commitment(p *pass) []func(context.Context, *pass) error {
 		cm.teller.tell,  // events, notifications and metrics, of what the status has now
 		cm.writeTimeline,
 		cm.writeLabels,
+		cm.turns.checks.writeNextCheck,
 		cm.formers.drop,
 		cm.tendVault,
 		cm.forgetRun, // last: whatever comes before finds the run again

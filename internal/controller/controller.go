@@ -186,6 +186,7 @@ type pass struct {
 	masked bool                // it is not known which values came from Secrets, and so every value is masked
 	listed *dialect.Inventory  // what that run left of a state that is kept elsewhere
 
+	turn      schedule.Delay  // of a due drift check that waits for a budget; zero if it waits for none
 	tolerated drift.Judgement // what rules say of the drift that the run found
 
 	prerequisites []prerequisite.Result // what is known of each; nil if this pass did not look

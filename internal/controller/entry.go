@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/record"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -57,6 +58,8 @@ type index struct {
 	mu     sync.Mutex
 	byID   map[string]*entry
 	byName map[string][]*entry // the newest object of a name comes last
+
+	budgets schedule.Budgets // of drift checks
 
 	// Objects as this controller wrote them last. Few are read again before the
 	// cache of the API server's objects has the write.
@@ -131,6 +134,7 @@ func (x *index) drop(id string) {
 		return
 	}
 	delete(x.byID, id)
+	x.budgets.Drop(id)
 	name := e.objectRef.String()
 	x.byName[name] = slices.DeleteFunc(x.byName[name], func(other *entry) bool { return other == e })
 	if len(x.byName[name]) == 0 {

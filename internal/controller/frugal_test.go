@@ -26,6 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
@@ -116,7 +117,7 @@ func newFrugal(t *testing.T, name string) *frugal {
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Queue: queueOf(1),
 	}
 	c.reviews = review.NewPool(func(context.Context, review.Question) review.Reply { return review.Reply{} })
-	if c.metrics, err = newMetrics(nil, false); err != nil {
+	if c.metrics, err = newMetrics(nil, false, &schedule.Budgets{}); err != nil {
 		t.Fatal(err)
 	}
 	l.apart = takeApart(c)

@@ -67,7 +67,7 @@ func TestRecordsWhoseKeyIsLostBlockNoRun(t *testing.T) {
 	}
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	e := &entry{id: "uid"}
-	if err := c.noteDriftCheck(t.Context(), e, at); err != nil || !e.checks.At.Equal(at) {
+	if err := c.noteDriftCheck(t.Context(), &pass{entry: e}, at, false, 0); err != nil || !e.checks.At.Equal(at) {
 		t.Errorf("the drift check is %+v, %v", e.checks, err)
 	}
 }

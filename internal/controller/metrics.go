@@ -29,6 +29,7 @@ type metrics struct {
 	failures   *prometheus.CounterVec   // reason
 	changes    *prometheus.CounterVec   // action
 	drifts     prometheus.Counter
+	pauses     prometheus.Histogram
 	answers    *prometheus.CounterVec   // answer
 	waits      *prometheus.HistogramVec // class
 	providers  *prometheus.CounterVec   // source
@@ -48,8 +49,9 @@ var (
 // upstreamKind is the kind of our objects in metrics that Flux named.
 const upstreamKind = "Terraform"
 
-// newMetrics registers the metrics with r, if it is not nil.
-func newMetrics(r prometheus.Registerer, names bool) (*metrics, error) {
+// newMetrics registers the metrics with r, if it is not nil. The stacks that wait for budgets are
+// counted when they are asked for.
+func newMetrics(r prometheus.Registerer, names bool, budgets *schedule.Budgets) (*metrics, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -67,6 +69,7 @@ func newMetrics(r prometheus.Registerer, names bool) (*metrics, error) {
 		failures:  counter("terrier_run_failures_total", "Runs that failed, by the reason that the Ready condition gives.", "reason"),
 		changes:   counter("terrier_resources_changed_total", "Resources that applies changed, by what was done to them.", "action"),
 		drifts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "terrier_drifts_total", Help: "Drift checks that found drifted resources."}),
+		pauses:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "terrier_drift_check_pause_seconds", Help: "Pauses that followed drift checks, as policies and the intervals of stacks have them.", Buckets: prometheus.ExponentialBuckets(60, 4, 8)}),
 		answers:   counter("terrier_approvals_total", "What people answered to plans: given, stale (it names a plan that does not wait) or rejected.", "answer"),
 		waits:     histogram("terrier_queue_wait_seconds", "How long runs waited for their turn.", secondsBuckets, "class"),
 		providers: counter("terrier_provider_bytes_total", "Bytes of unpacked providers that runs were given, by where they came from: registry, mirror, or cache for those that an earlier run left in the work directory.", "source"),
@@ -74,11 +77,13 @@ func newMetrics(r prometheus.Registerer, names bool) (*metrics, error) {
 		names:     names,
 	}
 	m.begin()
+	small := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "terrier_drift_budgets_too_small", Help: "Budgets of drift checks that have fewer checks than one for each of their stacks in their maxDelay, and count as larger ones, of this controller."}, func() float64 { return float64(budgets.Raised()) })
+	held := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "terrier_drift_checks_waiting", Help: "Stacks whose drift check is due and waits for a budget of a policy, of this controller."}, func() float64 { return float64(budgets.Waiting()) })
 	if r == nil {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.reconciles, m.runs, m.seconds, m.steps, m.cpu, m.memory, m.failures, m.changes, m.drifts, m.answers, m.waits, m.providers, m.findings} {
+	for _, c := range []prometheus.Collector{m.reconciles, m.runs, m.seconds, m.steps, m.cpu, m.memory, m.failures, m.changes, m.drifts, m.pauses, held, small, m.answers, m.waits, m.providers, m.findings} {
 		errs = append(errs, r.Register(c))
 	}
 	return m, errors.Join(errs...)

@@ -56,7 +56,7 @@ func ranFor(kind stack.RunKind, o stack.Outcome, long time.Duration) *runner.Rep
 
 func TestRunsAreCounted(t *testing.T) {
 	r := prometheus.NewRegistry()
-	m, err := newMetrics(r, false)
+	m, err := newMetrics(r, false, &schedule.Budgets{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestRunsAreCounted(t *testing.T) {
 // report makes up.
 func TestProviderBytesAreCounted(t *testing.T) {
 	r := prometheus.NewRegistry()
-	m, err := newMetrics(r, false)
+	m, err := newMetrics(r, false, &schedule.Budgets{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := prometheus.NewRegistry()
-			m, err := newMetrics(r, c.names)
+			m, err := newMetrics(r, c.names, &schedule.Budgets{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -84,7 +85,7 @@ func TestPeopleAreToldOncePerChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &people{}
-			m, err := newMetrics(prometheus.NewRegistry(), false)
+			m, err := newMetrics(prometheus.NewRegistry(), false, &schedule.Budgets{})
 			if err != nil {
 				t.Fatal(err)
 			}

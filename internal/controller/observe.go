@@ -19,7 +19,8 @@ import (
 )
 
 // observer finds what a decision depends on. It writes nothing outside the pass, except
-// what it has read: the entry of the stack keeps that, so that it is not read again.
+// what it has read, which the entry of the stack keeps, so that it is not read again, and the
+// place of a due drift check in the line of a budget.
 type observer struct {
 	blobs        records.Blobs
 	cache        client.Reader
@@ -47,7 +48,7 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	p.o.CheckedAt = checks.At
+	p.o.CheckedAt, p.o.DriftedAt = checks.At, checks.Drifted
 	if ob.jobs.config.Pods && p.o.Blocked == nil {
 		p.o.Pod = p.st.Configuration.PodShape()
 	}
@@ -72,6 +73,7 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		}
 		return err
 	case p.o.Blocked != nil || p.o.Spec.Suspended:
+		ob.checks.budgets.Drop(p.id) // nothing of it is checked until that is over
 		return nil
 	}
 	ob.jobs.observeInputs(ctx, p)
@@ -91,6 +93,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 	}
 	if err == nil {
 		err = ob.observeSpent(ctx, p)
+	}
+	if err == nil {
+		err = ob.checks.observeBudget(ctx, p)
 	}
 	return err
 }

@@ -97,6 +97,9 @@ func (ck *driftRecords) memoryFor(ctx context.Context, e *entry, kind stack.RunK
 // observeMemory remembers what memory a run took. A drift check that finds
 // nothing is written down anyway, and then this is, too.
 func (ck *driftRecords) observeMemory(ctx context.Context, p *pass, r *runner.Report) error {
+	if r.Kind == stack.CheckRun {
+		ck.budgets.Ended(p.id, cpuOf(r.Steps))
+	}
 	took := memoryOf(r.Steps)
 	if took == 0 || r.Kind == stack.HealthRun {
 		return nil
@@ -158,6 +161,8 @@ func (wt *watches) newcomer(_ context.Context, e event.CreateEvent, q workqueue.
 }
 
 // tenantOf is the tenant with which a stack shares its turns.
-func (tn *turns) tenantOf(o client.Object) string {
-	return cmp.Or(o.GetLabels()[tn.config.TenantLabel], o.GetNamespace())
+func (tn *turns) tenantOf(o client.Object) string { return tenantOf(tn.config, o) }
+
+func tenantOf(c Config, o client.Object) string {
+	return cmp.Or(o.GetLabels()[c.TenantLabel], o.GetNamespace())
 }

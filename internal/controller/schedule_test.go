@@ -100,7 +100,7 @@ func TestMemoryOfRunsIsRemembered(t *testing.T) {
 			t.Errorf("after %s: %d MiB and %d writes, want %d and %d", step.name, got, blobs.n, step.want, step.writes)
 		}
 	}
-	if err := c.checked(ctx, p, run(stack.CheckRun, 740)); err != nil {
+	if err := c.checked(ctx, p, run(stack.CheckRun, 740), &stack.Run{}); err != nil {
 		t.Fatal(err)
 	}
 	if blobs.n != 1 {

@@ -242,7 +242,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		{"post-deploy", func(ctx context.Context) error { return takePostDeploy(ctx, se, p, r) }},
 		{"check-blocks", func(ctx context.Context) error { return se.hideCheckBlocks(ctx, p, run) }},
 		{"approvers", func(ctx context.Context) error { return se.approvals.settled(ctx, p, *run, n) }},
-		{"drift-check", func(ctx context.Context) error { return se.checked(ctx, p, r) }},
+		{"drift-check", func(ctx context.Context) error { return se.checked(ctx, p, r, run) }},
 	}
 	for i, s := range steps {
 		steps[i].do = func(ctx context.Context) error {

@@ -99,7 +99,7 @@ func (wq *wakeQueues) addAt(of objectRef, priority int) {
 // whose runs ended.
 func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error {
 	var err error
-	if c.metrics, err = newMetrics(c.Metrics, c.Config.StackMetrics); err != nil {
+	if c.metrics, err = newMetrics(c.Metrics, c.Config.StackMetrics, &c.index.budgets); err != nil {
 		return err
 	}
 	if c.Shared {

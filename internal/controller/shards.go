@@ -69,6 +69,23 @@ func (s *shards) enter(id string) (leave func(), ok bool) {
 	}, true
 }
 
+// share is the part of all stacks that is this controller's, above 0: a stack of another one is not
+// reconciled here.
+func (s *shards) share() float64 {
+	if s == nil {
+		return 1
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, mine := range s.mine {
+		if mine {
+			n++
+		}
+	}
+	return float64(max(1, n)) / shard.Count
+}
+
 // open lets work on shards begin.
 func (s *shards) open(which []int) {
 	s.mu.Lock()

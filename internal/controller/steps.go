@@ -33,7 +33,7 @@ func (c *Stacks) assemble() *steps {
 	}
 	approvals := &approvals{blobs: c.Blobs, stamps: c.Stamps, live: c.Live}
 	kept := &records.Store{Blobs: c.Blobs, Runs: c.Runner, Archives: c.Archives, Shared: c.Shared}
-	checks := &driftRecords{blobs: c.Blobs, config: c.Config, log: c.Log}
+	checks := &driftRecords{blobs: c.Blobs, config: c.Config, log: c.Log, budgets: &c.index.budgets, share: c.shards.share}
 	turns := &turns{config: c.Config, queue: c.Queue, checks: checks, lingering: lingering{c.Lingering}}
 	auditor := &auditor{blobs: c.Blobs, dialects: c.Dialects, auditLog: c.Audit, live: c.Live, log: c.Log, stamps: c.Stamps}
 	versions := &states.Versions{Log: c.Log, Records: kept}

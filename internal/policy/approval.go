@@ -146,7 +146,7 @@ func (l Lack) Left() string {
 func (a Approval) refuses(g Given, requesters Requesters, now time.Time) string {
 	switch {
 	case a.Expires > 0 && (g.At.IsZero() || now.Sub(g.At) >= time.Duration(a.Expires)):
-		return "approvals count for " + plainly(time.Duration(a.Expires))
+		return "approvals count for " + Plainly(time.Duration(a.Expires))
 	case !a.restricted():
 		return ""
 	case g.By == "":
@@ -201,7 +201,7 @@ func (a Approval) String() string {
 		s += ", not by the user who requested the change"
 	}
 	if a.Expires > 0 {
-		s += ", at most " + plainly(time.Duration(a.Expires)) + " old"
+		s += ", at most " + Plainly(time.Duration(a.Expires)) + " old"
 	}
 	return s
 }

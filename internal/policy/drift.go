@@ -10,6 +10,69 @@ import (
 // Drift is what policies, and the annotation of a stack, say of its drift.
 type Drift struct {
 	Tolerate []Tolerance
+	Pace     Pace
+	Budgets  []Budget
+}
+
+// Budget bounds how often drift is checked in an hour, and what CPU that takes: of all stacks of a
+// tenant together, or of all stacks that use a provider.
+type Budget struct {
+	Policy   string        // that has it
+	Field    string        // its place in the policy: spec.drift.budgets[0]
+	Per      BudgetPer     // who shares it
+	Provider string        // pattern of the sources of providers; of PerProvider alone
+	Checks   int           // in an hour; 0 if they are not counted
+	CPU      time.Duration // in an hour; 0 if it is not counted
+	MaxDelay time.Duration // of a check because of this budget
+}
+
+// MaxDelay is how long a budget delays a check at most, unless its policy says it.
+const MaxDelay = 24 * time.Hour
+
+// BudgetPer is who shares a budget.
+type BudgetPer string
+
+const (
+	PerTenant   BudgetPer = "Tenant"   // each tenant has one, as the queue knows tenants
+	PerProvider BudgetPer = "Provider" // each provider has one
+)
+
+// Of reports whether a provider has this budget.
+func (b Budget) Of(provider string) bool {
+	return b.Per == PerProvider && (b.Provider == "" || Glob(b.Provider, provider))
+}
+
+// For names the budget of one tenant, or of one provider, as users read it.
+func (b Budget) For(who string) string {
+	return fmt.Sprintf("the %s %s, which %s of %s has", strings.ToLower(string(b.Per)), who, b.Field, b.Policy)
+}
+
+// Pace bounds the pauses between the drift checks of a stack, which follow from how long nothing
+// has happened to it. The zero value leaves each pause at the interval of the stack.
+type Pace struct {
+	Policy   string        // that says it; of several all
+	Min, Max time.Duration // the interval of the stack if 0
+}
+
+// On reports whether pauses follow from what happened.
+func (p Pace) On() bool { return p.Min > 0 || p.Max > 0 }
+
+// And is the pace of two policies: the one that checks oftener counts, for each bound.
+func (p Pace) And(q Pace) Pace {
+	if !p.On() {
+		return q
+	}
+	least := func(a, b time.Duration) time.Duration {
+		if a == 0 || b == 0 {
+			return max(a, b)
+		}
+		return min(a, b)
+	}
+	names := p.Policy
+	if q.On() && q.Policy != p.Policy {
+		names += " and " + q.Policy
+	}
+	return Pace{Policy: names, Min: least(p.Min, q.Min), Max: least(p.Max, q.Max)}
 }
 
 // Tolerance is a rule for attributes that may drift: a difference in nothing else is no drift.

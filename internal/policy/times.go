@@ -167,7 +167,7 @@ func (t Times) at(now, sourceAt time.Time) Withheld {
 	}
 	for _, a := range t.SourceAge {
 		if age := now.Sub(sourceAt); !sourceAt.IsZero() && age < a.Age {
-			return Withheld{a.Policy, MinSourceAge, sourceAt.Add(a.Age), fmt.Sprintf("a source is applied once it is %s old", plainly(a.Age))}
+			return Withheld{a.Policy, MinSourceAge, sourceAt.Add(a.Age), fmt.Sprintf("a source is applied once it is %s old", Plainly(a.Age))}
 		}
 	}
 	return Withheld{}
@@ -263,8 +263,8 @@ func clockText(d time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", d/time.Hour, d%time.Hour/time.Minute)
 }
 
-// plainly is a duration without zeros at its end: 24h instead of 24h0m0s.
-func plainly(d time.Duration) string {
+// Plainly is a duration without zeros at its end: 24h instead of 24h0m0s.
+func Plainly(d time.Duration) string {
 	s := d.String()
 	if rest, ok := strings.CutSuffix(s, "m0s"); ok {
 		s = rest + "m"

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/plainyaml"
 	"github.com/terrier-iac/terrier/internal/policy"
@@ -18,8 +20,81 @@ func Drift(name string, d *v1alpha1.Drift) (policy.Drift, error) {
 	if out.Tolerate, err = tolerances(name, d.Tolerate); err != nil {
 		return policy.Drift{}, fmt.Errorf("spec.drift.tolerate%w", err)
 	}
+	if out.Pace, err = pace(name, d.Interval); err != nil {
+		return policy.Drift{}, fmt.Errorf("spec.drift.interval.%w", err)
+	}
+	if out.Budgets, err = budgets(name, d.Budgets); err != nil {
+		return policy.Drift{}, err
+	}
 	return out, nil
 }
+
+// shortestPause is the shortest that a policy may have stacks checked in.
+const shortestPause = time.Second
+
+func pace(name string, i *v1alpha1.DriftInterval) (policy.Pace, error) {
+	if i == nil {
+		return policy.Pace{}, nil
+	}
+	out := policy.Pace{Policy: name}
+	for _, bound := range []struct {
+		field string
+		is    *metav1.Duration
+		to    *time.Duration
+	}{{"min", i.Min, &out.Min}, {"max", i.Max, &out.Max}} {
+		if bound.is == nil {
+			continue
+		}
+		if *bound.to = bound.is.Duration; *bound.to < shortestPause {
+			return policy.Pace{}, fmt.Errorf("%s: is %s, and may be %s or more", bound.field, bound.is.Duration, shortestPause)
+		}
+	}
+	if out.Min > 0 && out.Max > 0 && out.Min > out.Max {
+		return policy.Pace{}, fmt.Errorf("min: is %s, which is longer than max, %s", out.Min, out.Max)
+	}
+	return out, nil
+}
+
+func budgets(name string, list []v1alpha1.DriftBudget) ([]policy.Budget, error) {
+	var out []policy.Budget
+	for i, b := range list {
+		one := policy.Budget{Policy: name, Field: fmt.Sprintf("spec.drift.budgets[%d]", i), Per: policy.BudgetPer(b.Per), Provider: b.Provider, MaxDelay: policy.MaxDelay}
+		switch {
+		case one.Per != policy.PerTenant && one.Per != policy.PerProvider:
+			return nil, fmt.Errorf("%s.per: is %.40q, and may be Tenant or Provider", one.Field, b.Per)
+		case b.Provider != "" && one.Per != policy.PerProvider:
+			return nil, fmt.Errorf("%s.provider: is for per: Provider: set that, or remove provider", one.Field)
+		case b.ChecksPerHour == nil && b.CPUPerHour == nil:
+			return nil, fmt.Errorf("%s: bounds nothing: set checksPerHour, cpuPerHour or both", one.Field)
+		case b.ChecksPerHour != nil && *b.ChecksPerHour < 1:
+			return nil, fmt.Errorf("%s.checksPerHour: is %d, and may be 1 or more", one.Field, *b.ChecksPerHour)
+		case b.CPUPerHour != nil && b.CPUPerHour.Duration < leastCPU:
+			return nil, fmt.Errorf("%s.cpuPerHour: is %s, and may be %s or more", one.Field, b.CPUPerHour.Duration, leastCPU)
+		case b.MaxDelay != nil && (b.MaxDelay.Duration < leastDelay || b.MaxDelay.Duration > mostDelay):
+			return nil, fmt.Errorf("%s.maxDelay: is %s, and may be from %s to %s", one.Field, b.MaxDelay.Duration, leastDelay, policy.Plainly(mostDelay))
+		}
+		if b.ChecksPerHour != nil {
+			one.Checks = int(*b.ChecksPerHour)
+		}
+		if b.CPUPerHour != nil {
+			one.CPU = b.CPUPerHour.Duration
+		}
+		if b.MaxDelay != nil {
+			one.MaxDelay = b.MaxDelay.Duration
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// leastCPU is the least that a budget may have: one check takes about a second.
+const leastCPU = time.Second
+
+// leastDelay and mostDelay bound how long a budget may delay a check at most.
+const (
+	leastDelay = time.Second
+	mostDelay  = 30 * 24 * time.Hour
+)
 
 // ownTolerances bounds how many rules an annotation has.
 const ownTolerances = 100

@@ -147,6 +147,56 @@ type DriftRecords interface {
 	// ProposeDrift edits the configuration that a stack was planned from. The server knows it:
 	// over HTTP only the order counts.
 	ProposeDrift(ctx context.Context, id StackID, of Configured, o DriftOrder) (DriftPatch, error)
+	// NextCheck says when drift was checked last, and when it is next. It is Missing of a stack
+	// that was never checked.
+	NextCheck(ctx context.Context, id StackID) (DriftCheck, error)
+}
+
+// DriftCheck is when drift of a stack is checked.
+type DriftCheck struct {
+	Last    time.Time `json:"last,omitzero"`    // zero if the first check is still to come
+	Drifted time.Time `json:"drifted,omitzero"` // the last check that found drift
+	Next    time.Time `json:"next,omitzero"`    // zero if that is not known, or the stack is suspended
+	Why     string    `json:"why,omitempty"`    // why it is then; empty if it is the interval of the stack
+}
+
+// NextCheck says when drift of a stack is checked. What the record says of the interval is as of the
+// last check: a plan or an apply since then begins another interval.
+func (s *Stacks) NextCheck(ctx context.Context, key Key) (DriftCheck, error) {
+	o, err := s.Read(ctx, key)
+	if err != nil {
+		return DriftCheck{}, err
+	}
+	return s.nextCheck(ctx, o)
+}
+
+func (s *Stacks) nextCheck(ctx context.Context, o *Object) (DriftCheck, error) {
+	c, err := s.Records.NextCheck(ctx, o.ID())
+	if err != nil {
+		return DriftCheck{}, err
+	}
+	m := o.Status
+	if o.Spec.Suspended || c.Why == "" && (m.PlannedAt.After(c.Last) || m.AppliedAt.After(c.Last)) {
+		c.Next, c.Why = time.Time{}, ""
+	}
+	return c, nil
+}
+
+// NextCheck implements DriftRecords.
+func (b *Blobs) NextCheck(ctx context.Context, id StackID) (DriftCheck, error) {
+	if err := CheckID(id, "any"); err != nil {
+		return DriftCheck{}, err
+	}
+	text, err := b.store.Get(ctx, record.Checked(id.UID).Key)
+	if err != nil && fault.Of(err) != fault.Missing {
+		return DriftCheck{}, fmt.Errorf("reading the last drift check of %s: %w", id.Key, err)
+	}
+	if err == nil {
+		if k, err := record.Checked(id.UID).Decode(text); err == nil && !(k.At.IsZero() && k.Next.IsZero()) {
+			return DriftCheck{k.At, k.Drifted, k.Next, k.Why}, nil
+		}
+	}
+	return DriftCheck{}, fault.New(fault.Missing, "NotChecked", fmt.Errorf("no drift check of the stack %s is known", id.Key)) // the next one writes it
 }
 
 // Configured is the drift of a stack, and its configuration.
@@ -231,7 +281,7 @@ func (b *Blobs) ProposeDrift(ctx context.Context, id StackID, of Configured, o D
 	if err != nil {
 		return DriftPatch{}, err
 	}
-	if of.Module.Files, err = b.configuration(ctx, id, of); err != nil {
+	if of.Module.Files, err = configuration(ctx, b, id, of); err != nil {
 		return DriftPatch{}, err
 	}
 	return PatchOf(of, drifted, o)
@@ -248,7 +298,7 @@ func PatchOf(of Configured, drifted []drift.Resource, o DriftOrder) (DriftPatch,
 }
 
 // configuration reads the files that an edit may be of.
-func (b *Blobs) configuration(ctx context.Context, id StackID, of Configured) (map[string][]byte, error) {
+func configuration(ctx context.Context, b *Blobs, id StackID, of Configured) (map[string][]byte, error) {
 	if of.Inline != "" {
 		return map[string][]byte{"main.tf": []byte(of.Inline)}, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/afterapply"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -306,10 +307,29 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 			e.Facts = append(e.Facts, strings.TrimSuffix("the step "+name+" after the apply: "+c.Reason+": "+c.Message, ": "))
 		}
 	}
+	if fact := s.nextCheckFact(ctx, o); fact != "" {
+		e.Facts = append(e.Facts, fact)
+	}
 	if fact := inGitFact(o); fact != "" {
 		e.Facts = append(e.Facts, fact)
 	}
 	return e, nil
+}
+
+// nextCheckFact says when drift is checked next, and why then, if that is not the interval of the
+// stack. Without an answer of the records the rest of the explanation is as true, so that the
+// fact is why there is none.
+func (s *Stacks) nextCheckFact(ctx context.Context, o *Object) string {
+	c, err := s.nextCheck(ctx, o)
+	switch {
+	case fault.Of(err) == fault.Missing:
+		return ""
+	case err != nil:
+		return "it is not known when drift is checked next: " + err.Error()
+	case c.Why == "" || c.Next.IsZero():
+		return ""
+	}
+	return fmt.Sprintf("drift is checked next at %s: %s", c.Next.UTC().Format(time.RFC3339), c.Why)
 }
 
 // inGitFact says where a state in git is, and whether it is too large for that; empty for one

@@ -56,6 +56,8 @@ type StackReader interface {
 
 	// ProposeDrift edits the configuration so that it accepts drift, and changes nothing itself.
 	ProposeDrift(context.Context, Key, DriftOrder) (DriftPatch, error)
+	// NextCheck says when drift was checked last and is checked next, and why then.
+	NextCheck(context.Context, Key) (DriftCheck, error)
 
 	// Uses is Missing while no run has found out which modules and providers the stack uses.
 	Uses(context.Context, Key) (usage.Record, error)

@@ -148,8 +148,14 @@ func Approvers(uid string) Of[stack.Approvers] { return At[stack.Approvers](appr
 
 // Check is what drift checks leave of a stack.
 type Check struct {
-	At     time.Time `json:"at,omitzero"`
-	Memory int64     `json:"memory,omitempty"` // bytes that runs take; 0 if unknown
+	At time.Time `json:"at,omitzero"`
+
+	Drifted time.Time `json:"drifted,omitzero"` // the last check that found drift
+	Next    time.Time `json:"next,omitzero"`    // when the next check is due, as far as the last one knew
+	Why     string    `json:"why,omitempty"`    // why it is then, for people; empty if it is the interval of the stack
+
+	CPU    time.Duration `json:"cpu,omitempty"`    // that the last check took; 0 if unknown
+	Memory int64         `json:"memory,omitempty"` // bytes that runs take; 0 if unknown
 }
 
 // Checked is what the last drift check left.

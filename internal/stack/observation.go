@@ -25,6 +25,8 @@ type Observation struct {
 	Run          *Run            // the run that goes on
 	Replan       string          // the newest request of a person
 	CheckedAt    time.Time       // the last drift check
+	DriftedAt    time.Time       // the last drift check that found drift; zero if that is not known
+	BudgetUntil  time.Time       // until when a due drift check waits for a budget; zero if it does not
 	SourceAt     time.Time       // since when the source has what a plan would be made from; zero if that is not known
 	Spent        policy.Withheld // why the pending plan destroys more than policies allow in an hour; zero if it does not
 	OtherDestroy bool            // PlanInputs differ from those of the last apply in the script that destroys, and in nothing else

@@ -33,19 +33,56 @@ func (s Spec) checkKind() RunKind {
 
 // untilCheck is how long it is until the next drift check.
 func (o Observation) untilCheck() time.Duration {
-	if m := o.Status; m.KnownState.Unstored && !m.PlannedAt.After(m.AppliedAt) && !o.CheckedAt.After(m.AppliedAt) {
-		return 0 // something else wrote the state during the apply: the next run finds out what is stored
+	if stateInDoubt(o) {
+		return 0
 	}
-	c, every := o.clock(), o.Spec.Interval
+	last, every := lastCheck(o)
+	if left := o.clock().left(last, every); left > 0 {
+		return left
+	}
+	return max(0, o.BudgetUntil.Sub(o.Now))
+}
+
+// stateInDoubt reports whether something else wrote the state during the apply: the next run
+// finds out what is stored.
+func stateInDoubt(o Observation) bool {
+	m := o.Status
+	return m.KnownState.Unstored && !m.PlannedAt.After(m.AppliedAt) && !o.CheckedAt.After(m.AppliedAt)
+}
+
+// DueCheck returns since when a drift check of the stack is due that only the interval asks for,
+// and the pause before it. Only such a check may wait for a budget. It is not ok if the stack does
+// something else now: nothing, a run that a user requests, or a plan.
+func DueCheck(o Observation) (due time.Time, pause time.Duration, ok bool) {
+	if o.BudgetUntil = (time.Time{}); stateInDoubt(o) {
+		return time.Time{}, 0, false
+	}
+	if a, starts := Decide(o).Action.(Start); !starts || a.Kind != CheckRun || a.Why != intervalPassed {
+		return time.Time{}, 0, false
+	}
+	last, pause := lastCheck(o)
+	if last.IsZero() {
+		return time.Time{}, pause, true
+	}
+	return last.Add(pause), pause, true
+}
+
+// lastCheck is when it was seen last what is there, and how long after that drift is checked.
+func lastCheck(o Observation) (last time.Time, every time.Duration) {
+	if paced(o.Spec) {
+		return lastPaced(o)
+	}
+	every = o.Spec.Interval
+	c := o.clock()
 	planned, applied, checked := c.past(o.Status.PlannedAt, every), c.past(o.Status.AppliedAt, o.Spec.firstCheck()), c.past(o.CheckedAt, every)
-	last := planned
+	last = planned
 	if !applied.Before(last) && !applied.IsZero() {
 		last, every = applied, o.Spec.firstCheck()
 	}
 	if checked.After(last) {
 		last, every = checked, o.Spec.Interval
 	}
-	return c.left(last, every)
+	return last, every
 }
 
 // firstCheck is how long after an apply drift is checked first: an interval, less

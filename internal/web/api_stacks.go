@@ -84,6 +84,8 @@ func (a stackAPI) detailRoutes(see, plan requirement, op func(string, string, ..
 			detail(a, func(d query.StackDetails, c call) (query.DriftDetail, error) {
 				return d.DriftDetails(c.ctx(), c.key())
 			})),
+		reads(a.gate, oneStack+"/drift/next", guarded, see, op("getNextDriftCheck", "Returns when drift of a stack was checked last, and when it is checked next and why."),
+			func(c call) (query.DriftCheck, error) { return a.stacks.NextCheck(c.ctx(), c.key()) }),
 		reads(a.gate, oneStack+"/drift/patch", guarded, plan, op("getDriftPatch", "Returns a change of the configuration that accepts drift: a unified diff, as git apply takes it, and what no edit accepts.",
 			word("address", "The address of a resource; may be repeated. All drifted resources if there is none."),
 			word("attribute", "The path of an attribute; may be repeated. All drifted attributes if there is none."),

@@ -45,6 +45,7 @@ var _ = addDoors(map[string]string{
 	"GET /api/v1/namespaces/:namespace/stacks/:name/timeline":           "get terraforms apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/outputs":            "get terraforms/outputs apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/drift":              "get terraforms/plan apps/net",
+	"GET /api/v1/namespaces/:namespace/stacks/:name/drift/next":         "get terraforms apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/drift/patch":        "get terraforms/plan apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/drift/accept":      "patch terraforms apps/net",
 	"GET /api/v1/namespaces/:namespace/stacks/:name/plan":               "get terraforms/plan apps/net",

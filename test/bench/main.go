@@ -36,7 +36,7 @@ func main() {
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, node, fleet, policies, replicas, pages, hooks, tenants or registry")
+	what := flag.String("only", "", "measure only this: runs, checks, platform, fairness, large, settled, pods, node, fleet, policies, replicas, pages, hooks, tenants, drift or registry")
 	many := flag.Int("stacks", 0, "how many settled stacks; 1000 and then 10000 if 0, 1000 for fleet, policies and hooks, and 10000 for pages")
 	flag.Parse()
 	if err := run(ctx, os.Stdout, *what, *many); err != nil {
@@ -102,6 +102,7 @@ func run(ctx context.Context, out io.Writer, only string, many int) (err error) 
 		{"pages", func(ctx context.Context, out io.Writer) error { return b.pages(ctx, out, many) }},
 		{"hooks", func(ctx context.Context, out io.Writer) error { return onHooks(ctx, b, out, many) }},
 		{"tenants", func(ctx context.Context, out io.Writer) error { return b.tenants(ctx, out, *tenants) }},
+		{"drift", onDrift},
 		{"registry", func(ctx context.Context, out io.Writer) error { return onRegistry(ctx, b, out, *minutes) }},
 	}
 	known := only == ""

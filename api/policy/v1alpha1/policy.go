@@ -124,58 +124,9 @@ type PolicySpec struct {
 	// +optional
 	Rego *Rego `json:"rego,omitempty"`
 
-	// What counts as drift.
+	// What counts as drift, and how often drift is checked.
 	// +optional
 	Drift *Drift `json:"drift,omitempty"`
-}
-
-// Drift says what counts as drift.
-//
-// +kubebuilder:validation:MinProperties=1
-type Drift struct {
-	// Attributes that may drift: a difference in nothing else is no drift, and starts no apply.
-	// +kubebuilder:validation:MaxItems=100
-	// +optional
-	Tolerate []Tolerance `json:"tolerate,omitempty"`
-}
-
-// Tolerance names attributes that may drift. It is for updates in place alone: a resource that
-// is missing, or that a plan would replace, is drift in any case.
-type Tolerance struct {
-	// Patterns of types, as aws_autoscaling_*; all types if empty.
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=200
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=200
-	// +optional
-	Types []string `json:"types,omitempty"`
-
-	// Patterns of addresses, as module.web.*; all addresses if empty.
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=200
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=1000
-	// +optional
-	Addresses []string `json:"addresses,omitempty"`
-
-	// Patterns of attributes, as desired_capacity, tags["owner"] or rule.port. One names what is
-	// in it as well.
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=200
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=500
-	Attributes []string `json:"attributes"`
-
-	// Why they may drift. Users see it beside the attributes.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=500
-	// +kubebuilder:validation:XValidation:rule="self.trim() != ''",message="reason says why the attributes may drift, and is empty"
-	Reason string `json:"reason"`
-
-	// When the rule ends. From then on the attributes are drift again. Without it the rule has
-	// no end.
-	// +optional
-	Until *metav1.Time `json:"until,omitempty"`
 }
 
 // Selector selects stacks.

@@ -66,7 +66,8 @@ func (c *compiled) addTimes(t *policy.Times) {
 // addDrift adds what the policy says of drift. A dry run says nothing of it.
 func (c *compiled) addDrift(d *policy.Drift) {
 	if !c.source.DryRun && c.broken == "" {
-		d.Tolerate = append(d.Tolerate, c.drift.Tolerate...)
+		d.Tolerate, d.Pace = append(d.Tolerate, c.drift.Tolerate...), d.Pace.And(c.drift.Pace)
+		d.Budgets = append(d.Budgets, c.drift.Budgets...)
 	}
 }
 

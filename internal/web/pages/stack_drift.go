@@ -40,6 +40,9 @@ func StackDrift(v *Visit) (Page, error) {
 	if at, err := v.Backend.Details.CheckedAt(v.Context, v.Key()); err == nil {
 		view.Looked = at // without an answer, the page only lacks the time
 	}
+	if next, err := v.Backend.Stacks.NextCheck(v.Context, v.Key()); err == nil {
+		view.Next, view.NextWhy = next.Next, next.Why // likewise
+	}
 	if d.Digest != "" {
 		view.See = planPath(v.Key(), query.PlanInfo{Digest: d.Digest})
 		view.propose(v, d.Digest)
@@ -89,6 +92,8 @@ type driftDetail struct {
 	Items   []driftItem
 	Hidden  int
 	Looked  time.Time // time of the last drift check; zero if unknown
+	Next    time.Time // of the next one, as far as the last one knew; zero if unknown
+	NextWhy string    // why it is then; empty if it is the interval of the stack
 	See     string    // the address of the plan that fixes it
 	None    bool
 	Problem *Problem

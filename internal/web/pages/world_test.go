@@ -125,6 +125,10 @@ func (e *estate) ProposeDrift(_ context.Context, k query.Key, o query.DriftOrder
 	}, e.err
 }
 
+func (e *estate) NextCheck(context.Context, query.Key) (query.DriftCheck, error) {
+	return query.DriftCheck{Last: now, Next: now.Add(time.Hour), Why: hostile}, e.err
+}
+
 func (e *estate) Explain(ctx context.Context, k query.Key) (query.Explanation, error) {
 	s, err := e.Get(ctx, k)
 	x := query.Explanation{Stack: s, Means: query.Explained(stack.Reason(s.Phase), stack.Words{}), Facts: []string{"the webhooks did not let the plan pass", hostile}}
