@@ -62,7 +62,7 @@ func (s *Stacks) AcceptDrift(ctx context.Context, key query.Key, order AcceptDri
 		if _, err := driftOf(o, seen.Digest); err != nil {
 			return err
 		}
-		o.View.AcceptDrift = stack.AcceptedDrift{Plan: seen.Digest, Until: out.Until, Why: fault.Shorten(strings.Join(strings.Fields(order.Reason), " "), mostReason)}.String()
+		o.View.AcceptDrift = stack.AcceptedDrift{Plan: seen.Digest, Until: out.Until, Ignored: order.IgnoreChanges, Why: fault.Shorten(strings.Join(strings.Fields(order.Reason), " "), mostReason)}.String()
 		return nil
 	})
 	return out, err

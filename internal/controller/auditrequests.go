@@ -214,7 +214,7 @@ func acceptance(p *pass, said string) audit.Entry {
 	if e.Details == nil {
 		e.Details = map[string]string{}
 	}
-	e.Details["drift"], e.Details["until"] = a.Plan, a.Until.UTC().Format(time.RFC3339)
+	e.Details["drift"], e.Details["until"], e.Details["way"] = a.Plan, a.Until.UTC().Format(time.RFC3339), a.Way()
 	return e
 }
 

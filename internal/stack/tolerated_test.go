@@ -64,6 +64,21 @@ func TestPlansSayWhatTheyAlsoReset(t *testing.T) {
 	}
 }
 
+// The annotation keeps which way the user chose, and a reason that any user wrote.
+func TestAcceptedDriftIsRead(t *testing.T) {
+	at := time.Unix(1e9, 0).UTC()
+	for _, a := range []AcceptedDrift{
+		{Plan: "sha256:e", Until: at},
+		{Plan: "sha256:e", Until: at, Why: "way too small"},
+		{Plan: "sha256:e", Until: at, Ignored: true},
+		{Plan: "sha256:e", Until: at, Ignored: true, Why: "autoscaling"},
+	} {
+		if got, ok := ParseAcceptedDrift(a.String()); !ok || got != a {
+			t.Errorf("ParseAcceptedDrift(%q) = %+v, %t, want %+v", a, got, ok, a)
+		}
+	}
+}
+
 // Drift that a user accepted is not enforced until its time is over, unless a user approves
 // exactly this plan. Other drift is enforced as before.
 func TestAcceptedDriftIsNotEnforced(t *testing.T) {
@@ -86,6 +101,16 @@ func TestAcceptedDriftIsNotEnforced(t *testing.T) {
 		{"the time is over", accept(drifted(Auto), "sha256:e", 0), false},
 		{"a time that is too far", accept(drifted(Auto), "sha256:e", AcceptedMost+time.Second), false},
 		{"no time", func() Observation { o := drifted(Auto); o.Spec.AcceptsDrift = "sha256:e"; return o }(), false},
+		{"a status that does not call it drift", func() Observation {
+			o := accept(drifted(Auto), "sha256:e", time.Hour)
+			o.Status.Drift = nil
+			return o
+		}(), true},
+		{"another plan, by name", func() Observation {
+			o := accept(drifted(Auto), "q", time.Hour)
+			o.Status.Drift = nil
+			return o
+		}(), false},
 		{"an approval by name", func() Observation {
 			o := accept(drifted(Manual), "sha256:e", time.Hour)
 			o.Spec.Approved = "q"
@@ -102,7 +127,16 @@ func TestAcceptedDriftIsNotEnforced(t *testing.T) {
 			t.Errorf("%s: the stack says %+v", tt.name, d)
 		}
 	}
-	o := accept(drifted(Auto), "sha256:e", time.Minute)
+	o := accept(drifted(Auto), "sha256:e", time.Hour)
+	again := Run{ID: "4", Kind: PlanRun, Done: true, Outcome: Succeeded, State: "s1", Exists: true, At: o.Now, Cause: Cause{PlanInputs: o.PlanInputs}, Plan: o.Status.Pending}
+	again.Plan.Drift = false // what was applied is not known any more
+	if o.Status = (Status{}).Record(again); o.Status.Drift != nil {
+		t.Fatalf("the status after it was lost knows the drift %+v", o.Status.Drift)
+	}
+	if d := Decide(o); d.Reason != DriftFound || !strings.Contains(d.Message, "Drift accepted: 0 to add, 1 to change") {
+		t.Errorf("after the status was lost Decide() = %+v, want that accepted drift is not enforced", d)
+	}
+	o = accept(drifted(Auto), "sha256:e", time.Minute)
 	if w, ok := Decide(o).Action.(Wait); !ok || w.For != time.Minute {
 		t.Errorf("the stack waits %v, want until the time is over", Decide(o).Action)
 	}

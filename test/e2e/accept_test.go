@@ -146,6 +146,21 @@ func TestDriftIsAccepted(t *testing.T) {
 		return nil
 	})
 	awaitChecks(t, w, 2)
+	awaitAccepted := func() {
+		t.Helper()
+		c.Await(t, "net", func(s *v1alpha2.Terraform) error {
+			if m := statusOf(s); m.Pending == nil || m.Pending.Digest != drift || !strings.Contains(message(s), "Drift accepted: ") {
+				return errNot("waiting for the change again yet: " + message(s))
+			}
+			return nil
+		})
+	}
+	ranOnce(t, w, "sized", func() { c.Terrier(t, "replan", "net") })
+	awaitAccepted()
+	ranOnce(t, w, "sized", func() {
+		c.Kubectl(t, "patch", "terraform/net", "--subresource=status", "--type=merge", "-p", `{"status":null}`)
+	})
+	awaitAccepted()
 	if all := w.Named("after"); len(all) != 1 {
 		t.Errorf("the world holds %+v, want what something else made of it", all)
 	}
@@ -170,7 +185,7 @@ func TestDriftIsAccepted(t *testing.T) {
 		if e.What != audit.DriftAccepted {
 			continue
 		}
-		if accepted++; e.Who == "" || e.Details["drift"] != drift || e.Why != "the incident 4711" {
+		if accepted++; e.Who == "" || e.Details["drift"] != drift || e.Details["way"] != "configuration" || e.Why != "the incident 4711" {
 			t.Errorf("the audit log has %+v, want who accepted the drift %s", e, drift)
 		}
 	}
@@ -218,4 +233,57 @@ func TestDriftIsAcceptedOnABranch(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// With --ignore-changes the engine ignores the attribute from now on: its plan has no changes, also
+// when something else changes it again, and the audit log has which way the user chose.
+func TestDriftIsIgnoredFromNowOn(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	w := platform(t).World(t)
+	git := testkit.NewGit(t)
+	files := acceptable(w)
+	git.Commit(files)
+	c.Apply(t, git.Manifest("code")+"---\n"+fromGit("ignored", ""))
+	first := c.AwaitPending(t, "ignored").Status.Plan.Pending
+	c.Patch(t, "ignored", `{"spec":{"approvePlan":"`+first+`"}}`)
+	c.AwaitReady(t, "ignored")
+	resize := func(size int64) {
+		w.Edit(func(thing *testkit.WorldThing) bool {
+			if thing.Name == "sized" {
+				thing.Size = size
+			}
+			return true
+		})
+	}
+	resize(8)
+	c.AwaitReason(t, "ignored", "DriftDetected")
+	after := patched(t, files, c.Terrier(t, "drift", "accept", "ignored", "--ignore-changes", "--reason", "autoscaling"))
+	if got := after["main.tf"]; !strings.Contains(got, "size = var.size # set below") || !strings.Contains(got, "ignore_changes = [size]") {
+		t.Errorf("the patch makes\n%s", got)
+	}
+	before, ignored := writes(w), 0
+	git.Commit(after)
+	fetchNow(t, c)
+	settled := func(s *v1alpha2.Terraform) error {
+		if m := statusOf(s); m.Drift != nil || m.Pending != nil {
+			return errNot("without drift yet: " + message(s))
+		}
+		return testkit.IsReady(s)
+	}
+	c.Await(t, "ignored", settled)
+	resize(9)
+	ranOnce(t, w, "sized", func() { c.Terrier(t, "replan", "ignored", "--wait") })
+	c.Await(t, "ignored", settled)
+	if n := writes(w); n != before {
+		t.Errorf("%d resources were changed, want none", n-before)
+	}
+	for _, e := range auditLog(t, platform(t), c.Namespace) {
+		if e.What == audit.DriftAccepted && e.Who != "" && e.Details["way"] == "ignore-changes" && e.Why == "autoscaling" {
+			ignored++
+		}
+	}
+	if ignored != 1 {
+		t.Errorf("the audit log has %d acceptances by ignore_changes, want one", ignored)
+	}
 }

@@ -59,7 +59,11 @@ func acceptsDrift(t *testing.T, w *World, s Subject) {
 	want(t, "no name of a branch", err, fault.Invalid, "BranchInvalid")
 	accepted := must(s.Stacks.AcceptDrift(t.Context(), w.key("net"), command.AcceptDriftOrder{Digest: shown.Digest, Reason: "resized\nmanually"}))(t)
 	said, ok := stack.ParseAcceptedDrift(w.object(t, "net").Annotations[dialect.AcceptDrift])
-	if !ok || said.Plan != shown.Digest || !said.Until.Equal(accepted.Until) || said.Why != "resized manually" || !accepted.Until.After(w.Now()) {
+	if !ok || said.Plan != shown.Digest || !said.Until.Equal(accepted.Until) || said.Why != "resized manually" || !accepted.Until.After(w.Now()) || said.Ignored {
 		t.Errorf("accepted is %+v, and the object says %+v", accepted, said)
+	}
+	must(s.Stacks.AcceptDrift(t.Context(), w.key("net"), command.AcceptDriftOrder{Digest: shown.Digest, DriftOrder: query.DriftOrder{IgnoreChanges: true}}))(t)
+	if said, ok := stack.ParseAcceptedDrift(w.object(t, "net").Annotations[dialect.AcceptDrift]); !ok || !said.Ignored || said.Why != "" {
+		t.Errorf("the object says %+v, want that the engine is to ignore the attributes", said)
 	}
 }
