@@ -107,7 +107,7 @@ type Config struct {
 	Vault          string        `flag:"vault" env:"TERRIER_VAULT" help:"address of the OpenBao or Vault that stacks read secrets from; off if empty"`
 	VaultNamespace string        `flag:"vault-namespace" env:"TERRIER_VAULT_NAMESPACE" help:"namespace of that server; its root if empty"`
 	VaultAuthority string        `flag:"vault-ca-file" env:"TERRIER_VAULT_CA_FILE" help:"file with the certificate authority of that server; by default those of the system"`
-	VaultMethod    string        `flag:"vault-auth-method" env:"TERRIER_VAULT_AUTH_METHOD" default:"kubernetes" help:"how ServiceAccounts sign in there: kubernetes or jwt"`
+	VaultMethod    string        `flag:"vault-auth-method" env:"TERRIER_VAULT_AUTH_METHOD" default:"kubernetes" help:"how ServiceAccounts sign in there: kubernetes, jwt, approle or token; with the last two each names a Secret of its namespace with the annotation terrier.dev/vault-credentials"`
 	VaultPath      string        `flag:"vault-auth-path" env:"TERRIER_VAULT_AUTH_PATH" help:"where the method is mounted, for ServiceAccounts without the annotation vault.hashicorp.com/auth-path; by default its name"`
 	VaultRole      string        `flag:"vault-role" env:"TERRIER_VAULT_ROLE" help:"role of ServiceAccounts without the annotation vault.hashicorp.com/role; they read nothing if empty"`
 	VaultAudience  string        `flag:"vault-audience" env:"TERRIER_VAULT_AUDIENCE" help:"audience of the tokens that they sign in with; by default the address of that server with jwt, and that of the Kubernetes API with kubernetes: such a token opens the Kubernetes API, too, so give the roles an audience and name it here"`

@@ -112,8 +112,11 @@ func (c Config) vault() (*vaults.Config, outbound.Options, error) {
 		return nil, options, usage("--vault %q is not the https address of an OpenBao or Vault", c.Vault)
 	}
 	method := vault.Method(c.VaultMethod)
-	if method != vault.Kubernetes && method != vault.JWT {
-		return nil, options, usage("--vault-auth-method %q is not %s or %s", c.VaultMethod, vault.Kubernetes, vault.JWT)
+	if method != vault.Kubernetes && method != vault.JWT && !method.Kept() {
+		return nil, options, usage("--vault-auth-method %q is not %s, %s, %s or %s", c.VaultMethod, vault.Kubernetes, vault.JWT, vault.AppRole, vault.Token)
+	}
+	if method.Kept() && (c.VaultRole != "" || c.VaultAudience != "") {
+		return nil, options, usage("--vault-role and --vault-audience are of the methods %s and %s: remove them, since with --vault-auth-method %s the Secret of each ServiceAccount says who signs in", vault.Kubernetes, vault.JWT, method)
 	}
 	if c.VaultReread < time.Second {
 		return nil, options, usage("--vault-refresh-interval is at least 1s, and not %s", c.VaultReread)
@@ -279,7 +282,7 @@ func openVaults(p *parts, live client.Client) (*vaults.Vaults, error) {
 		return nil, err
 	}
 	c.Server.HTTP.Timeout = vaultTimeout
-	if c.Audience == "" {
+	if c.Audience == "" && c.Method == vault.Kubernetes {
 		p.log.Warn("tokens that ServiceAccounts sign in to the Vault with open the Kubernetes API, too: give the roles there an audience, and name it with --vault-audience", "vault", c.Server.String())
 	}
 	return (&vaults.Vaults{Config: *c, Accounts: kube.AccountTokens{Client: live}, Records: p.blobs, Audit: p.audits, Now: p.Now, Log: p.log}).Open(), nil

@@ -49,6 +49,29 @@ func (a tokensOnly) Create(_ context.Context, _ client.Object, asked client.Obje
 	return nil
 }
 
+// Which methods there are, and which flags go with them.
+func TestMethodsOfAVault(t *testing.T) {
+	for name, tt := range map[string]struct {
+		method, role, audience string
+		says                   string // of the error; empty for none
+	}{
+		"approle":                  {"approle", "", "", ""},
+		"token":                    {"token", "", "", ""},
+		"kubernetes with a role":   {"kubernetes", "app", "vault", ""},
+		"approle with a role":      {"approle", "app", "", "remove them"},
+		"token with an audience":   {"token", "", "vault", "remove them"},
+		"a method that is not one": {"ldap", "", "", "--vault-auth-method \"ldap\" is not kubernetes, jwt, approle or token"},
+	} {
+		c, _, err := Config{Vault: "https://vault.example.com", VaultMethod: tt.method, VaultRole: tt.role, VaultAudience: tt.audience, VaultReread: time.Minute}.vault()
+		switch {
+		case tt.says == "" && (err != nil || string(c.Method) != tt.method || c.Audience != tt.audience):
+			t.Errorf("%s: vault() = %+v, %v", name, c, err)
+		case tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)):
+			t.Errorf("%s: vault() = %v, want an error that says %q", name, err, tt.says)
+		}
+	}
+}
+
 // A Vault that verifies tokens by itself gets none that opens the API server. One that shows
 // them to the API server gets such a token only where the operator names no audience.
 func TestForWhomTokensAreThatAVaultGets(t *testing.T) {
@@ -71,7 +94,7 @@ func TestForWhomTokensAreThatAVaultGets(t *testing.T) {
 		c.Server.HTTP = http.DefaultClient
 		var asked [][]string
 		v := (&vaults.Vaults{Config: *c, Accounts: kube.AccountTokens{Client: accountsOnly{audiences: &asked}}, Now: time.Now, Log: slog.New(slog.DiscardHandler)}).Open()
-		reader, ok := v.Reader(vaults.Stack{UID: "u", Account: types.NamespacedName{Namespace: "ns", Name: "app"}}, nil).(input.VaultReader)
+		reader, ok := v.Reader(vaults.Stack{UID: "u", Account: types.NamespacedName{Namespace: "ns", Name: "app"}}).(input.VaultReader)
 		if !ok {
 			t.Fatal("it reads nothing of a Vault")
 		}

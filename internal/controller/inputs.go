@@ -348,13 +348,13 @@ func (jb *jobs) reader(p *pass) input.Reader {
 	if jb.vaults == nil {
 		return jb.objects(p)
 	}
-	return jb.vaults.Reader(readerOf(jb, p), jb.objects(p))
+	return jb.vaults.Reader(readerOf(jb, p))
 }
 
 // readerOf is the stack of a pass, as a Vault knows it: by the ServiceAccount of its runs.
 func readerOf(jb *jobs, p *pass) vaults.Stack {
 	account := cmp.Or(p.st.Configuration.Pod.Account, jb.config.Account)
-	return vaults.Stack{UID: p.id, Account: types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: account}, Object: jb.named(p.obj)}
+	return vaults.Stack{UID: p.id, Account: types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: account}, Object: jb.named(p.obj), Objects: jb.objects(p)}
 }
 
 // objects reads Secrets and ConfigMaps: where the operator says so with the rights of the

@@ -77,13 +77,6 @@ func (r *readings) Record(_ context.Context, e audit.Entry) error {
 	return nil
 }
 
-// noObjects is a cluster without Secrets.
-type noObjects struct{}
-
-func (noObjects) Read(context.Context, stack.Ref) (map[string][]byte, []string, error) {
-	return nil, nil, fault.New(fault.Missing, "", errors.New("there is none"))
-}
-
 // certified is a controller with the stacks of a Vault, and a pass of a stack whose runs are
 // given a certificate of it.
 func certified(t *testing.T, run runner.Runner, now *time.Time) (*apart, *pass, *readings) {
@@ -103,7 +96,7 @@ func certified(t *testing.T, run runner.Runner, now *time.Time) (*apart, *pass, 
 	p.st.Configuration.Pod.Account = "runner"
 	p.o.Now = *now
 	resolved, err := input.Resolver{
-		Reader: v.Reader(readerOf(c.jobs, p), noObjects{}), Key: key, Object: input.Object{Namespace: "apps"},
+		Reader: v.Reader(readerOf(c.jobs, p)), Key: key, Object: input.Object{Namespace: "apps"},
 		Configuration: stack.Configuration{Env: []stack.EnvVar{{Name: "KEY", Secret: &stack.KeyRef{Name: "vault://pki/issue/web?common_name=a.example.com", Key: "private_key"}}}},
 	}.Resolve(t.Context(), input.Module{})
 	if err != nil {

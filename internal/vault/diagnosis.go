@@ -15,10 +15,10 @@ import (
 func diagnosis(by SignIn, path string, r refusal) string {
 	config, role := "vault read auth/"+path+"/config", "vault read auth/"+path+"/role/"+by.Role
 	switch {
-	case by.Method == AppRole:
-		return "check the role ID and the secret ID, which may have expired: write another secret ID with vault write -f auth/" + path + "/role/NAME/secret-id"
 	case r.code == http.StatusNotFound || r.says("no handler for route", "unsupported path", "no auth method"):
 		return fmt.Sprintf("no method is enabled at auth/%s: enable it with vault auth enable -path=%s %s, or name the path of yours (--vault-auth-path, or the annotation vault.hashicorp.com/auth-path)", path, path, by.Method)
+	case by.Method == AppRole:
+		return "check the role ID and the secret ID, which may have expired: write another secret ID with vault write -f auth/" + path + "/role/NAME/secret-id"
 	case r.says("could not load backend configuration", "could not load configuration"):
 		return fmt.Sprintf("the method at auth/%s has no configuration: %s", path, configure(by.Method, path))
 	case r.says("invalid role name", "could not be found"):

@@ -33,6 +33,7 @@ func TestARefusedSignInIsDiagnosed(t *testing.T) {
 		"the method is not enabled":             {vault.Kubernetes, 404, "no handler for route \"auth/k8s/login\"", []string{"vault auth enable -path=k8s kubernetes", "--vault-auth-path"}},
 		"keys of another cluster":               {vault.JWT, 400, "error validating token: invalid signature: no known key successfully validated the token signature", []string{"jwks_url", "bound_issuer"}},
 		"clocks that differ":                    {vault.JWT, 400, "error validating token: token is expired", []string{"clocks"}},
+		"approle is not enabled":                {vault.AppRole, 404, "no handler for route \"auth/k8s/login\"", []string{"vault auth enable -path=k8s approle", "vault.hashicorp.com/auth-path"}},
 		"a secret ID that expired":              {vault.AppRole, 400, "invalid role or secret ID", []string{"secret-id"}},
 		"anything else":                         {vault.JWT, 400, "something", []string{"vault read auth/k8s/config"}},
 	} {

@@ -22,6 +22,10 @@ const (
 	Token      Method = "token"      // with a token that another program was given
 )
 
+// Kept reports whether a method signs in with a credential that is kept somewhere, and not with
+// a token that is made for the sign-in.
+func (m Method) Kept() bool { return m == AppRole || m == Token }
+
 // SignIn is who signs in, and how.
 type SignIn struct {
 	Method   Method

@@ -143,3 +143,65 @@ func kubernetesAuth(t *testing.T, s vaulttest.Server, c *testkit.Cluster) {
 	testkit.VaultTrusts(t, s, c)
 	testkit.VaultRole(t, s, c, "app", "5m")
 }
+
+// A stack reads with the AppRole or the token in a Secret of its namespace. A stack of
+// another namespace that says the same has nothing of it.
+func TestStacksReadWithCredentials(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		p := testkit.Up(t, "--vault", s.URL.String(), "--allow-plain-http", "--vault-auth-method", "approle", "--vault-refresh-interval", "1s")
+		s.Policy(t, "app", "path \"kyuubi/data/database\" { capabilities = [\"read\"] }\npath \"auth/token/create\" { capabilities = [\"update\"] }\n")
+		s.Write(t, "database", map[string]any{"password": "canary-of-vault-1"})
+		role, id := s.AppRole(t, "app", "app", "5m")
+		c, other := p.Cluster(t), p.Cluster(t)
+		account := `
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: app
+  annotations: {terrier.dev/vault-credentials: vault}
+`
+		spec := kept + `
+retryInterval: 1s
+serviceAccountName: app
+varsFrom:
+- {kind: Secret, name: "vault://kyuubi/database", varsKeys: ["password:db"]}`
+		hcl := "variable \"db\" { sensitive = true }\nresource \"terraform_data\" \"it\" { input = sha256(var.db) }\n"
+		for _, each := range []*testkit.Cluster{c, other} {
+			each.Apply(t, account)
+			each.Apply(t, inline("stack", spec, hcl))
+		}
+		says := func(in *testkit.Cluster, what string) {
+			t.Helper()
+			in.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+				if m := condition(s, "Ready").Message; !strings.Contains(m, what) {
+					return errNot(m)
+				}
+				return nil
+			})
+		}
+		says(c, "the Secret vault of the namespace "+c.Namespace)
+		c.Kubectl(t, "create", "secret", "generic", "vault", "--from-literal=role-id="+role, "--from-literal=secret-id="+id)
+		c.AwaitReady(t, "stack")
+		says(other, "the Secret vault of the namespace "+other.Namespace)
+		other.Kubectl(t, "create", "secret", "generic", "vault", "--from-literal=role-id="+role, "--from-literal=secret-id=guessed")
+		says(other, "check the role ID and the secret ID")
+
+		// A ServiceAccount has a token in place of the AppRole.
+		c.Kubectl(t, "create", "secret", "generic", "by-token", "--from-literal=token="+s.Token(t, "app", "1h"))
+		c.Kubectl(t, "annotate", "--overwrite", "serviceaccount/app", "vault.hashicorp.com/auth-type=token", "terrier.dev/vault-credentials=by-token")
+		s.EndSecretID(t, "app", id)
+		s.Write(t, "database", map[string]any{"password": "canary-of-vault-2"})
+		testkit.Eventually(t, testkit.Patience, "the new version is read with the token", func(context.Context) error {
+			if out := c.Terrier(t, "audit", "list", "--what", "secret-read", "-o", "json"); !strings.Contains(out, c.Namespace+"/by-token") {
+				return errNot(out)
+			}
+			return nil
+		})
+		c.AwaitReady(t, "stack")
+		for _, credential := range []string{id, "canary-of-vault"} {
+			if strings.Contains(p.Log(), credential) {
+				t.Errorf("the log of the platform holds %s", credential)
+			}
+		}
+	})
+}

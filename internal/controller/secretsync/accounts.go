@@ -46,9 +46,9 @@ const (
 type Default struct {
 	Server, Namespace string
 	CA                []byte
-	Method            vault.Method
-	Path, Role        string // of accounts that name none
-	Audience          string // of their tokens; empty for that of the API server
+	Method            vault.Method // of accounts that do not say
+	Path, Role        string       // of accounts that name none
+	Audience          string       // of their tokens; empty for that of the API server
 	Refresh           time.Duration
 }
 
@@ -99,6 +99,7 @@ func (r *accountReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	_, hasRole := account.Annotations[vaults.RoleAnnotation]
 	_, hasPath := account.Annotations[vaults.PathAnnotation]
+	_, hasCredentials := account.Annotations[vaults.CredentialsAnnotation]
 	if !account.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
@@ -106,7 +107,7 @@ func (r *accountReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{RequeueAfter: recheck}, err
 	}
 	leased := leasedPaths(account)
-	if !hasRole && !hasPath {
+	if !hasRole && !hasPath && !hasCredentials {
 		return ctrl.Result{}, errors.Join(r.endStore(ctx, account, storeName(account)), r.endStore(ctx, account, leasedStoreName(account)))
 	}
 	if len(leased) == 0 {
@@ -118,7 +119,8 @@ func (r *accountReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err != nil || len(paths) == 0 {
 		return ctrl.Result{}, err
 	}
-	if problem := r.problem(account); problem != "" {
+	method, problem := r.method(account)
+	if problem != "" {
 		if said, _ := r.told.Get(account.UID); said != problem {
 			r.Events.Event(account, corev1.EventTypeWarning, "VaultSecretsNotSynced", problem)
 			r.told.Put(account.UID, problem)
@@ -126,9 +128,9 @@ func (r *accountReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{}, nil
 	}
 	r.told.Delete(account.UID)
-	wanted := []*unstructured.Unstructured{r.store(account, storeName(account), mountOf(account))}
+	wanted := []*unstructured.Unstructured{r.store(account, storeName(account), mountOf(account), method)}
 	if len(leased) > 0 {
-		wanted = append(wanted, r.store(account, leasedStoreName(account), ""))
+		wanted = append(wanted, r.store(account, leasedStoreName(account), "", method))
 	}
 	for _, path := range paths {
 		if slices.Contains(leased, path) {
@@ -149,17 +151,22 @@ func (r *accountReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	return ctrl.Result{}, nil
 }
 
-// problem says why an account gets no secrets, for people.
-func (r *accountReconciler) problem(account *corev1.ServiceAccount) string {
-	switch d := r.Default; {
-	case d == nil:
-		return "its workloads refer to secrets of Vault, and this installation knows no OpenBao or Vault: start the controller with --vault=URL"
-	case cmp.Or(account.Annotations[vaults.RoleAnnotation], d.Role) == "":
-		return "it has the annotation " + vaults.PathAnnotation + " and names no role: annotate it with " + vaults.RoleAnnotation
-	case len(validation.IsDNS1123Subdomain(leasedStoreName(account))) > 0:
-		return "its name is too long for a store"
+// method is how an account signs in. Where it gets no secrets, the problem says why, for people.
+func (r *accountReconciler) method(account *corev1.ServiceAccount) (method vault.Method, problem string) {
+	d := r.Default
+	if d == nil {
+		return "", "its workloads refer to secrets of Vault, and this installation knows no OpenBao or Vault: start the controller with --vault=URL"
 	}
-	return ""
+	method, err := vaults.MethodOf(account.Annotations, d.Method)
+	switch {
+	case err != nil:
+		return "", err.Error()
+	case !method.Kept() && cmp.Or(account.Annotations[vaults.RoleAnnotation], d.Role) == "":
+		return "", "it has the annotation " + vaults.PathAnnotation + " and names no role: annotate it with " + vaults.RoleAnnotation
+	case len(validation.IsDNS1123Subdomain(leasedStoreName(account))) > 0:
+		return "", "its name is too long for a store"
+	}
+	return method, ""
 }
 
 // paths are the secrets that the workloads of an account refer to, and those that the
@@ -202,20 +209,36 @@ func mountOf(account *corev1.ServiceAccount) string {
 	return strings.Trim(cmp.Or(account.Annotations[MountAnnotation], account.Namespace), "/")
 }
 
-// store is one of an account; without a mount its keys begin with theirs.
-func (r *accountReconciler) store(account *corev1.ServiceAccount, name, mount string) *unstructured.Unstructured {
-	d := r.Default
+// auth says how an account signs in, as a store has it.
+func (d *Default) auth(account *corev1.ServiceAccount, method vault.Method) map[string]any {
 	role := cmp.Or(account.Annotations[vaults.RoleAnnotation], d.Role)
-	path := cmp.Or(trimAuth(account.Annotations[vaults.PathAnnotation]), d.Path)
+	path := cmp.Or(trimAuth(account.Annotations[vaults.PathAnnotation]), string(method))
+	if method == d.Method {
+		path = cmp.Or(trimAuth(account.Annotations[vaults.PathAnnotation]), d.Path)
+	}
+	key := func(name string) map[string]any {
+		return map[string]any{"name": account.Annotations[vaults.CredentialsAnnotation], "key": name}
+	}
 	who := map[string]any{"name": account.Name}
 	if d.Audience != "" {
 		who["audiences"] = []any{d.Audience}
 	}
-	auth := map[string]any{"kubernetes": map[string]any{"mountPath": path, "role": role, "serviceAccountRef": who}}
-	if d.Method == vault.JWT {
-		auth = map[string]any{"jwt": map[string]any{"path": path, "role": role, "kubernetesServiceAccountToken": map[string]any{"serviceAccountRef": who}}}
+	switch method {
+	case vault.AppRole:
+		return map[string]any{"appRole": map[string]any{"path": path, "roleRef": key(vaults.RoleIDKey), "secretRef": key(vaults.SecretIDKey)}}
+	case vault.Token:
+		return map[string]any{"tokenSecretRef": key(vaults.TokenKey)}
+	case vault.JWT:
+		return map[string]any{"jwt": map[string]any{"path": path, "role": role, "kubernetesServiceAccountToken": map[string]any{"serviceAccountRef": who}}}
+	default:
+		return map[string]any{"kubernetes": map[string]any{"mountPath": path, "role": role, "serviceAccountRef": who}}
 	}
-	v := map[string]any{"server": d.Server, "auth": auth}
+}
+
+// store is one of an account; without a mount its keys begin with theirs.
+func (r *accountReconciler) store(account *corev1.ServiceAccount, name, mount string, method vault.Method) *unstructured.Unstructured {
+	d := r.Default
+	v := map[string]any{"server": d.Server, "auth": d.auth(account, method)}
 	if mount != "" {
 		v["path"] = mount
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -21,6 +22,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/externalsecret"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/vault"
 	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 )
 
@@ -196,6 +198,42 @@ func TestServiceAccountsWithAnnotations(t *testing.T) {
 	})
 }
 
+// Stores of accounts sign in as stacks do that run as these accounts.
+func TestStoresOfAccounts(t *testing.T) {
+	const named = "vault.hashicorp.com/auth-type"
+	for name, tt := range map[string]struct {
+		method      vault.Method
+		annotations map[string]string
+		want        externalsecret.Auth
+	}{
+		"kubernetes": {vault.Kubernetes, map[string]string{"vault.hashicorp.com/role": "app"}, externalsecret.Auth{Kubernetes: &externalsecret.KubernetesAuth{
+			MountPath: "elsewhere", Role: "app", ServiceAccountRef: &externalsecret.AccountRef{Name: "app"},
+		}}},
+		"approle of the account": {vault.Kubernetes, map[string]string{named: "approle", "terrier.dev/vault-credentials": "mine"}, externalsecret.Auth{AppRole: &externalsecret.AppRoleAuth{
+			Path: "approle", RoleRef: &externalsecret.KeyRef{Name: "mine", Key: "role-id"}, SecretRef: &externalsecret.KeyRef{Name: "mine", Key: "secret-id"},
+		}}},
+		"approle of the installation": {vault.AppRole, map[string]string{"terrier.dev/vault-credentials": "mine"}, externalsecret.Auth{AppRole: &externalsecret.AppRoleAuth{
+			Path: "elsewhere", RoleRef: &externalsecret.KeyRef{Name: "mine", Key: "role-id"}, SecretRef: &externalsecret.KeyRef{Name: "mine", Key: "secret-id"},
+		}}},
+		"a token": {vault.AppRole, map[string]string{named: "token", "terrier.dev/vault-credentials": "mine"}, externalsecret.Auth{TokenSecretRef: &externalsecret.KeyRef{Name: "mine", Key: "token"}}},
+	} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "app", Annotations: tt.annotations}}
+		r := &accountReconciler{Options: Options{Default: &Default{Server: "https://vault.example.com", Method: tt.method, Path: "elsewhere"}}}
+		method, problem := r.method(account)
+		if problem != "" {
+			t.Errorf("%s: %s", name, problem)
+			continue
+		}
+		spec, err := decode[externalsecret.StoreSpec](r.store(account, "vault-app", "", method))
+		if err == nil {
+			err = spec.Check(account.Namespace, false)
+		}
+		if diff := cmp.Diff(tt.want, spec.Provider.Vault.Auth); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
 // An account that names no role, or an installation without a Vault, says so.
 func TestAccountsThatGetNothing(t *testing.T) {
 	s := newStage(t, vaulttest.StandIn(t))
@@ -206,6 +244,11 @@ func TestAccountsThatGetNothing(t *testing.T) {
 		says   string
 	}{
 		{func() {}, "annotate it with vault.hashicorp.com/role"},
+		{func() {
+			another := *s.options.Default
+			another.Method = vault.AppRole
+			s.options.Default = &another
+		}, "annotate it with terrier.dev/vault-credentials: NAME"},
 		{func() { s.options.Default = nil }, "start the controller with --vault=URL"},
 	} {
 		tt.change()

@@ -69,16 +69,16 @@ func (s *secrets) open(now func() time.Time) {
 
 // weigh is how many bytes a secret takes.
 func weigh(of reading, v value) int {
-	sum := weightOfNone + len(of.secret) + len(of.path) + len(of.role)
+	sum := weightOfNone + len(of.secret) + len(of.path) + len(of.role) + len(of.roleID.Reveal()) + len(of.credential.Reveal())
 	for name, data := range v.Data {
 		sum += len(name) + len(data)
 	}
 	return sum
 }
 
-// Reader reads the inputs of a stack: objects with objects, secrets here.
-func (v *Vaults) Reader(of Stack, objects input.Reader) input.Reader {
-	return &reader{Reader: objects, vaults: v, of: of}
+// Reader reads the inputs of a stack: objects as the stack may, secrets here.
+func (v *Vaults) Reader(of Stack) input.Reader {
+	return &reader{Reader: of.Objects, vaults: v, of: of}
 }
 
 type reader struct {
@@ -97,7 +97,7 @@ func (r *reader) Vault(ctx context.Context, wanted input.VaultSecret) (input.Val
 	if err := r.count(wanted.String()); err != nil {
 		return input.Value{}, err
 	}
-	in, err := v.signInOf(ctx, r.of.Account)
+	in, err := v.signInOf(ctx, r.of)
 	if err != nil {
 		return input.Value{}, err
 	}
@@ -211,7 +211,7 @@ func (v *Vaults) tell(ctx context.Context, of Stack, key reading, wanted input.V
 
 // told names a version of a secret that a stack was given.
 func told(of Stack, key reading, got value) [sha256.Size]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "%q", []string{of.UID, key.account.String(), key.path, key.role, key.secret, got.mark}))
+	return sha256.Sum256(fmt.Appendf(nil, "%q", []string{of.UID, key.account.String(), string(key.method), key.path, key.role, key.secret, got.mark}))
 }
 
 // audit records that a secret was read, by whom and for what. It names no value.
@@ -220,10 +220,14 @@ func (v *Vaults) audit(ctx context.Context, of Stack, in signIn, run string, wan
 		return nil
 	}
 	details := map[string]string{
-		"path": wanted.Path, "vault": v.Config.Server.String(), "serviceAccount": in.account.Namespace + "/" + in.account.Name, "role": in.role,
+		"path": wanted.Path, "vault": v.Config.Server.String(), "serviceAccount": in.account.Namespace + "/" + in.account.Name,
 		"keys": strconv.Itoa(got.keys),
 	}
-	for name, value := range map[string]string{"requestID": got.request, "lease": got.lease} {
+	more := map[string]string{"role": in.role, "requestID": got.request, "lease": got.lease}
+	if in.method.Kept() {
+		more["method"], more["credentials"] = string(in.method), "Secret "+in.account.Namespace+"/"+in.credentials
+	}
+	for name, value := range more {
 		if value != "" {
 			details[name] = value
 		}

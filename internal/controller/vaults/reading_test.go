@@ -118,7 +118,7 @@ func TestSecretsThatAreKeptAreBounded(t *testing.T) {
 
 func TestHowManySecretsAStackMayName(t *testing.T) {
 	w := newWorld(t, vaulttest.StandIn(t))
-	r := w.vaults.Reader(w.stack(appAccount), objects{})
+	r := w.vaults.Reader(w.stack(appAccount))
 	for i := range namesMost {
 		name := fmt.Sprintf("vault://kyuubi/nothing-%d", i%(namesMost-1))
 		if _, err := readWith(t, r, name); fault.Of(err) != fault.Denied && fault.Of(err) != fault.Missing {

@@ -12,7 +12,6 @@
 package vaults
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,17 +29,10 @@ import (
 	"github.com/terrier-iac/terrier/internal/vault"
 )
 
-// The annotations of a ServiceAccount that say how it signs in. Those who use Vault's agent
-// have them already.
-const (
-	RoleAnnotation = "vault.hashicorp.com/role"
-	PathAnnotation = "vault.hashicorp.com/auth-path" // auth/kubernetes, or kubernetes
-)
-
 // Config says which server there is, and how ServiceAccounts sign in.
 type Config struct {
 	Server   vault.Server
-	Method   vault.Method  // kubernetes or jwt
+	Method   vault.Method  // of accounts that do not say; they may say approle or token
 	Path     string        // where the method is mounted, for accounts that do not say; empty for its own name
 	Role     string        // of accounts that name none; empty has them refused
 	Audience string        // of the tokens that accounts sign in with; empty for that of the API server
@@ -102,41 +94,7 @@ type Stack struct {
 	UID     string
 	Account types.NamespacedName // of its runs
 	Object  audit.Object
-}
-
-// signIn is all that a session depends on.
-type signIn struct {
-	account    types.NamespacedName
-	path, role string
-}
-
-// signInOf says how an account signs in.
-func (v *Vaults) signInOf(ctx context.Context, account types.NamespacedName) (signIn, error) {
-	said, err := v.Accounts.Annotations(ctx, account)
-	if err != nil {
-		return signIn{}, fmt.Errorf("signing in to the Vault %s as the ServiceAccount %s of the namespace %s: %w", v.Config.Server, account.Name, account.Namespace, err)
-	}
-	in := signIn{account: account, path: cmp.Or(trimAuth(said[PathAnnotation]), v.Config.Path), role: cmp.Or(said[RoleAnnotation], v.Config.Role)}
-	if in.role == "" {
-		// Denied, and not Invalid: a change of the stack alone would not help, so it is tried again.
-		return signIn{}, fault.New(fault.Denied, vault.ReasonSignIn, fmt.Errorf(
-			"signing in to the Vault %s: the ServiceAccount %s of the namespace %s names no role: annotate it with %s", v.Config.Server, account.Name, account.Namespace, RoleAnnotation))
-	}
-	return in, nil
-}
-
-// open signs in.
-func (v *Vaults) open(ctx context.Context, in signIn) (vault.Session, error) {
-	token, err := v.Accounts.Token(ctx, in.account, v.Config.Audience)
-	if err != nil {
-		return vault.Session{}, fmt.Errorf("signing in to the Vault %s: making a token of the ServiceAccount %s of the namespace %s: %w", v.Config.Server, in.account.Name, in.account.Namespace, err)
-	}
-	s, err := v.Config.Server.SignIn(ctx, vault.SignIn{Method: v.Config.Method, Path: in.path, Role: in.role, Identity: token})
-	if err != nil {
-		return vault.Session{}, fmt.Errorf("the ServiceAccount %s of the namespace %s, with a token for %s: %w",
-			in.account.Name, in.account.Namespace, cmp.Or(v.Config.Audience, "the API server"), err)
-	}
-	return s, nil
+	Objects input.Reader // Secrets and ConfigMaps that it may read
 }
 
 // Begin makes the secrets of one run. They last until End, as long as Renew is called in
@@ -175,7 +133,7 @@ func (v *Vaults) Login(ctx context.Context, uid, run string, at vault.Server, by
 
 // begin is Begin, once the server may be asked.
 func begin(ctx context.Context, v *Vaults, of Stack, run string, wanted []input.VaultSecret) (map[string][]byte, error) {
-	in, err := v.signInOf(ctx, of.Account)
+	in, err := v.signInOf(ctx, of)
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +179,11 @@ func (v *Vaults) make(ctx context.Context, of Stack, in signIn, s vault.Session,
 			h.Leases = append(h.Leases, got.Lease)
 			if got.Renewable {
 				h.Renewable = append(h.Renewable, got.Lease)
+			}
+			if h.Accessor == "" { // the token of another ends none of them, so each is known before the next
+				if err := v.keep(ctx, of.UID, *h); err != nil {
+					return nil, err
+				}
 			}
 		}
 		h.lasts(v.Now(), got.For)

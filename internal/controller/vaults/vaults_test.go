@@ -61,8 +61,9 @@ func (a accounts) Token(_ context.Context, account types.NamespacedName, audienc
 // apps has, and a controller that reads there.
 type world struct {
 	*testkit.Ledger
-	server vaulttest.Server
-	vaults *Vaults
+	server  vaulttest.Server
+	vaults  *Vaults
+	objects objects
 }
 
 const rules = `path "kyuubi/data/database" { capabilities = ["read"] }
@@ -89,7 +90,7 @@ func newWorld(t *testing.T, s vaulttest.Server) *world {
 		"role_type": "jwt", "user_claim": "sub", "bound_audiences": []string{"vault"}, "bound_subject": "system:serviceaccount:apps:runner", "token_policies": "app", "token_ttl": "90s",
 	})
 	s.Write(t, "database", map[string]any{"password": "value-canary"})
-	w := &world{Ledger: testkit.NewLedger(time.Now()), server: s}
+	w := &world{Ledger: testkit.NewLedger(time.Now()), server: s, objects: objects{}}
 	w.vaults = (&Vaults{
 		Config: Config{Server: vault.Server{URL: s.URL, HTTP: http.DefaultClient}, Method: vault.JWT, Path: "jwt", Audience: "vault", Reread: 10 * time.Minute},
 		Accounts: accounts{key, map[types.NamespacedName]map[string]string{
@@ -104,14 +105,31 @@ func newWorld(t *testing.T, s vaulttest.Server) *world {
 }
 
 func (w *world) stack(account types.NamespacedName) Stack {
-	return Stack{UID: "u-1", Account: account, Object: audit.Object{Kind: "Terraform", Namespace: account.Namespace, Name: "net", UID: "u-1"}}
+	return Stack{UID: "u-1", Account: account, Object: audit.Object{Kind: "Terraform", Namespace: account.Namespace, Name: "net", UID: "u-1"}, Objects: w.objects}
 }
 
-// objects is a cluster without Secrets.
-type objects struct{}
+// objects is a cluster with these Secrets.
+type objects map[stack.Ref]map[string][]byte
 
-func (objects) Read(context.Context, stack.Ref) (map[string][]byte, []string, error) {
-	return nil, nil, fault.New(fault.Missing, "", errors.New("there is none"))
+func (o objects) Read(_ context.Context, ref stack.Ref) (map[string][]byte, []string, error) {
+	data, ok := o[ref]
+	if !ok {
+		return nil, nil, fault.New(fault.Missing, "", errors.New("there is none"))
+	}
+	return data, nil, nil
+}
+
+// keep writes a Secret.
+func (w *world) keep(namespace, name string, data map[string]string) {
+	as := map[string][]byte{}
+	for key, text := range data {
+		as[key] = []byte(text)
+	}
+	w.objects[secretOf(namespace, name)] = as
+}
+
+func secretOf(namespace, name string) stack.Ref {
+	return stack.Ref{Kind: input.Secret, Namespace: namespace, Name: name}
 }
 
 func (w *world) read(t *testing.T, account types.NamespacedName, name string) (input.Value, error) {
@@ -121,7 +139,7 @@ func (w *world) read(t *testing.T, account types.NamespacedName, name string) (i
 
 func (w *world) readFor(t *testing.T, of Stack, name string) (input.Value, error) {
 	t.Helper()
-	return readWith(t, w.vaults.Reader(of, objects{}), name)
+	return readWith(t, w.vaults.Reader(of), name)
 }
 
 func readWith(t *testing.T, r input.Reader, name string) (input.Value, error) {

@@ -24,6 +24,7 @@ type standIn struct {
 	tokens   map[string]*token
 	policies map[string]string
 	roles    map[string]role             // of auth/METHOD/role/NAME
+	ids      map[string]string           // the role by each of its secret IDs, of approle
 	stores   map[string][]map[string]any // versions by mount and path; nil for one that was deleted
 	leases   map[string]string           // the token of each
 	lasts    int                         // seconds, of leases of users of a broker
@@ -44,7 +45,7 @@ type role struct {
 // StandIn starts a stand-in.
 func StandIn(t *testing.T) Server {
 	s := &standIn{
-		tokens: map[string]*token{"root": {policy: "root"}}, policies: map[string]string{}, roles: map[string]role{},
+		tokens: map[string]*token{"root": {policy: "root"}}, policies: map[string]string{}, roles: map[string]role{}, ids: map[string]string{},
 		stores: map[string][]map[string]any{}, leases: map[string]string{},
 	}
 	h := httptest.NewServer(http.HandlerFunc(s.serve))
@@ -114,12 +115,45 @@ func (s *standIn) answer(r *http.Request, path string, in map[string]any) (map[s
 
 // logIn accepts a role of the method for the identity good.
 func (s *standIn) logIn(method string, in map[string]any) (map[string]any, *failure) {
+	if id, ok := in["role_id"].(string); ok {
+		return s.logInRole(method, id, in)
+	}
 	named, _ := in["role"].(string)
 	of, ok := s.roles[method+"/role/"+named]
 	if identity, _ := in["jwt"].(string); !ok || identity == "" || strings.Contains(identity, "bad") {
 		return nil, &failure{http.StatusBadRequest, "role \"" + named + "\" could not be found, or the token is not accepted"}
 	}
 	return s.issue(of.policy, "", of.ttl), nil
+}
+
+// logInRole accepts the secret ID of a role with its role ID.
+func (s *standIn) logInRole(method, id string, in map[string]any) (map[string]any, *failure) {
+	at := method + "/role/" + strings.TrimPrefix(id, "role-id-of-")
+	of, ok := s.roles[at]
+	if secret, _ := in["secret_id"].(string); !ok || s.ids[secret] != at {
+		return nil, &failure{http.StatusBadRequest, "invalid role or secret ID"}
+	}
+	return s.issue(of.policy, "", of.ttl), nil
+}
+
+// appRole are the requests about the IDs of a role of approle.
+func (s *standIn) appRole(path string, in map[string]any) (map[string]any, *failure) {
+	at, what, _ := strings.Cut(strings.TrimPrefix(path, "auth/approle/role/"), "/")
+	role := "auth/approle/role/" + at
+	switch what {
+	case "role-id":
+		return map[string]any{"data": map[string]any{"role_id": "role-id-of-" + at}}, nil
+	case "secret-id":
+		s.made++
+		id := fmt.Sprintf("secret-id-canary-%d", s.made)
+		s.ids[id] = role
+		return map[string]any{"data": map[string]any{"secret_id": id}}, nil
+	case "secret-id/destroy":
+		id, _ := in["secret_id"].(string)
+		delete(s.ids, id)
+		return nil, nil
+	}
+	return nil, &failure{http.StatusNotFound, "unsupported path"}
 }
 
 func (s *standIn) issue(policy, parent string, ttl int) map[string]any {
@@ -206,6 +240,8 @@ func (s *standIn) own(r *http.Request, path string, by *token, in map[string]any
 		s.sealed = true
 	case strings.HasPrefix(path, "sys/policies/acl/"):
 		s.policies[strings.TrimPrefix(path, "sys/policies/acl/")] = text("policy")
+	case strings.HasPrefix(path, "auth/approle/role/") && strings.Count(path, "/") > 3:
+		return s.appRole(path, in)
 	case strings.Contains(path, "/role/"):
 		ttl, err := time.ParseDuration(text("token_ttl"))
 		if err != nil {

@@ -192,6 +192,29 @@ func (s Server) Token(t *testing.T, policy, ttl string) string {
 	return token
 }
 
+// AppRole makes a role of the method approle with a policy, and returns its ID and a secret ID.
+func (s Server) AppRole(t *testing.T, name, policy, ttl string) (roleID, secretID string) {
+	t.Helper()
+	s.Try(t, http.MethodPost, "sys/auth/approle", map[string]string{"type": "approle"}) // which may be there
+	at := "auth/approle/role/" + name
+	s.Ask(t, http.MethodPost, at, map[string]string{"token_policies": policy, "token_ttl": ttl})
+	text := func(out map[string]any, key string) string {
+		data, _ := out["data"].(map[string]any)
+		id, _ := data[key].(string)
+		if id == "" {
+			t.Fatalf("the role %s has no %s: %v", name, key, out)
+		}
+		return id
+	}
+	return text(s.Ask(t, http.MethodGet, at+"/role-id", nil), "role_id"), text(s.Ask(t, http.MethodPost, at+"/secret-id", map[string]any{}), "secret_id")
+}
+
+// EndSecretID ends a secret ID of a role.
+func (s Server) EndSecretID(t *testing.T, role, id string) {
+	t.Helper()
+	s.Ask(t, http.MethodPost, "auth/approle/role/"+role+"/secret-id/destroy", map[string]string{"secret_id": id})
+}
+
 // Accessors are those of the tokens that the server knows and that have a policy.
 func (s Server) Accessors(t *testing.T, policy string) (all []string) {
 	t.Helper()
