@@ -46,8 +46,9 @@ func openReads(p *parts) error {
 	}
 	p.reads, err = reads.Open(reads.Options{
 		Key: key, Names: p.Config.RegistryHosts, Direct: p.Config.RunDirect, Pods: p.asPods() != nil, Account: p.account(), Now: p.Now,
-		Mirror: func() bool { return p.packages.Mirrors() && p.Config.mirrorsRuns() },
-		Server: func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
+		Mirror:  func() bool { return p.packages.Mirrors() && p.Config.mirrorsRuns() },
+		Server:  func() (string, []byte) { return p.http.url, p.http.ca }, // no run starts before it listens
+		Current: func(key string) (*runner.Report, error) { return p.runs.Current(key) },
 	})
 	return err
 }

@@ -52,9 +52,10 @@ type Events interface {
 
 // RegistryReader is a run that may read from the registry of the platform.
 type RegistryReader struct {
-	Run, Stack string // IDs
-	Namespace  string // of the stack
-	Until      time.Time
+	Run       string // its ID
+	Key       string // of the run, see runner.Key
+	Namespace string // of the stack
+	Until     time.Time
 }
 
 // Identities are the identities of runs at other systems.

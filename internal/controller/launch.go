@@ -120,7 +120,7 @@ func (la *launcher) start(ctx context.Context, p *pass, job runner.Job) error {
 	if la.registry != nil {
 		var err error
 		if job.Registry, err = la.registry(RegistryReader{
-			Run: job.ID, Stack: job.Stack, Namespace: p.obj.GetNamespace(), Until: p.o.Now.Add(job.Limits.Longest() + startMost),
+			Run: job.ID, Key: job.Key(), Namespace: p.obj.GetNamespace(), Until: p.o.Now.Add(job.Limits.Longest() + startMost),
 		}); err != nil {
 			return fmt.Errorf("making the token of the run for the registry: %w", err)
 		}

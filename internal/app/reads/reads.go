@@ -41,6 +41,10 @@ type Options struct {
 	// Server is the address of the HTTP API, and the authority of its certificate in PEM.
 	Server func() (url string, authority []byte)
 	Now    func() time.Time
+
+	// Current is the report of the run that has a key; nil if it has none. With Pods it is not
+	// asked: their tokens never leave this process.
+	Current func(key string) (*runner.Report, error)
 }
 
 // Registry is the registry as runs reach it.
@@ -96,7 +100,7 @@ func (r *Registry) Of(by controller.RegistryReader) (*runner.Registry, error) {
 	if r.o.Pods {
 		return g, nil
 	}
-	token, err := r.tokens.Issue(runtoken.Claims{Run: by.Run, Stack: by.Stack, Namespace: by.Namespace, Expires: by.Until})
+	token, err := r.tokens.Issue(runtoken.Claims{Run: by.Run, Key: by.Key, Namespace: by.Namespace, Expires: by.Until})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +138,7 @@ func (r *Registry) Answer(w http.ResponseWriter, req *http.Request, by remote.Re
 		http.NotFound(w, req)
 		return nil
 	}
-	token, err := r.tokens.Issue(runtoken.Claims{Run: by.Run, Stack: by.Stack, Namespace: by.Namespace, Expires: r.o.Now().Add(answered)})
+	token, err := r.tokens.Issue(runtoken.Claims{Run: by.Run, Key: by.Stack, Namespace: by.Namespace, Expires: r.o.Now().Add(answered)})
 	if err != nil {
 		return err
 	}
@@ -172,7 +176,26 @@ func (k known) Authenticate(ctx context.Context, token secret.Text) (access.User
 	if err != nil {
 		return access.User{}, fault.New(fault.Denied, access.ReasonUnknownUser, err)
 	}
+	if err := k.registry.goesOn(c); err != nil {
+		return access.User{}, err
+	}
 	return access.User{Name: user + c.Namespace}, nil
+}
+
+// goesOn refuses the token of a run that has ended, although it has not expired: the time of a
+// token is that of the limits of its run.
+func (r *Registry) goesOn(c runtoken.Claims) error {
+	if r.o.Pods {
+		return nil
+	}
+	rep, err := r.o.Current(c.Key)
+	if err != nil {
+		return fmt.Errorf("looking up the run %s, whose token is shown: %w", c.Run, err)
+	}
+	if rep == nil || rep.ID != c.Run || rep.Phase == runner.Done {
+		return fault.New(fault.Denied, access.ReasonUnknownUser, fmt.Errorf("the run %s does not go on, and its token ended with it", c.Run))
+	}
+	return nil
 }
 
 // Authorize implements web.Auth. Roles of other namespaces are those of a ServiceAccount in

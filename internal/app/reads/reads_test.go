@@ -29,6 +29,9 @@ func open(t *testing.T, change func(*reads.Options)) *reads.Registry {
 	o := reads.Options{
 		Key: "0123456789abcdef", Names: []string{"registry.example.com"}, Mirror: func() bool { return true }, Account: "default",
 		Server: func() (string, []byte) { return "https://127.0.0.1:4711", []byte("authority") }, Now: func() time.Time { return now },
+		Current: func(key string) (*runner.Report, error) {
+			return &runner.Report{ID: "plan-1", Phase: runner.Planning}, nil
+		},
 	}
 	if change != nil {
 		change(&o)
@@ -54,7 +57,7 @@ func (roles) Authorize(_ context.Context, u access.User, a access.Request) error
 	return fault.New(fault.Denied, "X", errors.New("no"))
 }
 
-var reader = controller.RegistryReader{Run: "plan-1", Stack: "uid", Namespace: "team-a", Until: now.Add(time.Hour)}
+var reader = controller.RegistryReader{Run: "plan-1", Key: "uid", Namespace: "team-a", Until: now.Add(time.Hour)}
 
 // A run reads what is of its namespace and what roles give to it, and nothing else (LQ-24, RG-19).
 func TestWhatARunMayDo(t *testing.T) {
@@ -99,13 +102,57 @@ func TestTokensThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, r := range map[string]*reads.Registry{
-		"after the run":           open(t, func(o *reads.Options) { o.Now = func() time.Time { return now.Add(time.Hour) } }),
+		"after its time":          open(t, func(o *reads.Options) { o.Now = func() time.Time { return now.Add(time.Hour) } }),
 		"at another installation": open(t, func(o *reads.Options) { o.Key = "fedcba9876543210" }),
 	} {
 		_, err := r.Known(roles{}).Authenticate(t.Context(), secret.New(job.Token))
 		if fault.Of(err) != fault.Denied || fault.Reason(err, "") != access.ReasonUnknownUser {
 			t.Errorf("%s: %v, want an unknown user", name, err)
 		}
+	}
+}
+
+// A token that is shown again after its run is worth nothing, long before it expires.
+func TestATokenEndsWithItsRun(t *testing.T) {
+	var asked []string
+	var current *runner.Report
+	var failed error
+	r := open(t, func(o *reads.Options) {
+		o.Current = func(key string) (*runner.Report, error) {
+			asked = append(asked, key)
+			return current, failed
+		}
+	})
+	beside := reader
+	beside.Key = runner.Key("uid", "preview")
+	job, err := r.Of(beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := func() error {
+		_, err := r.Known(roles{}).Authenticate(t.Context(), secret.New(job.Token))
+		return err
+	}
+	current = &runner.Report{ID: "plan-1", Phase: runner.Planning}
+	if err := replay(); err != nil {
+		t.Errorf("while the run goes on: %v", err)
+	}
+	for name, rep := range map[string]*runner.Report{
+		"after the run":               {ID: "plan-1", Phase: runner.Done},
+		"during the run after it":     {ID: "apply-2", Phase: runner.Planning},
+		"after the run was forgotten": nil,
+	} {
+		current = rep
+		if err := replay(); fault.Of(err) != fault.Denied || fault.Reason(err, "") != access.ReasonUnknownUser || !strings.Contains(err.Error(), "does not go on") {
+			t.Errorf("%s: %v, want that the token is refused", name, err)
+		}
+	}
+	current, failed = nil, errors.New("the disk is gone")
+	if err := replay(); err == nil || fault.Of(err) == fault.Denied {
+		t.Errorf("while it is not known whether the run goes on: %v, want an error that passes", err)
+	}
+	if slices.ContainsFunc(asked, func(key string) bool { return key != beside.Key }) {
+		t.Errorf("asked was for %q, want the run with the key %q alone", asked, beside.Key)
 	}
 }
 

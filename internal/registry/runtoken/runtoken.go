@@ -2,8 +2,8 @@
 //
 // A token is valid for one run of one stack, in one namespace, until it expires. It is
 // stateless: the controller that starts the run makes it, and any controller with the same
-// key checks it. It says who reads and no more: what a run may read is decided by the code
-// that checks it, and a run never writes.
+// key checks it. It says who reads and no more: what a run may read, and whether it still goes
+// on, is decided by the code that checks it, and a run never writes.
 //
 // Only the supervisor of a run has its token. The sandbox has a secret of the supervisor's
 // own, which is worth nothing outside of it (package relay of the runner).
@@ -35,7 +35,7 @@ const (
 // Claims are what a token says about its owner.
 type Claims struct {
 	Run       string    // the ID of the run
-	Stack     string    // the UID of its stack
+	Key       string    // of the run, see runner.Key
 	Namespace string    // of the stack: the tenant
 	Expires   time.Time // to the second
 }
@@ -43,7 +43,7 @@ type Claims struct {
 // payload is what is sealed.
 type payload struct {
 	Run       string `json:"run"`
-	Stack     string `json:"stack"`
+	Key       string `json:"stack"`
 	Namespace string `json:"ns"`
 	Expires   int64  `json:"exp"`
 }
@@ -56,8 +56,8 @@ func (p payload) ExpiresAt() time.Time { return time.Unix(p.Expires, 0).UTC() }
 
 // Check implements sealed.Content.
 func (p payload) Check() error {
-	if p.Run == "" || p.Stack == "" || p.Namespace == "" {
-		return fmt.Errorf("the token of run %q of stack %q in namespace %q has no owner", p.Run, p.Stack, p.Namespace)
+	if p.Run == "" || p.Key == "" || p.Namespace == "" {
+		return fmt.Errorf("the token of run %q with the key %q in namespace %q has no owner", p.Run, p.Key, p.Namespace)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (s *Signer) Issue(c Claims) (secret.Text, error) {
 	if c.Expires.IsZero() {
 		return secret.Text{}, fmt.Errorf("the token of run %q has no end", c.Run)
 	}
-	return s.texts.Seal(payload{c.Run, c.Stack, c.Namespace, c.Expires.Unix()})
+	return s.texts.Seal(payload{c.Run, c.Key, c.Namespace, c.Expires.Unix()})
 }
 
 // Check returns what a token says. A token that is foreign, changed or expired is Denied.
@@ -88,5 +88,5 @@ func (s *Signer) Check(token string, now time.Time) (Claims, error) {
 	if err != nil {
 		return Claims{}, err
 	}
-	return Claims{Run: p.Run, Stack: p.Stack, Namespace: p.Namespace, Expires: p.ExpiresAt()}, nil
+	return Claims{Run: p.Run, Key: p.Key, Namespace: p.Namespace, Expires: p.ExpiresAt()}, nil
 }

@@ -25,7 +25,7 @@ func signer(t *testing.T, key string) *runtoken.Signer {
 const ours, theirs = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 
 func TestATokenSaysWhoseItIs(t *testing.T) {
-	want := runtoken.Claims{Run: "plan-1", Stack: "uid-1", Namespace: "team-a", Expires: now.Add(time.Hour)}
+	want := runtoken.Claims{Run: "plan-1", Key: "uid-1", Namespace: "team-a", Expires: now.Add(time.Hour)}
 	token, err := signer(t, ours).Issue(want)
 	if err != nil || !runtoken.Is(token.Reveal()) {
 		t.Fatalf("Issue() = %v", err)
@@ -41,7 +41,7 @@ func TestATokenSaysWhoseItIs(t *testing.T) {
 
 // A foreign, a changed and an expired token are refused (RG-19).
 func TestRefusals(t *testing.T) {
-	claims := runtoken.Claims{Run: "plan-1", Stack: "uid-1", Namespace: "team-a", Expires: now.Add(time.Hour)}
+	claims := runtoken.Claims{Run: "plan-1", Key: "uid-1", Namespace: "team-a", Expires: now.Add(time.Hour)}
 	issued, err := signer(t, ours).Issue(claims)
 	if err != nil {
 		t.Fatal(err)
@@ -82,10 +82,10 @@ func TestRefusals(t *testing.T) {
 
 func TestATokenNeedsAnOwnerAndAnEnd(t *testing.T) {
 	for name, c := range map[string]runtoken.Claims{
-		"no run":       {Stack: "uid", Namespace: "team-a", Expires: now},
+		"no run":       {Key: "uid", Namespace: "team-a", Expires: now},
 		"no stack":     {Run: "plan-1", Namespace: "team-a", Expires: now},
-		"no namespace": {Run: "plan-1", Stack: "uid", Expires: now},
-		"no end":       {Run: "plan-1", Stack: "uid", Namespace: "team-a"},
+		"no namespace": {Run: "plan-1", Key: "uid", Expires: now},
+		"no end":       {Run: "plan-1", Key: "uid", Namespace: "team-a"},
 	} {
 		if _, err := signer(t, ours).Issue(c); err == nil {
 			t.Errorf("%s: Issue() = nil, want an error", name)
@@ -101,7 +101,7 @@ func FuzzCheck(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	token, err := s.Issue(runtoken.Claims{Run: "r", Stack: "s", Namespace: "n", Expires: now.Add(time.Hour)})
+	token, err := s.Issue(runtoken.Claims{Run: "r", Key: "s", Namespace: "n", Expires: now.Add(time.Hour)})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -158,6 +158,39 @@ func TestTheSecretOfAnotherRunIsRefused(t *testing.T) {
 	}
 }
 
+// What a program of a run keeps of its secret is worth nothing after the run: nothing listens
+// there, and the relay of the next run has another secret.
+func TestTheSecretDiesWithTheRun(t *testing.T) {
+	answers := func(w http.ResponseWriter, q *http.Request) { document(w, "{}") }
+	l := newLab(t, answers)
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := l.Serve(listener, nil)
+	l.at = listener.Addr().String()
+	kept, client := l.bearer(), l.client(t)
+	if resp, body := l.get(t, "/v1/modules/team/network/aws/versions", kept); resp.StatusCode != http.StatusOK {
+		stop()
+		t.Fatalf("during the run the relay answered %d %s", resp.StatusCode, body)
+	}
+	stop()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+l.at+"/v1/modules/team/network/aws/versions", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, value, _ := strings.Cut(kept, ": ")
+	q.Header.Set(name, value)
+	if resp, err := client.Do(q); err == nil {
+		resp.Body.Close()
+		t.Errorf("after the run the relay answered %s", resp.Status)
+	}
+	next := newLab(t, answers)
+	if resp, _ := next.get(t, "/v1/modules/team/network/aws/versions", kept); resp.StatusCode != http.StatusUnauthorized || len(next.requests()) > 0 {
+		t.Errorf("the relay of the next run answered %d, and asked %d times", resp.StatusCode, len(next.requests()))
+	}
+}
+
 // A run reads the protocols, and nothing else of the server behind the registry.
 func TestOnlyReadsOfTheProtocolsPass(t *testing.T) {
 	l := newLab(t, func(w http.ResponseWriter, q *http.Request) { document(w, "{}") })
