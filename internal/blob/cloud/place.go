@@ -13,8 +13,9 @@ import (
 type Parameter struct{ Name, Value string }
 
 // ReadPlace reads SCHEME://NAME?PARAMETERS, which says where something is in a cloud. Each
-// scheme has parameters of its own, in their order; the place has those that it gives in
-// the order of their names, each once. A place holds no credentials.
+// scheme has parameters of its own, in their order; one that ends in * stands for all that
+// begin so. The place has those that it gives in the order of their names, each once. A place
+// holds no credentials.
 func ReadPlace(text string, schemes map[string][]string) (*url.URL, []Parameter, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -33,12 +34,20 @@ func ReadPlace(text string, schemes map[string][]string) (*url.URL, []Parameter,
 	}
 	var given []Parameter
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if !slices.Contains(known, name) || len(query[name]) > 1 {
+		if !slices.ContainsFunc(known, is(name)) || len(query[name]) > 1 {
 			return nil, nil, fmt.Errorf("the parameter %q is unknown or given twice: %s knows %s", name, u.Scheme, strings.Join(known, ", "))
 		}
 		given = append(given, Parameter{name, query.Get(name)})
 	}
 	return u, given, nil
+}
+
+// is reports whether a known parameter is one with this name.
+func is(name string) func(string) bool {
+	return func(known string) bool {
+		prefix, open := strings.CutSuffix(known, "*")
+		return known == name || open && strings.HasPrefix(name, prefix)
+	}
 }
 
 // Endpoint reads the parameter endpoint=.

@@ -32,7 +32,10 @@ func openAWS(p Place, c cloud.Clients, o cloud.Options) (service, error) {
 	return &awsKMS{p, c.Data, identity, v4.NewSigner(), o.Now}, nil
 }
 
-func (k *awsKMS) do(ctx context.Context, operation string, in, out any) error {
+func (k *awsKMS) do(ctx context.Context, operation string, in map[string]any, out any) error {
+	if len(k.place.Context) > 0 {
+		in["EncryptionContext"] = k.place.Context
+	}
 	return post(ctx, k.http, k.place.Endpoint.JoinPath("/").String(), in, out, func(r *http.Request, body []byte) error {
 		r.Header.Set("Content-Type", "application/x-amz-json-1.1")
 		r.Header.Set("X-Amz-Target", "TrentService."+operation)

@@ -25,6 +25,7 @@ type azureKeys struct {
 const (
 	azureVersion   = "7.4" // of the API
 	azureAlgorithm = "RSA-OAEP-256"
+	azureDomain    = "vault.azure.net" // of the vaults of the public cloud
 )
 
 func openAzure(p Place, c cloud.Clients, o cloud.Options) (service, error) {
@@ -40,7 +41,7 @@ func (k *azureKeys) scope() string {
 	vault, _, _ := strings.Cut(k.place.Key, "/")
 	_, domain, named := strings.Cut(vault, ".")
 	if !named {
-		domain = "vault.azure.net"
+		domain = azureDomain
 	}
 	return "https://" + domain + "/.default"
 }
@@ -65,7 +66,7 @@ func (k *azureKeys) do(ctx context.Context, operation, version, value string) (k
 }
 
 func (k *azureKeys) wrap(ctx context.Context, key []byte) ([]byte, string, error) {
-	kid, text, err := k.do(ctx, "wrapkey", "", base64.RawURLEncoding.EncodeToString(key))
+	kid, text, err := k.do(ctx, "wrapkey", k.place.Version, base64.RawURLEncoding.EncodeToString(key))
 	if err != nil {
 		return nil, "", err
 	}

@@ -6,7 +6,7 @@
 // whether another attempt may succeed, and how to go on.
 //
 // Start reading at Keeper; the suite in kmstest says what every Keeper must do. What a URL
-// may say is in place.go.
+// may say is in place.go: URLs of gocloud.dev/secrets are among it.
 package kms
 
 import (
@@ -24,7 +24,7 @@ type Keeper interface {
 	// Unwrap decrypts what Wrap returned, also with an older version. What was changed, or
 	// wrapped by another key, is Broken.
 	Unwrap(ctx context.Context, w Wrapped) ([]byte, error)
-	// String names the service and its key without parameters.
+	// String names the service and its key without parameters that only say how to reach it.
 	String() string
 }
 

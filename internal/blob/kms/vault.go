@@ -32,7 +32,7 @@ type vault struct {
 const accountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 func openVault(p Place, c cloud.Clients, o cloud.Options) (service, error) {
-	v := &vault{place: p, http: c.Data, fixed: secret.New(o.Environ("VAULT_TOKEN")), now: o.Now}
+	v := &vault{place: p, http: c.Data, fixed: secret.New(o.Environ(p.TokenIn)), now: o.Now}
 	if p.Role == "" && p.TokenFile == "" && v.fixed.Empty() {
 		return nil, fmt.Errorf("%w: there are none: %s", cloud.ErrIdentity, identities[Vault])
 	}

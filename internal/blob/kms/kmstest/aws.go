@@ -1,9 +1,11 @@
 package kmstest
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -23,6 +25,7 @@ func AWS(t *testing.T) Server {
 		var in struct {
 			KeyID                     string `json:"KeyId"`
 			Plaintext, CiphertextBlob []byte
+			EncryptionContext         map[string]string
 		}
 		body, err := read(r, &in)
 		key := in.KeyID
@@ -43,11 +46,11 @@ func AWS(t *testing.T) Server {
 		case s.is(&s.disabled):
 			fail(w, "DisabledException")
 		case r.Header.Get("X-Amz-Target") == "TrentService.Encrypt":
-			wrapped, _ := s.wrap(key, in.Plaintext)
+			wrapped, _ := s.wrap(key, append(contextText(in.EncryptionContext), in.Plaintext...))
 			write(w, http.StatusOK, map[string]any{"CiphertextBlob": wrapped, "KeyId": key})
 		default:
 			plain, ok := s.unwrap(key, in.CiphertextBlob)
-			if !ok {
+			if plain, ok = bytes.CutPrefix(plain, contextText(in.EncryptionContext)); !ok {
 				fail(w, "InvalidCiphertextException")
 				return
 			}
@@ -59,6 +62,12 @@ func AWS(t *testing.T) Server {
 		URL: "awskms://alias/terrier" + end, Other: "awskms:///arn:aws:kms:eu-west-1:111122223333:key/two" + end, Missing: "awskms://missing" + end, Sticky: true,
 		Environ: map[string]string{"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": secret},
 	}, h, "arn:aws:kms:eu-west-1:111122223333:key/one")
+}
+
+// contextText is an encryption context as text. What was wrapped with one opens with no other.
+func contextText(context map[string]string) []byte {
+	text, _ := json.Marshal(context) // never fails
+	return text
 }
 
 // signed checks a signature of AWS, version 4.
