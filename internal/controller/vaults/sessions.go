@@ -82,6 +82,11 @@ func (s *sessions) drop(in signIn, one *shared) {
 	s.kept.DeleteFunc(func(of signIn, have *shared) bool { return of == in && have == one })
 }
 
+// dropOthers drops the sessions of an account but the one that is opened like this.
+func (s *sessions) dropOthers(in signIn) {
+	s.kept.DeleteFunc(func(of signIn, _ *shared) bool { return of.account == in.account && of != in })
+}
+
 // shared is the session of an account. However many ask for it at once, one signs in.
 func (v *Vaults) shared(ctx context.Context, in signIn) (*shared, error) {
 	if s, ok := v.sessions.kept.Get(in); ok {

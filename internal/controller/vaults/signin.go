@@ -82,8 +82,19 @@ func (c Config) denied(account types.NamespacedName, why error) error {
 	return fault.New(fault.Denied, vault.ReasonSignIn, fmt.Errorf("signing in to the Vault %s: %s: %w", c.Server, as(account), why))
 }
 
-// signInOf says how the account of a stack signs in.
+// signInOf says how the account of a stack signs in. Sessions that the account opened in another
+// way are ended: nothing goes on with credentials that were replaced or deleted.
 func (v *Vaults) signInOf(ctx context.Context, of Stack) (signIn, error) {
+	in, err := saidOf(ctx, v, of)
+	if err == nil {
+		v.sessions.dropOthers(in)
+	} else if fault.Of(err) == fault.Denied {
+		v.sessions.dropOthers(signIn{account: of.Account})
+	}
+	return in, err
+}
+
+func saidOf(ctx context.Context, v *Vaults, of Stack) (signIn, error) {
 	account := of.Account
 	said, err := v.Accounts.Annotations(ctx, account)
 	if err != nil {

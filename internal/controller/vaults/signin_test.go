@@ -85,7 +85,8 @@ func TestCredentialsOfAnAccount(t *testing.T) {
 						t.Errorf("the audit log shows a credential: %s", text)
 					}
 				}
-				// Those that were replaced read nothing more, though there is a session.
+				// Those that were replaced read nothing more, and their session is ended.
+				open := len(s.Accessors(t, "app"))
 				without := maps.Clone(k.data)
 				for key := range without {
 					without[key] = "another-canary"
@@ -93,6 +94,12 @@ func TestCredentialsOfAnAccount(t *testing.T) {
 				w.keep("apps", "mine", without)
 				if got, err := w.readFor(t, of, "vault://kyuubi/database#password"); fault.Reason(err, "") != vault.ReasonSignIn || strings.Contains(err.Error(), "canary") || got.Data != nil {
 					t.Errorf("Read() with other credentials = %+v, %v, want that they are refused", got, err)
+				}
+				w.vaults.sweep(t.Context())
+				w.Pass(lingers)
+				w.vaults.sweep(t.Context())
+				if left := len(s.Accessors(t, "app")); left != open-1 {
+					t.Errorf("%d sessions of %d are left at the server, want one less", left, open)
 				}
 				delete(w.objects, secretOf("apps", "mine"))
 				if got, err := w.readFor(t, of, "vault://kyuubi/database#password"); fault.Of(err) != fault.Denied || got.Data != nil {
