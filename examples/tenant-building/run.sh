@@ -4,8 +4,9 @@
 # makes is in DIR, and another start goes on with it. Flags are of `terrier up`. Ctrl-C ends
 # everything.
 #
-# PROXMOX_PORT, DNS_PORT and TERRIER_PORT are the ports on loopback. They are part of what is
-# kept in DIR.
+# PROXMOX_PORT, DNS_PORT, SSH_PORT and TERRIER_PORT are the ports on loopback. They are part of
+# what is kept in DIR. So are the inventory (tree) and what the network team says that there is
+# (substrate): edit them there, and push.
 set -euo pipefail
 umask 077
 
@@ -15,7 +16,7 @@ bin=$root/bin
 mkdir -p "${1:-.terrier-building}"
 dir=$(cd "${1:-.terrier-building}" && pwd)
 shift || true
-proxmox_port=${PROXMOX_PORT:-8206} dns_port=${DNS_PORT:-8253} port=${TERRIER_PORT:-8451}
+proxmox_port=${PROXMOX_PORT:-8206} dns_port=${DNS_PORT:-8253} ssh_port=${SSH_PORT:-8222} port=${TERRIER_PORT:-8451}
 export HOME=$dir KUBECONFIG=$dir/terrier/kubeconfig
 
 say() { echo "building: $*"; }
@@ -49,7 +50,7 @@ done
 
 say "starting what stands in for Proxmox VE, and a DNS server"
 rm -f "$dir/proxmox-ready" "$dir/ready"
-"$bin/proxmox" -dir "$dir/proxmox" -listen "127.0.0.1:$proxmox_port" -dns "127.0.0.1:$dns_port" >"$dir/proxmox-ready" 2>>"$dir/log" &
+"$bin/proxmox" -dir "$dir/proxmox" -listen "127.0.0.1:$proxmox_port" -dns "127.0.0.1:$dns_port" -ssh "127.0.0.1:$ssh_port" >"$dir/proxmox-ready" 2>>"$dir/log" &
 running+=($!)
 until_it "Proxmox VE answers" test -s "$dir/proxmox-ready"
 
@@ -59,14 +60,19 @@ say "starting Terrier at https://127.0.0.1:$port"
 running+=($!)
 until_it "Terrier is ready" test -s "$dir/ready"
 
-say "pushing the inventory with the modules"
-rm -rf "$dir/tree" && mkdir -p "$dir/tree/modules"
-cp -R "$here/tenant-inventory" "$dir/tree/"
-cp -R "$root/modules/proxmox-vm" "$dir/tree/modules/"
-rm -rf "$dir/tree/modules/proxmox-vm/tests"
+say "pushing the inventory with the modules, and the substrate"
+if [ ! -e "$dir/tree" ]; then
+	rm -rf "$dir/tree.new" && mkdir -p "$dir/tree.new/modules"
+	cp -R "$here/tenant-inventory" "$dir/tree.new/"
+	cp -R "$root/modules/proxmox-vm" "$dir/tree.new/modules/"
+	rm -rf "$dir/tree.new/modules/proxmox-vm/tests"
+	mv "$dir/tree.new" "$dir/tree"
+fi
+[ -e "$dir/substrate" ] || cp -R "$here/substrate" "$dir/substrate"
 apply() { "$bin/kubectl" apply --server-side --force-conflicts "$@" >/dev/null; }
 "$bin/kubectl" create namespace tenants --dry-run=client -o yaml | apply -f -
 "$bin/terrier" push "$dir/tree" "oci://127.0.0.1:$port/tenants/building:latest" >/dev/null
+"$bin/terrier" push "$dir/substrate" "oci://127.0.0.1:$port/tenants/substrate:latest" >/dev/null
 
 say "applying the tenants"
 for tenant in grooveiq vintronics moneyrouter; do
@@ -81,9 +87,6 @@ DNS_UPDATE_PORT=$dns_port
 DNS_UPDATE_KEYNAME=$tenant.
 DNS_UPDATE_KEYALGORITHM=hmac-sha256
 ENV
-	# The variables of group_vars that the stack gets: domain, and no other.
-	"$bin/kubectl" -n tenants create configmap "$tenant-variables" --dry-run=client -o yaml \
-		--from-literal=domain="$(sed -n 's/^domain: //p' "$here/tenant-inventory/$tenant/group_vars/all.yml")" | apply -f -
 done
 {
 	cat <<YAML
@@ -99,18 +102,28 @@ spec:
 YAML
 	sed 's/^/        /' "$root/policies/target-nodes/policy.rego"
 } | apply -f -
-sed -e "s|REGISTRY|127.0.0.1:$port|" "$here/clusters/tenants.yaml" | apply -f -
-for tenant in grooveiq vintronics moneyrouter; do
-	sed -e "s|TENANT|$tenant|g" "$here/clusters/stack.yaml" | apply -f -
+sed -e "s|REGISTRY|127.0.0.1:$port|" "$here/clusters/sources.yaml" | apply -f -
+for source in building substrate; do
+	until_it "the source $source is fetched" "$bin/kubectl" -n tenants wait "ocirepository/$source" --for=condition=Ready --timeout=1s
 done
+sed -e "s|SSH_PORT|$ssh_port|" "$here/clusters/tenants.yaml" | apply -f -
 
-# ready_or_pending STACK succeeds once a plan is pending, or what is approved is applied.
-ready_or_pending() {
-	"$bin/kubectl" -n tenants get "terraforms.infra.contrib.fluxcd.io/$1" -o jsonpath='{.status.plan.pending}{.status.plan.lastApplied}{.status.lastAppliedRevision}' | grep .
+# status STACK JSONPATH prints a part of the status of a stack.
+status() { "$bin/kubectl" -n tenants get "terraforms.infra.contrib.fluxcd.io/$1" -o jsonpath="$2"; }
+# settled STACK succeeds once a plan is pending, what is approved is applied, or the stack waits
+# for the network team.
+settled() {
+	status "$1" '{.status.plan.pending}{.status.plan.lastApplied}{.status.lastAppliedRevision}' | grep . ||
+		status "$1" '{.status.conditions[?(@.type=="Ready")].reason}' | grep -x PrerequisiteMissing
 }
-for tenant in grooveiq vintronics moneyrouter; do
-	until_it "the stack $tenant has a plan" ready_or_pending "$tenant"
-	say "the stack tenants/$tenant has a plan"
+for module in "$dir"/tree/tenant-inventory/*/terraform; do
+	tenant=$(basename "$(dirname "$module")")
+	until_it "the stack $tenant has a plan, or waits for the network" settled "$tenant"
+	if status "$tenant" '{.status.conditions[?(@.type=="Ready")].reason}' | grep -qx PrerequisiteMissing; then
+		say "the stack tenants/$tenant waits: $(status "$tenant" '{.status.conditions[?(@.type=="Ready")].message}')"
+	else
+		say "the stack tenants/$tenant has a plan"
+	fi
 done
 
 cat <<TEXT
@@ -123,5 +136,8 @@ building: the tenants are up. In another terminal, in this directory:
   curl -s -H "Authorization: Bearer \$(cat $dir/proxmox/admin)" http://127.0.0.1:$proxmox_port/stand-in/vms
   curl -s -X PATCH -H "Authorization: Bearer \$(cat $dir/proxmox/admin)" -d '{"set": {"cores": "8"}}' http://127.0.0.1:$proxmox_port/stand-in/vms/101
   $bin/terrier replan grooveiq -n tenants --wait
+  echo '- {id: 102, name: moneyrouter, interface: vmbr0.102}' >> $dir/substrate/net/vlans.yaml
+  $bin/terrier push $dir/substrate oci://127.0.0.1:$port/tenants/substrate:latest
+  $bin/terrier push $dir/tree oci://127.0.0.1:$port/tenants/building:latest
 TEXT
 wait -n

@@ -3,6 +3,9 @@
 // the estate, the secret of each API token (tokens/TENANT), the key of each zone
 // (dns/TENANT) and the secret of the stand-in (admin).
 //
+// No guest runs in it. In the place of all of them, one port says the version of an SSH server
+// while any machine runs.
+//
 // It speaks plain HTTP, and is for loopback.
 package main
 
@@ -32,11 +35,12 @@ func main() {
 	dir := flag.String("dir", ".proxmox", "directory of what is kept")
 	api := flag.String("listen", "127.0.0.1:8006", "address of the API")
 	names := flag.String("dns", "127.0.0.1:5300", "address of the DNS server")
+	ssh := flag.String("ssh", "127.0.0.1:5222", "address that greets as an SSH server while a machine runs")
 	task := flag.Duration("task-time", 200*time.Millisecond, "how long each task runs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, *dir, *api, *names, *task); err != nil {
+	if err := serve(ctx, *dir, *api, *names, *ssh, *task); err != nil {
 		fmt.Fprintln(os.Stderr, "proxmox:", err)
 		os.Exit(1)
 	}
@@ -57,7 +61,7 @@ func kept(dir string, name ...string) (string, error) {
 	return secret, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(secret+"\n"), 0o600))
 }
 
-func serve(ctx context.Context, dir, api, names string, task time.Duration) error {
+func serve(ctx context.Context, dir, api, names, ssh string, task time.Duration) error {
 	var failed error
 	secret := func(name ...string) string {
 		s, err := kept(dir, name...)
@@ -87,16 +91,36 @@ func serve(ctx context.Context, dir, api, names string, task time.Duration) erro
 	if err != nil {
 		return errors.Join(err, dns.Close())
 	}
+	guests, err := net.Listen("tcp", ssh)
+	if err != nil {
+		return errors.Join(err, listener.Close(), dns.Close())
+	}
+	greeted := make(chan error, 1)
+	go func() {
+		greeted <- greet(guests, func() bool {
+			for _, vm := range handler.VMs() {
+				if vm.Running {
+					return true
+				}
+			}
+			return false
+		})
+	}()
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		<-ctx.Done()
 		_ = server.Close() // Serve returns
 	}()
-	if err := json.NewEncoder(os.Stdout).Encode(map[string]string{"api": "http://" + listener.Addr().String(), "dns": dns.Address()}); err != nil {
-		return errors.Join(err, server.Close(), dns.Close())
+	end := func(err error) error {
+		closed := guests.Close() // greet returns
+		return errors.Join(err, closed, <-greeted, dns.Close())
 	}
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return errors.Join(err, dns.Close())
+	if err := json.NewEncoder(os.Stdout).Encode(map[string]string{"api": "http://" + listener.Addr().String(), "dns": dns.Address(), "ssh": guests.Addr().String()}); err != nil {
+		return errors.Join(server.Close(), end(err))
 	}
-	return dns.Close()
+	err = server.Serve(listener)
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return end(err)
 }
