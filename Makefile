@@ -54,8 +54,8 @@ kafka    := $(call guided,mongey,kafka,0.7.1)
 standin  := $(call guided,hashicorp,aws,5.99.0)
 # The example kyuubi has one with the provider of Vault, which cannot be had either.
 kyuubi   := bin/mirror-kyuubi/registry.opentofu.org/hashicorp/vault/5.3.0/$(platform)/terraform-provider-vault_v5.3.0
-# The example tenant-building has one with the providers of Proxmox VE and of DNS.
-building := $(foreach p,bpg/proxmox/0.70.1 hashicorp/dns/3.4.3,bin/mirror-building/registry.opentofu.org/$p/$(platform)/terraform-provider-$(word 2,$(subst /, ,$p))_v$(notdir $p))
+# The example tenant-building has one with the providers of Proxmox VE, of DNS and of OPNsense.
+building := $(foreach p,bpg/proxmox/0.70.1 hashicorp/dns/3.4.3 browningluke/opnsense/0.16.1,bin/mirror-building/registry.opentofu.org/$p/$(platform)/terraform-provider-$(word 2,$(subst /, ,$p))_v$(notdir $p))
 standins := $(call guided,hashicorp,random,3.5.1) $(call guided,redis,redis,1.3.5) $(call guided,cyrilgdn,postgresql,1.21.0)
 
 ##@ Use it
@@ -136,7 +136,7 @@ bin/kubernetes/pause: $(wildcard tools/cluster/pause/*)
 	cd tools/cluster && go build -ldflags '$(small)' -o ../../$@ ./pause
 	@touch $@
 
-# What stands in for Proxmox VE, and a DNS server, for an example.
+# What stands in for Proxmox VE and a router, and a DNS server, for an example.
 .PHONY: bin/proxmox
 bin/proxmox:
 	go build -ldflags '$(small)' -o $@ ./test/proxmox/serve
@@ -207,7 +207,7 @@ providers-kyuubi: $(standin) ## what stands in for the provider of Vault
 	@mkdir -p $(dir $(kyuubi)) && ln -f $(standin) $(kyuubi)
 
 .PHONY: providers-building
-providers-building: $(standin) ## what stands in for the providers of Proxmox VE and DNS
+providers-building: $(standin) ## what stands in for the providers of Proxmox VE, DNS and OPNsense
 	@for p in $(building); do mkdir -p $$(dirname $$p) && ln -f $(standin) $$p; done
 
 $(rabbitmq): $(wildcard tools/providers/rabbitmq/*)

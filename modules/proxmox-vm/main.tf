@@ -1,6 +1,6 @@
 # What blocks of a tenant have in common may be in the file tenant.yaml beside them, in the
 # root module: tenant, pool, tags, groups, allowed_nodes, ssh_user, ssh_keys, dns, mac_policy,
-# datastore. What a block sets counts.
+# datastore, agent. What a block sets counts.
 locals {
   file     = "${path.root}/tenant.yaml"
   defaults = yamldecode(fileexists(local.file) ? file(local.file) : "{}")
@@ -17,7 +17,7 @@ locals {
   datastore     = var.datastore != null ? var.datastore : try(local.defaults.datastore, "local-lvm")
   mac_policy    = var.mac_policy != null ? var.mac_policy : try(local.defaults.mac_policy, "auto")
 
-  agent = var.agent != null ? var.agent : var.network.dhcp
+  agent = var.agent != null ? var.agent : try(tobool(local.defaults.agent), var.network.dhcp)
   disk  = tonumber(trimsuffix(trimsuffix(var.disk, "G"), "T")) * (endswith(var.disk, "T") ? 1024 : 1)
 }
 

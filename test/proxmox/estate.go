@@ -57,11 +57,12 @@ type VM struct {
 	Lock     string            `json:"lock,omitempty"`    // clone, migrate, backup
 	Config   map[string]string `json:"config"`            // as the API has it, name and tags included
 	Pending  map[string]string `json:"pending,omitempty"` // from the next start on
+	Files    map[string]string `json:"files,omitempty"`   // of the guest, by their paths: those that its agent has written
 }
 
 func (vm *VM) copy() VM {
 	c := *vm
-	c.Config, c.Pending = maps.Clone(vm.Config), maps.Clone(vm.Pending)
+	c.Config, c.Pending, c.Files = maps.Clone(vm.Config), maps.Clone(vm.Pending), maps.Clone(vm.Files)
 	return c
 }
 

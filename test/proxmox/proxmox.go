@@ -4,7 +4,8 @@
 // https://pve.proxmox.com/pve-docs/api-viewer/ and https://pve.proxmox.com/wiki/Proxmox_VE_API.
 //
 // It starts no virtual machine: a machine that runs has the status running, and its guest
-// agent answers with the addresses that cloud-init would have given it. It has no tickets,
+// agent answers with the addresses that cloud-init would have given it, and with the files
+// that were written through it. It has no tickets,
 // no containers, no snapshots, no backups and no firewall, and it answers paths that it
 // does not know with 501.
 //
@@ -240,6 +241,16 @@ func (s *Server) Tagged(tag string) []VM {
 		}
 	}
 	return found
+}
+
+// AnyRuns reports whether a machine runs.
+func (s *Server) AnyRuns() bool {
+	for _, vm := range s.VMs() {
+		if vm.Running && !vm.Template && vm.Pool != "" { // those of tenants
+			return true
+		}
+	}
+	return false
 }
 
 // Calls are the newest calls whose method and path match, in order. An empty method or path is

@@ -319,29 +319,6 @@ func TestAnotherStartGoesOn(t *testing.T) {
 	}
 }
 
-func TestDHCPGivesWhatIsReserved(t *testing.T) {
-	e := serve(t, Options{})
-	e.done(t, "grooveiq", "POST", q+"9000/clone", "newid=101", "pool=grooveiq")
-	e.done(t, "grooveiq", "PUT", q+"101/config", "net0=virtio%3D02:00:00:00:00:01,bridge%3Dvmbr0,tag%3D100", "ipconfig0=ip%3Ddhcp")
-	e.done(t, "grooveiq", "POST", q+"101/status/start")
-	address := func() string {
-		text, err := json.Marshal(e.done(t, "grooveiq", "GET", q+"101/agent/network-get-interfaces"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	if got := address(); !strings.Contains(got, `"10.100.0.101"`) {
-		t.Errorf("without a reservation it has %s", got)
-	}
-	if err := e.Reserve("02:00:00:00:00:01", "10.100.0.10"); err != nil {
-		t.Fatal(err)
-	}
-	if got := address(); !strings.Contains(got, `"10.100.0.10"`) {
-		t.Errorf("with a reservation it has %s", got)
-	}
-}
-
 func TestNetworksAreThoseThatATokenMayUse(t *testing.T) {
 	e := serve(t, Options{})
 	for tenant, want := range map[string]int{"grooveiq": 2, "administrator": 4} { // vmbr0 and its VLANs

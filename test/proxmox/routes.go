@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +45,8 @@ func (s *Server) routes() {
 		"PUT nodes/{node}/qemu/{vmid}/resize":                       of("VM.Config.Disk", true, resize),
 		"DELETE nodes/{node}/qemu/{vmid}":                           of("VM.Allocate", true, destroy),
 		"GET nodes/{node}/qemu/{vmid}/agent/network-get-interfaces": of("VM.Monitor", false, interfaces),
+		"GET nodes/{node}/qemu/{vmid}/agent/file-read":              of("VM.Monitor", false, readFile),
+		"POST nodes/{node}/qemu/{vmid}/agent/file-write":            of("VM.Monitor", true, writeFile),
 	} {
 		s.handle(pattern, h)
 	}
@@ -141,11 +142,6 @@ func current(_ *request, vm *VM) (any, error) {
 	row := vm.row()
 	row["qmpstatus"], row["agent"] = vm.status(), bit(vm.agent())
 	return row, nil
-}
-
-func (vm *VM) agent() bool {
-	on := vm.Config["agent"]
-	return on == "1" || strings.HasPrefix(on, "1,") || part(on, "enabled") == "1"
 }
 
 // digest changes with the configuration.
@@ -340,54 +336,6 @@ func destroy(r *request, vm *VM) (any, error) {
 		return nil, broken("VM %d is running - destroy failed", vm.ID)
 	}
 	return r.begin(vm.Node, "qmdestroy", vm.ID, nil)
-}
-
-// interfaces answers as the guest agent does: with what cloud-init has set, or what DHCP gave.
-func interfaces(r *request, vm *VM) (any, error) {
-	switch {
-	case !vm.agent():
-		return nil, broken("No QEMU guest agent configured")
-	case !vm.Running:
-		return nil, broken("VM %d is not running", vm.ID)
-	}
-	answer := []map[string]any{{
-		"name": "lo", "hardware-address": "00:00:00:00:00:00",
-		"ip-addresses": []map[string]any{{"ip-address-type": "ipv4", "ip-address": "127.0.0.1", "prefix": 8}},
-	}}
-	device := vm.Config["net0"]
-	if device == "" {
-		return map[string]any{"result": answer}, nil
-	}
-	_, mac, _ := strings.Cut(strings.Split(device, ",")[0], "=")
-	row := map[string]any{"name": "eth0", "hardware-address": strings.ToLower(mac), "ip-addresses": []map[string]any{}}
-	if p, ok := r.address(vm, mac); ok {
-		row["ip-addresses"] = []map[string]any{{"ip-address-type": "ipv4", "ip-address": p.Addr().String(), "prefix": p.Bits()}}
-	}
-	return map[string]any{"result": append(answer, row)}, nil
-}
-
-// address is the one of the guest. DHCP gives what is reserved, or else the host number of the
-// machine within its VLAN.
-func (r *request) address(vm *VM, mac string) (netip.Prefix, bool) {
-	static := part(vm.Config["ipconfig0"], "ip")
-	if p, err := netip.ParsePrefix(static); err == nil {
-		return p, true
-	}
-	tag, err := strconv.Atoi(part(vm.Config["net0"], "tag"))
-	v, ok := r.vlan(tag)
-	if err != nil || static != "dhcp" || !ok {
-		return netip.Prefix{}, false
-	}
-	subnet, err := netip.ParsePrefix(v.Subnet)
-	if err != nil {
-		return netip.Prefix{}, false
-	}
-	if a, err := netip.ParseAddr(r.Reservations[strings.ToUpper(mac)]); err == nil {
-		return netip.PrefixFrom(a, subnet.Bits()), true
-	}
-	a := subnet.Addr().As4()
-	a[3] = byte(100 + vm.ID%100)
-	return netip.PrefixFrom(netip.AddrFrom4(a), subnet.Bits()), true
 }
 
 func bit(b bool) int {

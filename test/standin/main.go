@@ -3,8 +3,9 @@
 // redis/redis. It takes the resource types, arguments and blocks that the
 // examples use, and keeps what it makes in one JSON file, so that a test sees
 // what a run did to the cloud. It is also cyrilgdn/postgresql, hashicorp/vault,
-// hashicorp/dns and bpg/proxmox, which keep nothing: they change the server that they are given. That
-// is a real one, but for Proxmox VE (test/proxmox).
+// hashicorp/dns, bpg/proxmox and browningluke/opnsense, which keep nothing: they change the
+// server that they are given. That is a real one, but for Proxmox VE (test/proxmox) and OPNsense
+// (test/opnsense).
 //
 // Which one it is, is said by the name that it is started under, as a mirror has
 // it: terraform-provider-aws_v5.99.0. It refuses every other name, and it does
@@ -36,6 +37,7 @@ var known = map[string]struct {
 	"vault":      {"hashicorp/vault", newVault},
 	"proxmox":    {"bpg/proxmox", newProxmox},
 	"dns":        {"hashicorp/dns", newDNS},
+	"opnsense":   {"browningluke/opnsense", newOPNsense},
 }
 
 func main() {
