@@ -4,49 +4,16 @@
 # and another start goes on with it. Flags are of `terrier up`. Ctrl-C ends everything.
 #
 # BAO_PORT and TERRIER_PORT are the ports on loopback. They are part of what is kept in DIR.
-set -euo pipefail
-umask 077
-
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-bin=$(cd "$here/../../bin" && pwd)
-mkdir -p "${1:-.terrier-kyuubi}/bao"
-dir=$(cd "${1:-.terrier-kyuubi}" && pwd)
+example=kyuubi
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+begin "${1:-.terrier-kyuubi}" bao terrier kubectl mirror-kyuubi
 shift || true
 bao_port=${BAO_PORT:-8210} port=${TERRIER_PORT:-8450}
-export VAULT_ADDR=http://127.0.0.1:$bao_port BAO_ADDR=http://127.0.0.1:$bao_port HOME=$dir
-export KUBECONFIG=$dir/terrier/kubeconfig
+export VAULT_ADDR=http://127.0.0.1:$bao_port BAO_ADDR=http://127.0.0.1:$bao_port
 issuer=https://127.0.0.1:$port
 
-say() { echo "kyuubi: $*"; }
-running=()
-end() {
-	trap - EXIT INT TERM
-	for pid in "${running[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
-	wait || true
-}
-trap end EXIT
-trap 'exit 0' INT TERM
-
-# until_it TEXT COMMAND… repeats a command until it succeeds, as long as all programs run.
-until_it() {
-	local what=$1
-	shift
-	for _ in $(seq 600); do
-		"$@" >/dev/null 2>&1 && return
-		for pid in "${running[@]}"; do
-			kill -0 "$pid" 2>/dev/null || { say "a program ended. Read $dir/bao/log and $dir/log"; exit 1; }
-		done
-		sleep 0.2
-	done
-	say "$what: not within two minutes. Read $dir/bao/log and $dir/log"
-	exit 1
-}
-
-for program in bao terrier kubectl mirror-kyuubi; do
-	[ -e "$bin/$program" ] || { say "$bin/$program is not there: run make kyuubi"; exit 1; }
-done
-
 say "starting OpenBao at $BAO_ADDR"
+mkdir -p "$dir/bao"
 cat >"$dir/bao/config.hcl" <<HCL
 storage "file" { path = "$dir/bao/data" }
 listener "tcp" {
@@ -55,8 +22,7 @@ listener "tcp" {
 }
 api_addr = "$BAO_ADDR"
 HCL
-"$bin/bao" server -config="$dir/bao/config.hcl" >>"$dir/bao/log" 2>&1 &
-running+=($!)
+start "$dir/bao/said" "$bin/bao" server -config="$dir/bao/config.hcl"
 answers() { "$bin/bao" status; [ $? != 1 ]; } # 2 is a server that is sealed
 until_it "OpenBao answers" answers
 [ -s "$dir/bao/keys" ] || "$bin/bao" operator init -key-shares=1 -key-threshold=1 >"$dir/bao/keys"
@@ -64,19 +30,14 @@ until_it "OpenBao answers" answers
 BAO_TOKEN=$(awk '/^Initial Root Token:/ {print $NF}' "$dir/bao/keys")
 export BAO_TOKEN
 
-say "starting Terrier at $issuer"
 cat >"$dir/rules.yaml" <<YAML
 rules:
 - namespaces: [vault]
   audiences: ["$VAULT_ADDR"]
   roles: ["$VAULT_ADDR/jwt/platform"]
 YAML
-rm -f "$dir/ready"
-"$bin/terrier" up -o json --data-dir "$dir/terrier" --http-address "127.0.0.1:$port" --vault "$VAULT_ADDR" --allow-plain-http \
-	--identity-issuer "$issuer" --identity-rules "$dir/rules.yaml" --provider-mirror "$bin/mirror-kyuubi" --provider-registries=false \
-	"$@" >"$dir/ready" 2>>"$dir/log" &
-running+=($!)
-until_it "Terrier is ready" test -s "$dir/ready"
+terrier_up "$port" --vault "$VAULT_ADDR" --allow-plain-http --identity-issuer "$issuer" --identity-rules "$dir/rules.yaml" \
+	--provider-mirror "$bin/mirror-kyuubi" "$@"
 
 say "letting the stack vault sign in to OpenBao as the role platform"
 "$bin/kubectl" -n terrier-system get configmap terrier-server -o jsonpath='{.data.ca\.crt}' >"$dir/terrier-ca.crt"
@@ -93,10 +54,9 @@ subject=namespace:vault:kind:terraform.infra.contrib.fluxcd.io:stack:vault:phase
 JSON
 
 say "applying the estate"
-apply() { "$bin/kubectl" apply --server-side --force-conflicts "$@" >/dev/null; }
-for namespace in vault kyuubi; do
-	"$bin/kubectl" create namespace "$namespace" --dry-run=client -o yaml | apply -f -
-	"$bin/terrier" push "$here/terraform" "oci://127.0.0.1:$port/$namespace/terraform:1.0.0" >/dev/null
+for name in vault kyuubi; do
+	namespace "$name"
+	"$bin/terrier" push "$here/terraform" "oci://127.0.0.1:$port/$name/terraform:1.0.0" >/dev/null
 done
 "$bin/kubectl" config view --raw --minify -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d >"$dir/kubernetes-ca.crt"
 "$bin/kubectl" -n vault create configmap cluster --dry-run=client -o yaml \
