@@ -4,13 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/test/opnsense"
 	"github.com/terrier-iac/terrier/test/proxmox"
 )
 
@@ -23,7 +28,7 @@ type buildingExample struct {
 // start runs the command until it says that the tenants are up.
 func (b *buildingExample) start(t *testing.T) {
 	t.Helper()
-	b.starts(t, "tenant-building", "the tenants are up", []string{"PROXMOX_PORT=" + b.ports[0], "DNS_PORT=" + b.ports[1], "TERRIER_PORT=" + b.ports[2], "SSH_PORT=" + b.ports[3]})
+	b.starts(t, "tenant-building", "the tenants are up", []string{"PROXMOX_PORT=" + b.ports[0], "DNS_PORT=" + b.ports[1], "TERRIER_PORT=" + b.ports[2], "SSH_PORT=" + b.ports[3], "DHCP_PORT=" + b.ports[4]})
 }
 
 // administer asks the stand-in of Proxmox VE, past its API.
@@ -117,11 +122,46 @@ func (b *buildingExample) planned(t *testing.T, stack, before string) {
 	})
 }
 
+// reserved are the reservations of the DHCP server: addresses and MAC addresses by host names.
+func (b *buildingExample) reserved(t *testing.T) map[string]string {
+	t.Helper()
+	var kept map[string]opnsense.Reservation
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(b.dir, "proxmox", "reservations.json"))), &kept); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, r := range kept {
+		all[r.Hostname] = r.Address + " " + strings.ToUpper(r.MAC)
+	}
+	return all
+}
+
+// addresses is what the guest agent of a machine says of its networks, to the token of its tenant.
+func (b *buildingExample) addresses(t *testing.T, tenant string, vm proxmox.VM) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%s/api2/json/nodes/%s/qemu/%d/agent/network-get-interfaces", b.ports[0], vm.Node, vm.ID), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "PVEAPIToken=terrier@pve!"+tenant+"="+strings.TrimSpace(read(t, filepath.Join(b.dir, "proxmox", "tokens", tenant))))
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // One command runs the tenants of the guide: a plan for each directory of the inventory, machines
-// after approvals and steps, records, drift that is found and undone, and a start that goes on.
+// after approvals and steps, records and reservations, drift that is undone or accepted, a tenant
+// that goes and comes back the same, and a start that goes on.
 func TestTenantBuildingExample(t *testing.T) {
 	t.Parallel()
-	b := &buildingExample{exampleCommand: exampleCommand{dir: t.TempDir(), bin: filepath.Join(testkit.Repository(t), "bin")}, ports: []string{freePort(t), freePort(t), freePort(t), freePort(t)}}
+	b := &buildingExample{exampleCommand: exampleCommand{dir: t.TempDir(), bin: filepath.Join(testkit.Repository(t), "bin")}, ports: []string{freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)}}
 	t.Cleanup(func() {
 		b.stop(t)
 		if t.Failed() {
@@ -158,15 +198,11 @@ func TestTenantBuildingExample(t *testing.T) {
 	if mac := b.tagged(t, "moneyrouter")["ledger-vm01"].Config["net0"]; !strings.HasPrefix(mac, "virtio=2E:59:DF:9E:D3:C7,") {
 		t.Errorf("ledger-vm01 has %s, want the MAC address of the inventory", mac)
 	}
+	b.inventoryAgrees(t)
+	b.hostsAreConfigured(t)
 
 	vm := b.tagged(t, "grooveiq")["api-vm01"]
-	b.administer(t, http.MethodPatch, fmt.Sprint("vms/", vm.ID), `{"set": {"cores": "8"}}`, nil)
-	b.run(t, "terrier", "replan", "grooveiq", "-n", "tenants", "--wait")
-	b.approve(t, "grooveiq")
-	if cores := b.tagged(t, "grooveiq")["api-vm01"].Config["cores"]; cores != "2" {
-		t.Errorf("after the repair api-vm01 has %s cores", cores)
-	}
-
+	b.driftsBothWays(t, vm.ID)
 	b.commitToOne(t)
 	b.directoriesGo(t)
 
@@ -188,16 +224,116 @@ func (b *buildingExample) awaitsItsVLAN(t *testing.T) {
 			t.Errorf("%s is %s with the plan %q, want that moneyrouter alone waits", tenant, reason, pending)
 		}
 	}
-	got := map[string]string{}
-	for _, name := range []string{"vlan", "dhcp-scope", "firewall-zone"} {
-		got[name] = b.status(t, "moneyrouter", `.conditions[?(@.type=="Prerequisite-`+name+`")].reason`)
-	}
-	if got["vlan"] != "NotFound" || got["dhcp-scope"] != "Met" || got["firewall-zone"] != "Met" {
-		t.Errorf("moneyrouter waits for %v, want for its VLAN alone", got)
-	}
+	want := map[string]string{"vlan": "NotFound", "dhcp-scope": "Met", "firewall-zone": "Met", "template": "Met", "reservations": "Met", "hypervisor": "Met"}
+	b.await(t, "moneyrouter waits for its VLAN alone", func() (bool, string) {
+		got := map[string]string{}
+		for name := range want {
+			got[name] = b.status(t, "moneyrouter", `.conditions[?(@.type=="Prerequisite-`+name+`")].reason`)
+		}
+		diff := cmp.Diff(want, got)
+		return diff == "", diff
+	})
 	b.edit(t, "substrate/net/vlans.yaml", "vlans:\n", "vlans:\n- {id: 102, name: moneyrouter, interface: vmbr0.102}\n")
 	b.push(t, "substrate", "substrate")
 	b.planned(t, "moneyrouter", "")
+}
+
+// inventoryAgrees is TB-08 and TB-13: hosts.yml, Terraform and the DHCP server have the same
+// addresses and MAC addresses, and DHCP gives a machine what is reserved for it.
+func (b *buildingExample) inventoryAgrees(t *testing.T) {
+	t.Helper()
+	want := map[string]string{"shop-vm01": "10.101.0.10 EE:8C:69:3F:17:27", "shop-vm02": "10.101.0.11 8A:54:C2:47:E5:F9", "ledger-vm01": "10.102.0.10 2E:59:DF:9E:D3:C7"}
+	if diff := cmp.Diff(want, b.reserved(t)); diff != "" {
+		t.Errorf("the reservations (-want +got):\n%s", diff)
+	}
+	for name, vm := range b.tagged(t, "vintronics") {
+		address, mac, _ := strings.Cut(want[name], " ")
+		if got := b.addresses(t, "vintronics", vm); !strings.HasPrefix(vm.Config["net0"], "virtio="+mac+",") || !strings.Contains(got, `"`+address+`"`) {
+			t.Errorf("%s has %s, and its guest agent says %s; want %s", name, vm.Config["net0"], got, want[name])
+		}
+	}
+	var list struct {
+		Meta struct {
+			Hosts map[string]map[string]any `json:"hostvars"`
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal([]byte(b.run(t, "terrier", "inventory", "--list", "-n", "tenants")), &list); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for name, vars := range list.Meta.Hosts {
+		got[name] = fmt.Sprint(vars["ansible_host"])
+	}
+	all := map[string]string{"api-vm01": "10.100.0.10", "shop-vm01": "10.101.0.10", "shop-vm02": "10.101.0.11", "ledger-vm01": "10.102.0.10"}
+	if diff := cmp.Diff(all, got); diff != "" {
+		t.Errorf("the dynamic inventory (-want +got):\n%s", diff)
+	}
+}
+
+// hostsAreConfigured is TB-07: the playbook has configured each host after its apply, and changes
+// nothing when it runs again.
+func (b *buildingExample) hostsAreConfigured(t *testing.T) {
+	t.Helper()
+	step := `.conditions[?(@.type=="Step-configure")]`
+	recap := func(tenant, want string) {
+		t.Helper()
+		b.await(t, "Ansible has configured "+tenant+" with "+want, func() (bool, string) {
+			found := b.status(t, tenant, step+".reason") + " " + b.status(t, tenant, step+".message")
+			return strings.HasPrefix(found, "Succeeded") && strings.Contains(found, want), found
+		})
+	}
+	for tenant, want := range map[string]map[string]string{
+		"grooveiq":    {"api-vm01": "api-vm01.grooveiq.example, 10.100.0.10: web"},
+		"vintronics":  {"shop-vm01": "shop-vm01.vintronics.example, 10.101.0.10: shop", "shop-vm02": "shop-vm02.vintronics.example, 10.101.0.11: shop"},
+		"moneyrouter": {"ledger-vm01": "ledger-vm01.moneyrouter.example, 10.102.0.10: ledger"},
+	} {
+		recap(tenant, "changed=1")
+		got := map[string]string{}
+		for name, vm := range b.tagged(t, tenant) {
+			got[name] = strings.TrimSpace(vm.Files["/etc/motd"])
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the hosts of %s (-want +got):\n%s", tenant, diff)
+		}
+	}
+	b.run(t, "kubectl", "-n", "tenants", "annotate", "terraforms.infra.contrib.fluxcd.io/grooveiq", "terrier.dev/rerun-steps=again")
+	recap("grooveiq", "changed=0")
+	if log := b.run(t, "terrier", "logs", "grooveiq", "-n", "tenants"); strings.Contains(log, strings.TrimSpace(read(t, filepath.Join(b.dir, "proxmox", "tokens", "grooveiq")))) {
+		t.Error("the log of the steps has the token of the tenant")
+	}
+}
+
+// driftsBothWays is TB-17: cores that were changed manually are what the configuration says after
+// an approval, or else the configuration says what they are after its change was merged.
+func (b *buildingExample) driftsBothWays(t *testing.T, id int) {
+	t.Helper()
+	change := func() {
+		t.Helper()
+		b.administer(t, http.MethodPatch, fmt.Sprint("vms/", id), `{"set": {"cores": "8"}}`, nil)
+		b.run(t, "terrier", "replan", "grooveiq", "-n", "tenants", "--wait")
+	}
+	change()
+	b.approve(t, "grooveiq")
+	if cores := b.tagged(t, "grooveiq")["api-vm01"].Config["cores"]; cores != "2" {
+		t.Errorf("after the repair api-vm01 has %s cores", cores)
+	}
+
+	change()
+	b.run(t, "terrier", "drift", "accept", "grooveiq", "-n", "tenants", "--reason", "the load of november", "--patch", filepath.Join(b.dir, "drift.patch"))
+	apply := exec.CommandContext(t.Context(), "git", "apply", filepath.Join(b.dir, "drift.patch"))
+	apply.Dir = filepath.Join(b.dir, "tree")
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Fatalf("git apply: %v: %s\n%s", err, out, read(t, filepath.Join(b.dir, "drift.patch")))
+	}
+	b.push(t, "tree", "building")
+	b.await(t, "the plan of grooveiq is empty", func() (bool, string) {
+		ready := `.conditions[?(@.type=="Ready")]`
+		found := b.status(t, "grooveiq", ready+".status") + b.status(t, "grooveiq", ".plan.pending") + " " + b.status(t, "grooveiq", ready+".message")
+		return strings.HasPrefix(found, "True "), found
+	})
+	if cores := b.tagged(t, "grooveiq")["api-vm01"].Config["cores"]; cores != "8" {
+		t.Errorf("after the drift was accepted api-vm01 has %s cores", cores)
+	}
 }
 
 // commitToOne is TB-04 and TB-10: a commit to one tenant plans that one alone. The machines that
@@ -222,7 +358,7 @@ func (b *buildingExample) commitToOne(t *testing.T) {
 		return all
 	}
 	before, last := others(), b.status(t, "grooveiq", ".lastPlannedRevision")
-	b.edit(t, "tree/tenant-inventory/grooveiq/terraform/main.tf", "cores       = 2", "cores       = 4")
+	b.edit(t, "tree/tenant-inventory/grooveiq/terraform/main.tf", "cores       = 8", "cores       = 4")
 	b.push(t, "tree", "building")
 	b.planned(t, "grooveiq", "")
 	if now := b.status(t, "grooveiq", ".lastPlannedRevision"); now == last {
@@ -238,7 +374,7 @@ func (b *buildingExample) commitToOne(t *testing.T) {
 }
 
 // directoriesGo are the guards: a tree without tenants destroys nothing. A directory that is gone
-// takes its tenant with it, machines and all, and no other.
+// takes its tenant with it, machines and all, and no other. Once it is back, so is all that it had.
 func (b *buildingExample) directoriesGo(t *testing.T) {
 	t.Helper()
 	inventory, aside := filepath.Join(b.dir, "tree", "tenant-inventory"), filepath.Join(b.dir, "aside")
@@ -268,11 +404,12 @@ func (b *buildingExample) directoriesGo(t *testing.T) {
 	if err := os.RemoveAll(inventory); err != nil {
 		t.Fatal(err)
 	}
+	before := identities(b.tagged(t, "vintronics"))
 	rename(aside, inventory)
 	rename(filepath.Join(inventory, "vintronics"), filepath.Join(b.dir, "vintronics"))
 	b.push(t, "tree", "building")
 	b.await(t, "vintronics is gone", func() (bool, string) {
-		left := b.object(t, "terraforms.infra.contrib.fluxcd.io/vintronics", "{.metadata.name} {.status.conditions}")
+		left := b.run(t, "kubectl", "-n", "tenants", "get", "terraforms.infra.contrib.fluxcd.io", "-l", "terrier.dev/tenant-id=vintronics", "-o", "jsonpath={.items[*].metadata.name}{.items[*].status.conditions}")
 		return left == "", left
 	})
 	if vms := b.tagged(t, "vintronics"); len(vms) > 0 {
@@ -289,4 +426,30 @@ func (b *buildingExample) directoriesGo(t *testing.T) {
 			t.Errorf("%s has %v", tenant, b.tagged(t, tenant))
 		}
 	}
+	if diff := cmp.Diff(map[string]string{"ledger-vm01": "10.102.0.10 2E:59:DF:9E:D3:C7"}, b.reserved(t)); diff != "" {
+		t.Errorf("vintronics is gone, and the reservations are (-want +got):\n%s", diff)
+	}
+
+	// TB-19: what is made again is the same.
+	rename(filepath.Join(b.dir, "vintronics"), filepath.Join(inventory, "vintronics"))
+	b.push(t, "tree", "building")
+	b.planned(t, "vintronics", "")
+	b.approve(t, "vintronics")
+	if diff := cmp.Diff(before, identities(b.tagged(t, "vintronics"))); diff != "" {
+		t.Errorf("vintronics is made again (-want +got):\n%s", diff)
+	}
+	if len(b.reserved(t)) != 3 {
+		t.Errorf("vintronics is made again, and the reservations are %v", b.reserved(t))
+	}
+}
+
+// identities are what makes machines the same ones, by name.
+func identities(machines map[string]proxmox.VM) map[string][]string {
+	all := map[string][]string{}
+	for name, vm := range machines {
+		for _, option := range []string{"net0", "ipconfig0", "cores", "memory", "tags", "sshkeys"} {
+			all[name] = append(all[name], vm.Config[option])
+		}
+	}
+	return all
 }

@@ -1,4 +1,5 @@
-# A VM whose MAC address has to be the one in the inventory: without it no plan is made.
+# A VM whose MAC address has to be written: without it no plan is made. The playbook compares it with
+# hosts.yml after the apply.
 module "ledger" {
   source = "../../../modules/proxmox-vm"
 
