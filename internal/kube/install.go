@@ -130,8 +130,8 @@ func Foreign(ctx context.Context, c client.Client, name string) (bool, error) {
 	return err == nil && !ours, nil
 }
 
-// Apply gives an object the fields of u. A program that starts has nobody to try again for
-// it, so an API server that is busy is asked again for busyTime.
+// Apply gives an object the fields of u. No caller repeats what a program does at its start, so
+// an API server that is busy is asked again for busyTime.
 func Apply(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 	key := client.ObjectKeyFromObject(u)
 	var last error
