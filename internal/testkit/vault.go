@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/terrier-iac/terrier/internal/testkit/database"
 	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 )
 
@@ -47,4 +49,39 @@ func VaultRole(t *testing.T, s vaulttest.Server, c *Cluster, name, lasts string)
 	s.Ask(t, http.MethodPost, "auth/kubernetes/role/"+name, map[string]any{
 		"bound_service_account_names": name, "bound_service_account_namespaces": c.Namespace, "token_policies": name, "token_ttl": lasts,
 	})
+}
+
+// vaultAdmin is the user by whom an OpenBao makes users in databases.
+const vaultAdmin, vaultAdminPassword = "bao", "admin-canary"
+
+// VaultPostgreSQL starts a PostgreSQL server in which an OpenBao makes users, at
+// database/creds/app: they may read the table customers and make tables, and no more. Their names
+// begin with v-. The statements are those of docs/vault.md: a user who owns something cannot be
+// dropped, and only a member of both gives it to a group.
+func VaultPostgreSQL(t *testing.T, s vaulttest.Server) *database.Server {
+	t.Helper()
+	db := database.StartPostgreSQL(t)
+	db.Exec(t, "CREATE TABLE customers (name TEXT)", "INSERT INTO customers VALUES ('alpha')", "GRANT CREATE ON SCHEMA public TO "+database.Reader,
+		fmt.Sprintf("CREATE ROLE %s LOGIN CREATEROLE PASSWORD '%s'", vaultAdmin, vaultAdminPassword), fmt.Sprintf("GRANT %s TO %s WITH ADMIN OPTION", database.Reader, vaultAdmin))
+	s.Database(t, vaulttest.Database{
+		Plugin: "postgresql-database-plugin", URL: "postgresql://{{username}}:{{password}}@" + db.Address() + "/" + database.Database + "?sslmode=disable",
+		Admin: vaultAdmin, Password: vaultAdminPassword,
+		Create: `CREATE ROLE "{{name}}" LOGIN PASSWORD '{{password}}' VALID UNTIL '{{expiration}}' IN ROLE ` + database.Reader + `; GRANT "{{name}}" TO ` + vaultAdmin,
+		Revoke: `REASSIGN OWNED BY "{{name}}" TO ` + database.Reader + `; DROP OWNED BY "{{name}}"; DROP ROLE "{{name}}"`,
+	})
+	return db
+}
+
+// VaultMariaDB is the same with a MariaDB server, whose users make no tables.
+func VaultMariaDB(t *testing.T, s vaulttest.Server) *database.Server {
+	t.Helper()
+	db := database.StartMariaDB(t)
+	db.Exec(t, "CREATE TABLE customers (name TEXT)", "INSERT INTO customers VALUES ('alpha')",
+		fmt.Sprintf("CREATE USER %s@'%%' IDENTIFIED BY '%s'", vaultAdmin, vaultAdminPassword), "GRANT CREATE USER ON *.* TO "+vaultAdmin+"@'%'",
+		"GRANT SELECT ON "+database.Database+".* TO "+vaultAdmin+"@'%' WITH GRANT OPTION")
+	s.Database(t, vaulttest.Database{
+		Plugin: "mysql-database-plugin", URL: "{{username}}:{{password}}@tcp(" + db.Address() + ")/", Admin: vaultAdmin, Password: vaultAdminPassword,
+		Create: "CREATE USER '{{name}}'@'%' IDENTIFIED BY '{{password}}'; GRANT SELECT ON " + database.Database + ".customers TO '{{name}}'@'%'",
+	})
+	return db
 }

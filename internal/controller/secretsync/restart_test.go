@@ -87,7 +87,7 @@ func TestWorkloadsAreRestartedOnceForAChange(t *testing.T) {
 			s.restarts(&appsv1.Deployment{}, "bystander"), s.restarts(&appsv1.Deployment{}, "exempt"))
 	}
 	v.Write(t, "database", map[string]any{"mariadb_password": "canary-1"})
-	s.external("app", database)
+	s.external("app", oneSecret)
 	s.once("app")
 	if got := count(); got != "0 0 0 0 0" {
 		t.Errorf("after the first Secret: %s restarts, want none", got)

@@ -70,7 +70,7 @@ stringData: {token: "`+token+`"}
 			ways["approle"] = "Secret " + s.Namespace + "/credentials"
 		}
 		for store, who := range ways {
-			s.external(store, strings.Replace(database, "{name: db}", "{name: "+store+"}", 1))
+			s.external(store, strings.Replace(oneSecret, "{name: db}", "{name: "+store+"}", 1))
 			s.Kubectl(t, "patch", "externalsecret/"+store, "--type=merge", "-p", `{"spec":{"secretStoreRef":{"name":"`+store+`"}}}`)
 			s.once(store)
 			s.holds(store, map[string]string{"password": "p"})
@@ -96,7 +96,7 @@ func TestStoresStayInTheirNamespace(t *testing.T) {
 	v.Write(t, "database", map[string]any{"mariadb_password": "p"})
 	use := func(kind, name string) {
 		t.Helper()
-		s.external("app", database)
+		s.external("app", oneSecret)
 		s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", `{"spec":{"secretStoreRef":{"kind":"`+kind+`","name":"`+name+`"}}}`)
 		s.once("app")
 	}
@@ -173,7 +173,7 @@ func TestStoresSayWhetherTheyCanBeUsed(t *testing.T) {
 func TestAddressesAreThoseOfThePlatform(t *testing.T) {
 	s := newStage(t, vaulttest.StandIn(t))
 	s.options.Out = strict(t)
-	s.external("app", database)
+	s.external("app", oneSecret)
 	s.once("app")
 	s.condition("app", conditionReady, metav1.ConditionFalse, outbound.ReasonAddress, "which is a loopback address: let the operator start Terrier with --allow-host=127.0.0.1:")
 }
@@ -211,7 +211,7 @@ kind: SecretStore
 metadata: {name: `+name+`}
 spec: {provider: {vault: {server: "`+server.URL+`", path: kyuubi`+tt.with+`, auth: {kubernetes: {mountPath: auth/kubernetes/, role: app, serviceAccountRef: {name: app}}}}}}
 `)
-		s.external(name, strings.Replace(database, "{name: db}", "{name: "+name+"}", 1))
+		s.external(name, strings.Replace(oneSecret, "{name: db}", "{name: "+name+"}", 1))
 		s.Kubectl(t, "patch", "externalsecret/"+name, "--type=merge", "-p", `{"spec":{"secretStoreRef":{"name":"`+name+`"}}}`)
 		s.once(name)
 		c := apimeta.FindStatusCondition(statusOf(s.get(kindOf, name)).conditions, conditionReady)

@@ -13,7 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 )
 
-const database = `
+const oneSecret = `
 refreshInterval: 10m
 target: {name: db}
 data:
@@ -26,7 +26,7 @@ func TestASecretHoldsWhatIsInVault(t *testing.T) {
 	vaulttest.Each(t, func(t *testing.T, v vaulttest.Server) {
 		s := newStage(t, v)
 		v.Write(t, "database", map[string]any{"mariadb_password": "canary-1"})
-		s.external("app", database)
+		s.external("app", oneSecret)
 		if out := s.once("app"); out.RequeueAfter < 9*time.Minute || out.RequeueAfter > 10*time.Minute {
 			t.Errorf("the next pass is in %v, want the interval", out.RequeueAfter)
 		}
@@ -107,7 +107,7 @@ func TestTheLastSecretStays(t *testing.T) {
 	vaulttest.Each(t, func(t *testing.T, v vaulttest.Server) {
 		s := newStage(t, v)
 		v.Write(t, "database", map[string]any{"mariadb_password": "canary"})
-		s.external("app", strings.Replace(database, "{name: db}", "{name: db, deletionPolicy: Delete}", 1))
+		s.external("app", strings.Replace(oneSecret, "{name: db}", "{name: db, deletionPolicy: Delete}", 1))
 		s.once("app")
 		s.Pass(10 * time.Minute)
 
@@ -146,7 +146,7 @@ func TestAVaultThatIsGone(t *testing.T) {
 	v := vaulttest.StandIn(t)
 	s := newStage(t, v)
 	v.Write(t, "database", map[string]any{"mariadb_password": "p"})
-	s.external("app", strings.Replace(database, "{name: db}", "{name: db, deletionPolicy: Delete}", 1))
+	s.external("app", strings.Replace(oneSecret, "{name: db}", "{name: db, deletionPolicy: Delete}", 1))
 	s.once("app")
 	s.Apply(t, strings.ReplaceAll(`
 apiVersion: external-secrets.io/v1
@@ -177,7 +177,7 @@ func TestWhatIsDeletedInVault(t *testing.T) {
 			vaulttest.Each(t, func(t *testing.T, v vaulttest.Server) {
 				s := newStage(t, v)
 				v.Write(t, "database", map[string]any{"mariadb_password": "p"})
-				s.external("app", strings.Replace(database, "{name: db}", "{name: db, deletionPolicy: "+tt.policy+"}", 1))
+				s.external("app", strings.Replace(oneSecret, "{name: db}", "{name: db, deletionPolicy: "+tt.policy+"}", 1))
 				s.once("app")
 				s.holds("db", map[string]string{"password": "p"})
 				v.Ask(t, http.MethodDelete, "kyuubi/data/database", nil)
@@ -205,7 +205,7 @@ func TestWhatIsNoSecretThatIsGone(t *testing.T) {
 	vaulttest.Each(t, func(t *testing.T, v vaulttest.Server) {
 		s := newStage(t, v)
 		v.Write(t, "database", map[string]any{"mariadb_password": "p"})
-		s.external("app", strings.Replace(database, "{name: db}", "{name: db, deletionPolicy: Delete}", 1))
+		s.external("app", strings.Replace(oneSecret, "{name: db}", "{name: db, deletionPolicy: Delete}", 1))
 		s.once("app")
 		for key, reason := range map[string]string{"nothing/database": vault.ReasonDenied, "pki/issue/web": vault.ReasonPath} {
 			s.Kubectl(t, "patch", "secretstore/vault", "--type=merge", "-p", `{"spec":{"provider":{"vault":{"path":""}}}}`)
@@ -250,7 +250,7 @@ kind: Secret
 metadata: {name: db}
 stringData: {password: "of a user", other: x}
 `)
-	s.external("app", database)
+	s.external("app", oneSecret)
 	s.once("app")
 	s.condition("app", conditionReady, metav1.ConditionFalse, externalsecret.ReasonNotOwned, "was not made by this object")
 	s.holds("db", map[string]string{"password": "of a user", "other": "x"})
@@ -279,7 +279,7 @@ data: [{secretKey: user2, remoteRef: {key: database, property: user}}]`)
 // that of another program waits for it.
 func TestFinalizersOfTheOperator(t *testing.T) {
 	s := newStage(t, vaulttest.StandIn(t))
-	s.external("app", database)
+	s.external("app", oneSecret)
 	s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", `{"metadata":{"finalizers":["externalsecrets.external-secrets.io/externalsecret-cleanup","example.com/x"]}}`)
 	s.Kubectl(t, "delete", "externalsecret/app", "--wait=false")
 	s.once("app")

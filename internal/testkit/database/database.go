@@ -62,6 +62,10 @@ type engine interface {
 	start(s *Server) *exec.Cmd
 	// exec runs statements as an administrator.
 	exec(ctx context.Context, s *Server, statements ...string) error
+	// users are those whose names begin with a prefix, each with the end of its password.
+	users(ctx context.Context, s *Server, prefix string) (map[string]time.Time, error)
+	// as runs a statement as a user who signs in over TCP.
+	as(ctx context.Context, s *Server, user, password, statement string) error
 	// version names what a data directory is good for.
 	version(ctx context.Context) (string, error)
 	socket(dir string) string
@@ -123,6 +127,27 @@ func (s *Server) Exec(tb testing.TB, statements ...string) {
 	if err := s.engine.exec(ctx, s, statements...); err != nil {
 		tb.Fatalf("running SQL: %v", err)
 	}
+}
+
+// Users are the users of the server whose names begin with a prefix, each with the end of its
+// password. In MariaDB there is none.
+func (s *Server) Users(tb testing.TB, prefix string) map[string]time.Time {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), within)
+	defer cancel()
+	all, err := s.engine.users(ctx, s, prefix)
+	if err != nil {
+		tb.Fatalf("reading the users: %v", err)
+	}
+	return all
+}
+
+// As runs a statement as a user, who signs in with a password.
+func (s *Server) As(tb testing.TB, user, password, statement string) error {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), within)
+	defer cancel()
+	return s.engine.as(ctx, s, user, password, statement)
 }
 
 // Start starts a server that was stopped, where it was. It listens when Start

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -68,19 +70,66 @@ func (m mariadb) start(s *Server) *exec.Cmd {
 	return exec.Command(path, args...)
 }
 
-func (mariadb) exec(ctx context.Context, s *Server, statements ...string) error {
+// open connects to a server.
+func (mariadb) open(ctx context.Context, change func(*mysql.Config)) (*sql.DB, error) {
 	cfg := mysql.NewConfig()
-	cfg.User, cfg.Net, cfg.Addr, cfg.DBName, cfg.Logger = "admin", "unix", s.Socket, Database, &mysql.NopLogger{}
+	cfg.DBName, cfg.Logger = Database, &mysql.NopLogger{}
+	change(cfg)
 	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(1)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+func (m mariadb) administer(ctx context.Context, s *Server) (*sql.DB, error) {
+	return m.open(ctx, func(c *mysql.Config) { c.User, c.Net, c.Addr = "admin", "unix", s.Socket })
+}
+
+// users have no end there.
+func (m mariadb) users(ctx context.Context, s *Server, prefix string) (map[string]time.Time, error) {
+	db, err := m.administer(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, "SELECT User FROM mysql.user WHERE left(User, ?) = ?", len(prefix), prefix)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[string]time.Time{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		all[name] = time.Time{}
+	}
+	return all, rows.Err()
+}
+
+func (m mariadb) as(ctx context.Context, s *Server, user, password, statement string) error {
+	db, err := m.open(ctx, func(c *mysql.Config) { c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", s.Address() })
 	if err != nil {
 		return err
 	}
-	db := sql.OpenDB(connector)
 	defer db.Close()
-	db.SetMaxOpenConns(1)
-	if err := db.PingContext(ctx); err != nil {
+	_, err = db.ExecContext(ctx, statement)
+	return err
+}
+
+func (m mariadb) exec(ctx context.Context, s *Server, statements ...string) error {
+	db, err := m.administer(ctx, s)
+	if err != nil {
 		return err
 	}
+	defer db.Close()
 	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -62,7 +63,7 @@ func (p postgres) start(s *Server) *exec.Cmd {
 }
 
 func (postgres) exec(ctx context.Context, s *Server, statements ...string) error {
-	conn, err := pgconn.Connect(ctx, fmt.Sprintf("host=%s port=%d user=admin dbname=%s sslmode=disable", s.dir, s.Port, Database))
+	conn, err := pgconn.Connect(ctx, postgresAdmin(s))
 	if err != nil {
 		return err
 	}
@@ -73,6 +74,47 @@ func (postgres) exec(ctx context.Context, s *Server, statements ...string) error
 		}
 	}
 	return nil
+}
+
+func (postgres) users(ctx context.Context, s *Server, prefix string) (map[string]time.Time, error) {
+	conn, err := pgconn.Connect(ctx, postgresAdmin(s))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	const asked = "SELECT rolname, coalesce(extract(epoch FROM rolvaliduntil), 0)::bigint FROM pg_roles WHERE starts_with(rolname::text, $1)"
+	found := conn.ExecParams(ctx, asked, [][]byte{[]byte(prefix)}, nil, nil, nil).Read()
+	if found.Err != nil {
+		return nil, found.Err
+	}
+	all := map[string]time.Time{}
+	for _, row := range found.Rows {
+		seconds, err := strconv.ParseInt(string(row[1]), 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		all[string(row[0])] = time.Unix(seconds, 0)
+	}
+	return all, nil
+}
+
+func (postgres) as(ctx context.Context, s *Server, user, password, statement string) error {
+	config, err := pgconn.ParseConfig(fmt.Sprintf("host=%s port=%d dbname=%s sslmode=disable", s.Host, s.Port, Database))
+	if err != nil {
+		return err
+	}
+	config.User, config.Password = user, password
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return conn.Exec(ctx, statement).Close()
+}
+
+// postgresAdmin is how the administrator of a server connects.
+func postgresAdmin(s *Server) string {
+	return fmt.Sprintf("host=%s port=%d user=admin dbname=%s sslmode=disable", s.dir, s.Port, Database)
 }
 
 func (postgres) socket(dir string) string { return dir }
