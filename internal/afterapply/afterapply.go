@@ -46,8 +46,8 @@ const (
 	ansible        = "ansible-playbook"
 )
 
-// Step is one thing to do after an apply. Exactly one of WaitFor, Ansible, Command and Targets
-// is set.
+// Step is one thing to do after an apply. Exactly one of WaitFor, Ansible, Command, Targets and
+// Inventory is set.
 type Step struct {
 	Name    string   `json:"name"`
 	Timeout Duration `json:"timeout,omitzero"` // of each attempt; DefaultTimeout if zero
@@ -56,10 +56,11 @@ type Step struct {
 	Outputs []string `json:"outputs,omitempty"` // sensitive outputs that the step is given beside all others
 	Files   []string `json:"files,omitempty"`   // files and directories of the module whose change runs the steps again, beside those that it names
 
-	WaitFor *WaitFor `json:"waitFor,omitempty"`
-	Ansible *Ansible `json:"ansible,omitempty"`
-	Targets *Targets `json:"targets,omitempty"`
-	Command []string `json:"command,omitempty"` // a program and its arguments; no shell reads them
+	WaitFor   *WaitFor   `json:"waitFor,omitempty"`
+	Ansible   *Ansible   `json:"ansible,omitempty"`
+	Targets   *Targets   `json:"targets,omitempty"`
+	Inventory *Inventory `json:"inventory,omitempty"`
+	Command   []string   `json:"command,omitempty"` // a program and its arguments; no shell reads them
 }
 
 // WaitFor waits until hosts answer.
@@ -86,7 +87,41 @@ type Targets struct {
 	HostsFrom string            `json:"hostsFrom"` // the output that has them
 	Port      int               `json:"port"`
 	Labels    map[string]string `json:"labels,omitempty"` // of their series, besides host
+
+	ScrapeConfig *ScrapeConfig `json:"scrapeConfig,omitempty"` // the hosts are written to one, too
 }
+
+// ScrapeConfig is an object of the operator of Prometheus with the targets of the stack, beside
+// the ConfigMap.
+type ScrapeConfig struct {
+	Labels map[string]string `json:"labels,omitempty"` // of the object, by which a Prometheus selects it
+	Path   string            `json:"path,omitempty"`   // of the metrics
+	Scheme string            `json:"scheme,omitempty"` // HTTP or HTTPS
+}
+
+// Mode is what an inventory does with its file.
+type Mode string
+
+// The modes of an inventory.
+const (
+	Verify Mode = "verify" // the step fails if the file is not what the outputs say
+	Commit Mode = "commit" // the file is written to the branch that the source follows
+	Branch Mode = "branch" // the file is written to another branch, for a review
+)
+
+// Inventory is a hosts.yml of Ansible in the source, which says the hosts of an output.
+// Terrier writes it itself: no run has credentials for the repository.
+type Inventory struct {
+	Path      string `json:"path"`                // relative to the root module
+	HostsFrom string `json:"hostsFrom"`           // the output that has the hosts
+	Mode      Mode   `json:"mode,omitempty"`      // Verify if empty
+	Exact     bool   `json:"exact,omitempty"`     // of Verify: the file must have no other hosts
+	Branch    string `json:"branch,omitempty"`    // of Branch
+	SecretRef string `json:"secretRef,omitempty"` // the Secret with credentials that may push; that of the GitRepository if empty
+}
+
+// Writes reports whether Terrier writes the file.
+func (i *Inventory) Writes() bool { return i != nil && (i.Mode == Commit || i.Mode == Branch) }
 
 // Duration is a time as users write it: 90s.
 type Duration struct{ time.Duration }
@@ -124,7 +159,7 @@ func Parse(text []byte) ([]Step, error) {
 	}
 	var items []json.RawMessage
 	if err := json.Unmarshal(text, &items); err != nil {
-		return nil, errors.New("is not a list: each step has a name, and one of waitFor, ansible, command and targets")
+		return nil, errors.New("is not a list: each step has a name, and one of " + kinds)
 	}
 	if len(items) > maxSteps {
 		return nil, fmt.Errorf("has %d steps, more than %d", len(items), maxSteps)
@@ -145,7 +180,47 @@ func Parse(text []byte) ([]Step, error) {
 		}
 		all = append(all, s)
 	}
+	if err := checkWrites(all); err != nil {
+		return nil, err
+	}
 	return all, nil
+}
+
+// kinds are the fields of which a step has one.
+const kinds = "waitFor, ansible, command, targets and inventory"
+
+// checkWrites keeps steps in the order of the list: Terrier writes a file once the run has ended, so
+// that no program comes after it. No step may use a file that one of them writes, since each
+// commit would run the steps again.
+func checkWrites(all []Step) error {
+	for i, s := range all {
+		if !s.Inventory.Writes() {
+			continue
+		}
+		for j, other := range all {
+			if other.Inventory.Writes() && j > i && path.Clean(other.Inventory.Path) == path.Clean(s.Inventory.Path) {
+				return fmt.Errorf("[%d].inventory.path: the step %s writes this file, too", j, s.Name)
+			}
+			if j > i && other.Targets == nil && other.Inventory == nil {
+				return fmt.Errorf("[%d]: the step %s comes after %s, and Terrier writes a file once all programs have ended: move %s to the end of the list", j, other.Name, s.Name, s.Name)
+			}
+			for _, u := range other.Uses() {
+				if within(s.Inventory.Path, u) {
+					return fmt.Errorf("[%d]: the step %s uses %s, which the step %s writes, so that each commit would run the steps again: give it the hosts with hostsFrom", j, other.Name, u, s.Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// within reports whether a path is another one, or below it.
+func within(p, of string) bool {
+	p, of = path.Clean(p), path.Clean(of)
+	if strings.HasPrefix(of, "..") && strings.Trim(of, "./") == "" { // a directory above the module
+		return strings.Count(of, "..") >= strings.Count(p, "..")
+	}
+	return of == "." && !strings.HasPrefix(p, "..") || p == of || strings.HasPrefix(p, of+"/")
 }
 
 // decoding is an error of package json, which begins with a place.
@@ -162,17 +237,17 @@ func decoding(err error) error {
 
 // check reports the first field that means nothing, with its place.
 func (s Step) check() error {
-	kinds := 0
-	for _, set := range []bool{s.WaitFor != nil, s.Ansible != nil, s.Command != nil, s.Targets != nil} {
+	has := 0
+	for _, set := range []bool{s.WaitFor != nil, s.Ansible != nil, s.Command != nil, s.Targets != nil, s.Inventory != nil} {
 		if set {
-			kinds++
+			has++
 		}
 	}
 	switch {
 	case !IsName(s.Name):
 		return fmt.Errorf(".name: %.80q is no name: it has at most 63 small letters, digits and dashes", s.Name)
-	case kinds != 1:
-		return fmt.Errorf(": has %d of waitFor, ansible, command and targets, and must have exactly one", kinds)
+	case has != 1:
+		return fmt.Errorf(": has %d of %s, and must have exactly one", has, kinds)
 	case s.Timeout.Duration != 0 && (s.Timeout.Duration < minTimeout || s.Timeout.Duration > maxTimeout):
 		return fmt.Errorf(".timeout: %s is not between %s and %s", s.Timeout, minTimeout, maxTimeout)
 	case s.Pause.Duration < 0 || s.Pause.Duration > maxTimeout:
@@ -194,6 +269,10 @@ func (s Step) check() error {
 		return errors.New(".outputs: names sensitive outputs, and targets are readable for users who may read ConfigMaps")
 	case s.Targets != nil:
 		return s.Targets.check()
+	case s.Inventory != nil && len(s.Outputs) > 0:
+		return errors.New(".outputs: names sensitive outputs, and the file is readable for users who may read the repository")
+	case s.Inventory != nil:
+		return s.Inventory.check()
 	default:
 		return checkCommand(s.Command)
 	}
@@ -239,6 +318,14 @@ func (a Ansible) check() error {
 // labelName is the form of the name of a label of Prometheus.
 var labelName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`) })
 
+// objectLabel and labelValue are the forms of a label of an object.
+var (
+	objectLabel = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[a-zA-Z0-9]([-._a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$`)
+	})
+	labelValue = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9]([-._a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$`) })
+)
+
 func (t Targets) check() error {
 	switch {
 	case t.HostsFrom == "":
@@ -251,8 +338,58 @@ func (t Targets) check() error {
 			return fmt.Errorf(".targets.labels: %.80q is no name of a label", name)
 		}
 	}
+	if s := t.ScrapeConfig; s != nil {
+		switch {
+		case s.Scheme != "" && s.Scheme != "HTTP" && s.Scheme != "HTTPS":
+			return fmt.Errorf(".targets.scrapeConfig.scheme: %.20q is neither HTTP nor HTTPS", s.Scheme)
+		case s.Path != "" && (!strings.HasPrefix(s.Path, "/") || len(s.Path) > maxField):
+			return fmt.Errorf(".targets.scrapeConfig.path: %.80q is no path such as /metrics", s.Path)
+		}
+		for name, value := range s.Labels {
+			if !objectLabel().MatchString(name) || strings.HasPrefix(name, "terrier.dev/") || value != "" && !labelValue().MatchString(value) {
+				return fmt.Errorf(".targets.scrapeConfig.labels: %.80q: %.80q is no label of an object", name, value)
+			}
+		}
+	}
 	return nil
 }
+
+func (i Inventory) check() error {
+	if err := below(".inventory.path", i.Path); err != nil {
+		return err
+	}
+	name := path.Base(i.Path)
+	switch {
+	case path.Ext(name) != ".yml" && path.Ext(name) != ".yaml":
+		return fmt.Errorf(".inventory.path: %.80q is no file such as hosts.yml", i.Path)
+	case slices.ContainsFunc(strings.Split(i.Path, "/"), func(part string) bool { return strings.HasPrefix(part, ".") && strings.Trim(part, ".") != "" }):
+		return fmt.Errorf(".inventory.path: %.80q has a part that begins with a dot", i.Path)
+	case i.HostsFrom == "":
+		return errors.New(".inventory.hostsFrom: is missing: it names the output that has the hosts")
+	}
+	switch i.Mode {
+	case "", Verify:
+		if i.SecretRef != "" {
+			return errors.New(".inventory.secretRef: nothing is written with the mode verify")
+		}
+	case Commit, Branch:
+		if i.Exact {
+			return fmt.Errorf(".inventory.exact: hosts that others wrote stay in the file with the mode %s", i.Mode)
+		}
+	default:
+		return fmt.Errorf(".inventory.mode: %.20q is none of verify, commit and branch", i.Mode)
+	}
+	if (i.Mode == Branch) != (i.Branch != "") {
+		return errors.New(".inventory.branch: the mode branch needs the name of a branch, and no other mode takes one")
+	}
+	if i.SecretRef != "" && (!objectName().MatchString(i.SecretRef) || len(i.SecretRef) > 253) {
+		return fmt.Errorf(".inventory.secretRef: %.80q is no name of a Secret", i.SecretRef)
+	}
+	return nil
+}
+
+// objectName is the form of the name of a Secret.
+var objectName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`) })
 
 func checkCommand(argv []string) error {
 	if len(argv) == 0 {
@@ -294,6 +431,22 @@ func isHost(h string) bool {
 	})
 }
 
+// Does is the field that says what the step does.
+func (s Step) Does() string {
+	switch {
+	case s.WaitFor != nil:
+		return "waitFor"
+	case s.Ansible != nil:
+		return "ansible"
+	case s.Targets != nil:
+		return "targets"
+	case s.Inventory != nil:
+		return "inventory"
+	default:
+		return "command"
+	}
+}
+
 // Uses are the files and directories of the module, relative to its root, whose change runs
 // the step again.
 func (s Step) Uses() []string {
@@ -310,7 +463,24 @@ func (s Step) Uses() []string {
 			uses = append(uses, a.Program)
 		}
 	}
+	if s.Inventory != nil && !s.Inventory.Writes() { // else each commit would run the steps again
+		uses = append(uses, s.Inventory.Path)
+	}
 	return uses
+}
+
+// Beside are directories of the module, relative to its root, that a step may read beside what
+// it uses: Ansible looks for roles, variables and files beside a playbook, and for variables
+// beside an inventory.
+func (s Step) Beside() []string {
+	if s.Ansible == nil {
+		return nil
+	}
+	beside := []string{path.Dir(s.Ansible.Playbook)}
+	if i := s.Ansible.Inventory; i != "" {
+		beside = append(beside, path.Join(path.Dir(i), "group_vars"), path.Join(path.Dir(i), "host_vars"))
+	}
+	return beside
 }
 
 // ofModule reports whether a program is a file of the module.

@@ -38,27 +38,41 @@ func TestParse(t *testing.T) {
 // An error names the step and the field, and says what it may be.
 func TestParseErrors(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
-		"no list":                 {`{}`, "is not a list"},
-		"no name":                 {`[{"command": ["a"]}]`, "[0].name: \"\" is no name"},
-		"the same name twice":     {`[{"name": "a", "command": ["a"]}, {"name": "a", "command": ["a"]}]`, `[1].name: "a" is the name of another`},
-		"nothing to do":           {`[{"name": "a"}]`, "[0]: has 0 of waitFor, ansible, command and targets"},
-		"two things to do":        {`[{"name": "a", "command": ["a"], "waitFor": {"protocol": "ssh", "hosts": ["a"]}}]`, "[0]: has 2 of"},
-		"an unknown field":        {`[{"name": "a", "comand": ["a"]}]`, "[0].comand: there is no such field"},
-		"no duration":             {`[{"name": "a", "timeout": "5", "command": ["a"]}]`, `[0]: "5" is no duration`},
-		"a timeout without end":   {`[{"name": "a", "timeout": "1000h", "command": ["a"]}]`, "[0].timeout: 1000h0m0s is not between"},
-		"too many retries":        {`[{"name": "a", "retries": 1000, "command": ["a"]}]`, "[0].retries: 1000 is not between 0 and 20"},
-		"an empty command":        {`[{"name": "a", "command": []}]`, "[0].command: is empty"},
-		"an option for a program": {`[{"name": "a", "command": ["-c"]}]`, `[0].command[0]: "-c" is no program`},
-		"another protocol":        {`[{"name": "a", "waitFor": {"protocol": "icmp", "hosts": ["a"]}}]`, `[0].waitFor.protocol: "icmp" is neither`},
-		"tcp without a port":      {`[{"name": "a", "waitFor": {"protocol": "tcp", "hosts": ["a"]}}]`, "[0].waitFor.port: 0 is no port"},
-		"no hosts":                {`[{"name": "a", "waitFor": {"protocol": "ssh"}}]`, "[0].waitFor: needs hosts"},
-		"a host with a port":      {`[{"name": "a", "waitFor": {"protocol": "ssh", "hosts": ["a b"]}}]`, `[0].waitFor.hosts[0]: "a b" is no name`},
-		"no playbook":             {`[{"name": "a", "ansible": {"hostsFrom": "h"}}]`, `[0].ansible.playbook: "" is no path`},
-		"a playbook of the image": {`[{"name": "a", "ansible": {"playbook": "/etc/x.yml", "hostsFrom": "h"}}]`, `[0].ansible.playbook: "/etc/x.yml" is no path`},
-		"no inventory":            {`[{"name": "a", "ansible": {"playbook": "x.yml"}}]`, "[0].ansible: needs an inventory"},
-		"targets without hosts":   {`[{"name": "a", "targets": {"port": 9100}}]`, "[0].targets.hostsFrom: is missing"},
-		"a label of the scrape":   {`[{"name": "a", "targets": {"hostsFrom": "h", "port": 9100, "labels": {"__address__": "x"}}}]`, `[0].targets.labels: "__address__" is no name`},
-		"an option for a limit":   {`[{"name": "a", "ansible": {"playbook": "x.yml", "hostsFrom": "h", "limit": "-e x"}}]`, `[0].ansible.limit: "-e x" is no pattern`},
+		"no list":                                   {`{}`, "is not a list"},
+		"no name":                                   {`[{"command": ["a"]}]`, "[0].name: \"\" is no name"},
+		"the same name twice":                       {`[{"name": "a", "command": ["a"]}, {"name": "a", "command": ["a"]}]`, `[1].name: "a" is the name of another`},
+		"nothing to do":                             {`[{"name": "a"}]`, "[0]: has 0 of waitFor, ansible, command, targets and inventory"},
+		"two things to do":                          {`[{"name": "a", "command": ["a"], "waitFor": {"protocol": "ssh", "hosts": ["a"]}}]`, "[0]: has 2 of"},
+		"an unknown field":                          {`[{"name": "a", "comand": ["a"]}]`, "[0].comand: there is no such field"},
+		"no duration":                               {`[{"name": "a", "timeout": "5", "command": ["a"]}]`, `[0]: "5" is no duration`},
+		"a timeout without end":                     {`[{"name": "a", "timeout": "1000h", "command": ["a"]}]`, "[0].timeout: 1000h0m0s is not between"},
+		"too many retries":                          {`[{"name": "a", "retries": 1000, "command": ["a"]}]`, "[0].retries: 1000 is not between 0 and 20"},
+		"an empty command":                          {`[{"name": "a", "command": []}]`, "[0].command: is empty"},
+		"an option for a program":                   {`[{"name": "a", "command": ["-c"]}]`, `[0].command[0]: "-c" is no program`},
+		"another protocol":                          {`[{"name": "a", "waitFor": {"protocol": "icmp", "hosts": ["a"]}}]`, `[0].waitFor.protocol: "icmp" is neither`},
+		"tcp without a port":                        {`[{"name": "a", "waitFor": {"protocol": "tcp", "hosts": ["a"]}}]`, "[0].waitFor.port: 0 is no port"},
+		"no hosts":                                  {`[{"name": "a", "waitFor": {"protocol": "ssh"}}]`, "[0].waitFor: needs hosts"},
+		"a host with a port":                        {`[{"name": "a", "waitFor": {"protocol": "ssh", "hosts": ["a b"]}}]`, `[0].waitFor.hosts[0]: "a b" is no name`},
+		"no playbook":                               {`[{"name": "a", "ansible": {"hostsFrom": "h"}}]`, `[0].ansible.playbook: "" is no path`},
+		"a playbook of the image":                   {`[{"name": "a", "ansible": {"playbook": "/etc/x.yml", "hostsFrom": "h"}}]`, `[0].ansible.playbook: "/etc/x.yml" is no path`},
+		"no inventory":                              {`[{"name": "a", "ansible": {"playbook": "x.yml"}}]`, "[0].ansible: needs an inventory"},
+		"targets without hosts":                     {`[{"name": "a", "targets": {"port": 9100}}]`, "[0].targets.hostsFrom: is missing"},
+		"a scheme of files":                         {`[{"name": "a", "targets": {"hostsFrom": "h", "port": 1, "scrapeConfig": {"scheme": "file"}}}]`, `[0].targets.scrapeConfig.scheme: "file" is neither`},
+		"a path of the scrape":                      {`[{"name": "a", "targets": {"hostsFrom": "h", "port": 1, "scrapeConfig": {"path": "metrics"}}}]`, `[0].targets.scrapeConfig.path: "metrics" is no path`},
+		"a label of Terrier":                        {`[{"name": "a", "targets": {"hostsFrom": "h", "port": 1, "scrapeConfig": {"labels": {"terrier.dev/x": "y"}}}}]`, "[0].targets.scrapeConfig.labels: "},
+		"a label of the scrape":                     {`[{"name": "a", "targets": {"hostsFrom": "h", "port": 9100, "labels": {"__address__": "x"}}}]`, `[0].targets.labels: "__address__" is no name`},
+		"an option for a limit":                     {`[{"name": "a", "ansible": {"playbook": "x.yml", "hostsFrom": "h", "limit": "-e x"}}]`, `[0].ansible.limit: "-e x" is no pattern`},
+		"a file above the source":                   {`[{"name": "a", "inventory": {"path": "/hosts.yml", "hostsFrom": "h"}}]`, `[0].inventory.path: "/hosts.yml" is no path`},
+		"a file of a workflow":                      {`[{"name": "a", "inventory": {"path": ".github/workflows/a.yml", "hostsFrom": "h", "mode": "commit"}}]`, `[0].inventory.path: ".github/workflows/a.yml" has a part`},
+		"another kind of file":                      {`[{"name": "a", "inventory": {"path": "hosts", "hostsFrom": "h"}}]`, `[0].inventory.path: "hosts" is no file such as hosts.yml`},
+		"no such mode":                              {`[{"name": "a", "inventory": {"path": "hosts.yml", "hostsFrom": "h", "mode": "push"}}]`, `[0].inventory.mode: "push" is none of`},
+		"a branch without a name":                   {`[{"name": "a", "inventory": {"path": "hosts.yml", "hostsFrom": "h", "mode": "branch"}}]`, "[0].inventory.branch: the mode branch needs"},
+		"a branch of a commit":                      {`[{"name": "a", "inventory": {"path": "hosts.yml", "hostsFrom": "h", "mode": "commit", "branch": "x"}}]`, "[0].inventory.branch: the mode branch needs"},
+		"no other host in a file that others write": {`[{"name": "a", "inventory": {"path": "hosts.yml", "hostsFrom": "h", "mode": "commit", "exact": true}}]`, "[0].inventory.exact: hosts that others wrote stay"},
+		"secrets in a repository":                   {`[{"name": "a", "outputs": ["x"], "inventory": {"path": "hosts.yml", "hostsFrom": "h"}}]`, "[0].outputs: names sensitive outputs"},
+		"a program after a file that is written":    {`[{"name": "a", "inventory": {"path": "hosts.yml", "hostsFrom": "h", "mode": "commit"}}, {"name": "b", "command": ["b"]}]`, "[1]: the step b comes after a"},
+		"a playbook with a file that is written":    {`[{"name": "b", "ansible": {"playbook": "x.yml", "inventory": ".."}}, {"name": "a", "inventory": {"path": "../hosts.yml", "hostsFrom": "h", "mode": "commit"}}]`, "[0]: the step b uses .., which the step a writes"},
+		"a file that two steps write":               {`[{"name": "a", "inventory": {"path": "hosts.yml", "hostsFrom": "h", "mode": "commit"}}, {"name": "b", "inventory": {"path": "./hosts.yml", "hostsFrom": "i", "mode": "commit"}}]`, "[1].inventory.path: the step a writes this file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := Parse([]byte(tt.text)); err == nil || !strings.HasPrefix(err.Error(), tt.want) || got != nil {
@@ -125,6 +139,25 @@ func TestGiven(t *testing.T) {
 		if _, err := s.Given(outputs()); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("Given() = %v, want %q", err, want)
 		}
+	}
+}
+
+// A file that is verified runs the steps again, and one that Terrier writes does not.
+func TestAnInventoryIsAFileOfItsStep(t *testing.T) {
+	steps, err := Parse([]byte(`[{"name": "a", "ansible": {"playbook": "x.yml", "hostsFrom": "h"}}, {"name": "b", "inventory": {"path": "../hosts.yml", "hostsFrom": "h", "exact": true}},
+		{"name": "c", "inventory": {"path": "../written.yml", "hostsFrom": "h", "mode": "branch", "branch": "hosts"}}, {"name": "d", "targets": {"hostsFrom": "h", "port": 80}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"../hosts.yml"}, append(steps[1].Uses(), steps[2].Uses()...)); diff != "" {
+		t.Errorf("Uses() (-want +got):\n%s", diff)
+	}
+	g, err := Step{Inventory: &Inventory{Path: "hosts.yml", HostsFrom: "hosts"}}.Given(outputs())
+	if err != nil || len(g.Written) != 2 || g.Written[1].Name != "web01" || g.Written[1].User != "fedora" {
+		t.Errorf("Given() = %+v, %v, want both hosts of the output", g.Written, err)
+	}
+	if _, err := (Step{Inventory: &Inventory{HostsFrom: "token"}}).Given(outputs()); err == nil || !strings.Contains(err.Error(), "it is sensitive") {
+		t.Errorf("Given() of a sensitive output = %v", err)
 	}
 }
 

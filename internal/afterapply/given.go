@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/inventory"
 	"github.com/terrier-iac/terrier/internal/plural"
 )
 
@@ -22,13 +23,14 @@ type Output struct {
 
 // Given is what a step is carried out with.
 type Given struct {
-	Outputs json.RawMessage // an object of values by their names
-	Argv    []string        // a program and its arguments; nil of a wait
-	Files   []File          // that arguments name
-	Hosts   []string        // host:port, to wait for
-	Targets []byte          // of a monitoring: a list of the form that file_sd of Prometheus reads
-	Said    string          // what a step says that has nothing to run
-	SSH     bool            // each has to say that it speaks SSH
+	Outputs json.RawMessage  // an object of values by their names
+	Argv    []string         // a program and its arguments; nil of a wait
+	Files   []File           // that arguments name
+	Hosts   []string         // host:port, to wait for
+	Targets []byte           // of a monitoring: a list of the form that file_sd of Prometheus reads
+	Written []inventory.Host // of an inventory
+	Said    string           // what a step says that has nothing to run
+	SSH     bool             // each has to say that it speaks SSH
 	Timeout time.Duration
 	Pause   time.Duration
 }
@@ -79,6 +81,8 @@ func (s Step) Given(outputs map[string]Output) (Given, error) {
 		err = g.play(*s.Ansible, shown)
 	case s.Targets != nil:
 		err = g.watch(*s.Targets, shown)
+	case s.Inventory != nil:
+		err = g.list(*s.Inventory, shown)
 	default:
 		g.Argv = slices.Clone(s.Command)
 	}
@@ -125,6 +129,19 @@ func (g *Given) watch(t Targets, outputs map[string]json.RawMessage) error {
 	g.Said = plural.Count(len(groups), "target")
 	g.Targets, err = json.Marshal(groups)
 	return err
+}
+
+// list reads the hosts of an inventory. Each has a name, which the file has.
+func (g *Given) list(i Inventory, outputs map[string]json.RawMessage) error {
+	value, ok := outputs[i.HostsFrom]
+	if !ok {
+		return fmt.Errorf("inventory.hostsFrom: there is no output %s, or it is sensitive", i.HostsFrom)
+	}
+	var err error
+	if g.Written, err = inventory.FromOutput(value); err != nil {
+		return fmt.Errorf("inventory.hostsFrom: the output %s: %w", i.HostsFrom, err)
+	}
+	return nil
 }
 
 // joined is host:port.

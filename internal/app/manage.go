@@ -34,6 +34,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/gitstate"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/policies/interpreter"
@@ -266,13 +267,17 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 	}
 	p.records.InGit = inGit
 	besidePasses := gitstate.NewBeside(inGit)
+	hosts := &aftersteps.Hosts{Client: live, Out: out, KnownHosts: p.Config.KnownHosts, Scratch: p.dir("scratch", "hosts"), Now: p.Now}
+	if err := source.OpenScratch(hosts.Scratch); err != nil {
+		return err
+	}
 	stacks := &controller.Stacks{
 		StateKeys: p.opened.StateKeys,
 		Client:    mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds, LeftOut: p.leftOut,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen(), Cipher: cipher, Git: besidePasses}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
 		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Stamps: p.stamping, Queue: p.queue,
-		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry,
+		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry, Hosts: hosts,
 	}
 	if stacks.Systems, err = systemsOf(p); err != nil {
 		return err

@@ -92,6 +92,7 @@ const (
 	StateRolledBack   What = "state-rolled-back"  // a user rolled the state back to an older version
 	StatePushed       What = "state-pushed"       // a user uploaded a state
 	ReplanAsked       What = "replan-asked"       // a user asked for a plan at once
+	StepsRerunAsked   What = "steps-rerun-asked"  // a user asked for the steps after an apply once more
 	CancelAsked       What = "cancel-asked"       // a user cancelled a run
 	RepairAsked       What = "repair-asked"       // a user asked for a plan that imports untracked resources
 	Changed           What = "changed"            // a user changed the spec

@@ -4,19 +4,25 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terrier-iac/terrier/internal/command"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/steps"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // operateCommands act on stacks.
 type operateCommands struct{ *program }
 
 func (p operateCommands) commands() []*cobra.Command {
-	return []*cobra.Command{p.replan(), p.suspend(), p.resume(), p.cancel(), p.unlock(), p.breakGlass()}
+	return []*cobra.Command{p.replan(), p.suspend(), p.resume(), p.cancel(), p.unlock(), p.breakGlass(), p.steps()}
 }
 
 func (p operateCommands) replan() *cobra.Command {
@@ -61,6 +67,123 @@ exit code 2; if the timeout is over, with exit code 6.`,
 	}
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the stack is settled")
 	c.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
+	return c
+}
+
+func (p operateCommands) steps() *cobra.Command {
+	var (
+		f        format
+		selector string
+	)
+	c := &cobra.Command{
+		Use:   "steps [STACK]",
+		Short: "Show the steps after the apply of stacks, and run them again",
+		Long: `Lists the stacks that have steps after their applies, and how far these are. With a
+stack the command shows each step: its state, when it began or ended, and the last line
+of what it said. "terrier logs STACK" has all of it.
+
+Stacks name their steps in the annotation terrier.dev/after-apply: see docs/after-apply.md.`,
+		Example: `  terrier steps -A
+  terrier steps network
+  terrier steps network -o json | jq -r '.steps[] | select(.state == "Failed") | .name'`,
+		GroupID:           groupView,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			filter, s, err := p.filter(cmd.Context(), args, selector)
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				d, err := s.Describe(cmd.Context(), filter.Key())
+				if err == nil {
+					err = p.stepsOf(d, f)
+				}
+				return err
+			}
+			list, err := s.List(cmd.Context(), filter)
+			if err != nil {
+				return err
+			}
+			list = slices.DeleteFunc(list, func(s query.Stack) bool { return s.AfterApply == nil })
+			if !p.structured(f, map[string]any{"items": list}) {
+				p.stepsIn(list, filter)
+			}
+			return nil
+		},
+	}
+	p.allFlag(c)
+	c.Flags().StringVarP(&selector, "selector", "l", "", "only stacks with these `labels`")
+	formatFlag(c, &f, forJSON, forYAML)
+	c.AddCommand(p.rerunSteps())
+	return c
+}
+
+// stepsIn lists stacks with how far their steps are.
+func (p operateCommands) stepsIn(list []query.Stack, filter query.Filter) {
+	if len(list) == 0 {
+		p.note("No stack has steps after its applies.\n")
+		return
+	}
+	t := namespaced(filter.Namespace == "", "NAMESPACE", "STACK", "STATE", "DONE", "STEP", "AT")
+	for _, s := range list {
+		a := s.AfterApply
+		t.add(plain(s.Namespace), plain(s.Key().Argument()), plain(string(a.State)), plain(fmt.Sprintf("%d/%d", a.Done, a.Of)), plain(a.Step), plain(p.at(a.At)))
+	}
+	p.table(t)
+}
+
+// stepsOf shows the steps of one stack.
+func (p operateCommands) stepsOf(d query.Detail, f format) error {
+	if d.Steps == nil {
+		return fault.New(fault.Missing, command.ReasonNoSteps, fmt.Errorf("the stack %s has no steps after its applies: the annotation terrier.dev/after-apply names them", d.Key()))
+	}
+	if p.structured(f, d.Steps) {
+		return nil
+	}
+	t := &table{head: []string{"STEP", "DOES", "STATE", "AT", "MESSAGE"}}
+	for _, s := range d.Steps.Steps {
+		lines := strings.Split(strings.TrimSpace(s.Message), "\n")
+		t.add(plain(s.Name), plain(s.Does), plain(string(s.State)), plain(p.at(s.At)), plain(lines[len(lines)-1]))
+	}
+	p.table(t)
+	switch d.Steps.State {
+	case stack.StepFailed:
+		p.note("%s. To run the steps again: terrier steps rerun %s\n", strings.TrimRight(d.Steps.Message, ". "), d.Key().Argument())
+	case steps.Held:
+		p.note("These steps were not approved. Review the annotation and the files that it names. To approve and run them: terrier steps rerun %s --steps %s\n", d.Key().Argument(), d.Steps.Digest)
+	}
+	return nil
+}
+
+func (p operateCommands) rerunSteps() *cobra.Command {
+	var seen string
+	c := &cobra.Command{
+		Use:   "rerun STACK",
+		Short: "Run the steps after the apply of a stack again",
+		Long: `Has all steps after the apply run again, without a plan and without an apply. Each step
+has to bear being run twice.
+
+Where plans need an approval, this command approves the steps as they are now, with the
+files that they can use. With --steps it approves exactly those that you have reviewed:
+if they changed since, nothing runs, and the command ends with exit code 5. "terrier steps
+STACK -o json" has their digest. The audit log records the request.
+
+Where a policy says who approves, the command is the approval of one user, and the steps
+run once those approved them whom the policy asks for.`,
+		Example: `  terrier steps rerun network
+  terrier steps rerun network --steps 0123456789ab`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			if _, err := s.RerunSteps(ctx, key, seen); err != nil {
+				return err
+			}
+			p.say("Requested the steps after the apply of %s.\n", key)
+			return nil
+		}),
+	}
+	c.Flags().StringVar(&seen, "steps", "", "run only the steps with this `digest`")
 	return c
 }
 

@@ -254,8 +254,11 @@ hosts are those of the output "hosts" of the stacks of each tenant: a list of ob
 with name and address, or an object of them by their names. user, port, mac, groups and
 vars are optional. Each tenant has a group of its own besides, tenant_UID.
 
-With --directory, hosts.yml, group_vars and host_vars of the tenants are read from a
-checkout of the inventory as well. Where both have a variable of a host, the output wins.
+If the registry reads an inventory, the hosts in hosts.yml of each tenant are there as
+well, with address, user, port, mac and groups: for this you need the permission to read
+the Secret of its row. With --directory, all variables of hosts.yml, group_vars and
+host_vars are read from a checkout besides. Where several have a variable of a host, the
+output wins, then the checkout.
 
 You need the permission to read the outputs. A stack whose outputs you may not read is
 left out, and named on standard error. A host that two tenants have is an error: choose
@@ -320,15 +323,18 @@ func (p inventoryCommands) hosts(ctx context.Context, choose hostsChoice) (*inve
 		if len(choose.uids) > 0 && !slices.Contains(choose.uids, t.UID) {
 			continue
 		}
+		detail, err := tenants.Describe(ctx, t.Key())
+		if err == nil {
+			err = p.listed(found, t.UID, detail.Row.Hosts)
+		}
+		if err != nil {
+			return nil, err
+		}
 		if choose.dir != "" && !written[t.UID] {
 			written[t.UID] = true
 			if err := p.written(found, choose.dir, t.UID); err != nil {
 				return nil, err
 			}
-		}
-		detail, err := tenants.Describe(ctx, t.Key())
-		if err != nil {
-			return nil, err
 		}
 		for _, o := range detail.Objects {
 			if o.Stack == nil {
@@ -340,6 +346,15 @@ func (p inventoryCommands) hosts(ctx context.Context, choose hostsChoice) (*inve
 		}
 	}
 	return found, nil
+}
+
+// listed adds the hosts that the registry of a tenant has read from its hosts.yml.
+func (p inventoryCommands) listed(found *inventory.Dynamic, uid string, hosts []query.RowHost) error {
+	var all []inventory.Host
+	for _, h := range hosts {
+		all = append(all, inventory.Host{Name: h.Name, Address: h.Address, User: h.User, Port: h.Port, MAC: h.MAC, Groups: h.Groups})
+	}
+	return found.Add(uid, all...)
 }
 
 // written adds the hosts of the directory of a tenant, if there is one.

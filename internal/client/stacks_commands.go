@@ -38,6 +38,12 @@ func (s *commands) Replan(ctx context.Context, key query.Key) (request string, e
 	return asked.Request, err
 }
 
+func (s *commands) RerunSteps(ctx context.Context, key query.Key, seen string) (request string, err error) {
+	var asked command.Requested
+	err = s.do(ctx, key, command.SeenSteps{Digest: seen}, &asked, "rerun-steps")
+	return asked.Request, err
+}
+
 func (s *commands) Suspend(ctx context.Context, key query.Key) error {
 	return s.do(ctx, key, struct{}{}, nil, "suspend")
 }

@@ -33,6 +33,7 @@ type StackCommands interface {
 	Unlock(ctx context.Context, key query.Key, id string) error
 	Cancel(ctx context.Context, key query.Key, run string) (query.Stack, error)
 
+	RerunSteps(ctx context.Context, key query.Key, seen string) (request string, err error)
 	AcceptDrift(ctx context.Context, key query.Key, o AcceptDriftOrder) (AcceptedDrift, error)
 
 	PreviewDestroy(context.Context, query.Key) (query.PlanDocument, error)

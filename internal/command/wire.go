@@ -39,6 +39,12 @@ type (
 	AcceptReason struct {
 		Reason string `json:"reason,omitempty"`
 	}
+	// SeenSteps are the steps after an apply that a user saw: their digest. Without one, those
+	// that there are now are meant.
+	SeenSteps struct {
+		Digest string `json:"digest,omitempty"`
+	}
+
 	// AcceptDriftOrder accepts drift: the configuration is to be changed, and until then Terrier
 	// does not enforce it.
 	AcceptDriftOrder struct {

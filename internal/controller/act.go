@@ -208,16 +208,19 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	if err := ac.take(ctx, p, plan); err != nil {
 		return err
 	}
+	if plan.Destroy { // not kept with what a later destroy is made from
+		p.note.Hosts = aftersteps.Removals(p.st.Configuration.AfterApply, stepsTree(p))
+	}
 	return ac.launcher.launch(ctx, p, stack.ApplyRun, cause, "")
 }
 
 // unwatch removes the targets of a monitoring before their hosts are destroyed, so that their
 // end raises no alarm. A namespace that is deleted takes them with it.
 func (ac *actor) unwatch(ctx context.Context, p *pass) error {
-	if p.o.Status.AfterApply == nil {
+	if p.o.Status.AfterApply == nil && !aftersteps.HasTargets(p.st.Configuration.AfterApply) {
 		return nil
 	}
-	err := aftersteps.RemoveTargets(ctx, ac.live, p.obj)
+	err := aftersteps.RemoveTargets(ctx, ac.live, p.obj, p.st.Configuration.AfterApply)
 	if apierrors.IsForbidden(err) {
 		ac.events.Event(p.obj, warning, "TargetsNotRemoved", err.Error())
 		return nil
@@ -283,6 +286,7 @@ func (ac *actor) destroy(ctx context.Context, p *pass, unlock string) error {
 		return err
 	}
 	p.job.Options.Destroy, p.job.Options.Targets = true, nil
+	p.note.Hosts = aftersteps.Removals(p.st.Configuration.AfterApply, stepsTree(p))
 	why := "the object was deleted"
 	if p.o.Corrected {
 		why += "; its source, inputs or spec were changed after that"

@@ -194,6 +194,13 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 		return audit.Entry{What: audit.StateAccepted, Why: stack.AcceptedWhy(is.Accepted), Details: map[string]string{"state": stack.AcceptedState(is.Accepted)}}, is.Accepted
 	case stack.AskedToAcceptDrift:
 		return acceptance(p, is.Drift), is.Drift
+	case stack.AskedToRerunSteps:
+		steps, _, _ := strings.Cut(is.Rerun, "@")
+		e := audit.Entry{What: audit.StepsRerunAsked, Details: map[string]string{"request": is.Rerun}}
+		if known := stack.KnownSteps(p.o.Status); known != nil && steps == stack.ShortSteps(known.Approvable()) {
+			e.Details["steps"] = known.Approvable() // such a request approves them, too
+		}
+		return e, is.Rerun
 	case stack.AskedToAdoptState:
 		return audit.Entry{What: audit.StateAccepted, Details: map[string]string{"state": "that of a former stack of this name"}}, "adopted/" + generation
 	case stack.AskedToDelete:
@@ -238,6 +245,10 @@ func rejection(p *pass, said string) audit.Entry {
 func decision(p *pass, said string) audit.Entry {
 	e := audit.Entry{What: audit.Approved, Comment: p.obj.GetAnnotations()[kube.Comment]}
 	m := p.o.Status
+	if known := stack.KnownSteps(m); known != nil && said == stack.ShortSteps(known.Approvable()) {
+		e.Details = map[string]string{"steps": known.Approvable()}
+		return e
+	}
 	for _, plan := range []*stack.Plan{m.Pending, m.Applied} {
 		if plan.Is(said) {
 			planIn(&e, plan)

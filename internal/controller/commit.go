@@ -242,7 +242,7 @@ func (cm *committer) writeTargets(ctx context.Context, p *pass) error {
 		}
 		return cm.targetsFailed(p, err)
 	case p.st.Status.AfterApply != nil && p.o.Status.AfterApply == nil: // there are no steps any more
-		return cm.targetsFailed(p, aftersteps.RemoveTargets(ctx, cm.live, p.obj))
+		return cm.targetsFailed(p, aftersteps.RemoveTargets(ctx, cm.live, p.obj, steps))
 	}
 	return nil
 }

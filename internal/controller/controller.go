@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
@@ -145,6 +146,7 @@ type Stacks struct {
 	Metrics    prometheus.Registerer // nil registers no metrics
 
 	Systems *prerequisites.Systems // that prerequisites may ask; nil asks none
+	Hosts   *aftersteps.Hosts      // by which hosts are written into repositories; nil writes none
 
 	prober *prerequisites.Prober // nil without Systems
 

@@ -132,7 +132,11 @@ func selectPaths(reader *modules.Reader, p *pass) *stack.Blocked {
 	if len(c.SourcePaths) == 0 {
 		return nil
 	}
-	part, err := reader.Subset(p.in.archive, p.o.PlanInputs.Source, c.Path, c.SourcePaths, pathsOf(c))
+	always := pathsOf(c)
+	if slices.Contains(c.SourcePaths, stack.SourceAuto) {
+		always = append(always, aftersteps.Beside(c.Path, c.AfterApply)...)
+	}
+	part, err := reader.Subset(p.in.archive, p.o.PlanInputs.Source, c.Path, c.SourcePaths, always)
 	if err != nil {
 		return blockedBy(fmt.Errorf("the annotation %s: %w", dialect.SourcePaths, err), stack.SourceFailed)
 	}

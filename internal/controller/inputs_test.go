@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,11 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/afterapply"
+	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/archive/archivetest"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/testkit"
 	"github.com/terrier-iac/terrier/internal/workdir/module"
@@ -319,5 +323,50 @@ func TestASourceThatIsNotReadySaysWhy(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The files that steps after an apply use are part of what the stack depends on, so that its runs
+// have them.
+func TestAPartOfASourceHasTheFilesOfSteps(t *testing.T) {
+	kept, err := source.NewCache(t.TempDir(), nil, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := modules.New(t.TempDir())
+	reader.Archives = kept
+	file := archivetest.Pack(t, map[string]string{
+		"a/terraform/main.tf": "", "a/hosts.yml": "", "a/group_vars/web.yml": "", "a/notes.md": "", "ansible/site.yml": "", "ansible/roles/web/tasks/main.yml": "", "tools/report": "", "b/terraform/main.tf": "",
+	})
+	for paths, want := range map[string][]string{
+		"auto": {"a/group_vars/web.yml", "a/hosts.yml", "a/terraform/main.tf", "ansible/roles/web/tasks/main.yml", "ansible/site.yml", "tools/report"},
+		"b/**": {"a/hosts.yml", "a/terraform/main.tf", "ansible/site.yml", "b/terraform/main.tf", "tools/report"},
+	} {
+		p := &pass{entry: &entry{}}
+		p.in.archive, p.o.PlanInputs.Source = file, "sha256:0"
+		p.st.Configuration = stack.Configuration{Path: "a/terraform", SourcePaths: []string{paths}, AfterApply: []afterapply.Step{
+			{Name: "play", Ansible: &afterapply.Ansible{Playbook: "../../ansible/site.yml", Inventory: "../hosts.yml"}},
+			{Name: "tell", Command: []string{"../../tools/report"}},
+		}}
+		if b := selectPaths(reader, p); b != nil || p.entry.wholeSource != "" {
+			t.Fatalf("%s: selectPaths() = %+v, and the whole source counts: %q", paths, b, p.entry.wholeSource)
+		}
+		f, err := os.Open(p.in.archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, got, err := archive.Inspect(f, info.Size(), archive.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: the part (-want +got):\n%s", paths, diff)
+		}
 	}
 }

@@ -91,7 +91,7 @@ func (ld *loader) judging(ctx context.Context, p *pass, decoded error) (policies
 		return set, fmt.Errorf("reading the policies: %w", err)
 	}
 	p.o.Spec.Policies, p.o.Spec.Times, p.o.Spec.Drift = set.Digest, set.Times, set.Drift
-	p.o.Spec.Approvers = set.Approvers
+	p.o.Spec.Approvers, p.o.Spec.ApprovalRules = len(set.Approvals) > 0, set.Approvals
 	p.o.Spec.Webhooks = p.o.Spec.Reviews != ""
 	p.o.Spec.Reviews = review.Digest(p.o.Spec.Reviews, set.Digest)
 	return set, decoded

@@ -370,7 +370,7 @@ func (as *approvals) verify(ctx context.Context, p *pass) error {
 		p.o.Spec.RejectedBy, _ = as.author(ctx, p, kube.DecidedBy)
 	}
 	as.decided(ctx, p)
-	wanted, overrides := stack.Restricted(p.o), stack.WantsOverride(p.o)
+	wanted, overrides := stack.Restricted(p.o) || stack.ConfirmsSteps(p.o), stack.WantsOverride(p.o)
 	known, err := as.known(ctx, p, wanted || overrides)
 	if err != nil {
 		return err

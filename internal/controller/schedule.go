@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -91,7 +92,7 @@ func (ck *driftRecords) memoryFor(ctx context.Context, e *entry, kind stack.RunK
 	if err != nil {
 		ck.log.Warn("memory of earlier runs not read", "stack", e.id, "err", err)
 	}
-	return schedule.Memory(kind, known.Memory, ck.config.Limits.Memory)
+	return schedule.Memory(kind, *estimateOf(&known, kind), ck.config.Limits.Memory)
 }
 
 // observeMemory remembers what memory a run took. A drift check that finds
@@ -109,12 +110,22 @@ func (ck *driftRecords) observeMemory(ctx context.Context, p *pass, r *runner.Re
 		return err
 	}
 	is := was
-	is.Memory = schedule.Observe(was.Memory, took)
+	estimate := estimateOf(&is, r.Kind)
+	*estimate = schedule.Observe(*estimate, took)
 	p.entry.checks = &is
 	if is == was || quiet(p, r) {
 		return nil
 	}
 	return ck.putDriftChecks(ctx, p.entry, is)
+}
+
+// estimateOf is the estimate for runs of a kind. The programs of steps after an apply are not
+// the engine, so that neither says anything of the other.
+func estimateOf(c *record.Check, kind stack.RunKind) *int64 {
+	if kind == stack.StepsRun {
+		return &c.StepsMemory
+	}
+	return &c.Memory
 }
 
 // quiet reports whether a run is a drift check that found nothing that counts.

@@ -90,6 +90,7 @@ func TestMemoryOfRunsIsRemembered(t *testing.T) {
 		{"one that takes more", run(stack.PlanRun, 1000), 1008, 1},
 		{"one that takes much less", run(stack.PlanRun, 10), 768, 1},
 		{"one that asks for health", run(stack.HealthRun, 5000), 768, 0},
+		{"one of steps after an apply", run(stack.StepsRun, 5000), 768, 1},
 		{"a quiet look", run(stack.CheckRun, 740), 752, 0},
 	} {
 		blobs.n = 0
@@ -105,6 +106,9 @@ func TestMemoryOfRunsIsRemembered(t *testing.T) {
 	}
 	if blobs.n != 1 {
 		t.Errorf("a quiet check cost %d writes, want one", blobs.n)
+	}
+	if got := c.memoryFor(ctx, p.entry, stack.StepsRun) >> 20; got != 5008 {
+		t.Errorf("the next run of the steps: %d MiB, want what the last one took", got)
 	}
 	restarted := takeApart(&Stacks{Blobs: blobs, Config: Config{Limits: runner.Limits{Memory: 700 << 20}}})
 	if got := after(restarted, &entry{id: "uid"}); got != 700 {

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -33,6 +34,8 @@ type note struct {
 	Waited  time.Duration  `json:"waited,omitempty"` // for its turn; only told
 	Class   string         `json:"class,omitempty"`  // under which the schedule admitted it
 	Tenant  string         `json:"tenant,omitempty"` // of the stack when it was admitted
+
+	Hosts []aftersteps.Order `json:"hosts,omitempty"` // what is written into repositories after a run of steps, or of a destroy
 
 	Stamped string `json:"stamped,omitempty"` // the epoch of the stamps on the object when the run began
 	Changes int    `json:"changes,omitempty"` // the number of the newest change of the object then
@@ -77,6 +80,7 @@ type settler struct {
 	turns     *turns
 	metrics   *metrics
 	approvals *approvals
+	hosts     *hostsWriter
 }
 
 // settle takes over what the run of the stack left: of a run that goes on the state
@@ -229,6 +233,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		{"untracked-before", func(ctx context.Context) error { return se.followUntracked(ctx, p, n, run) }},
 		{"forgotten", func(ctx context.Context) error { return se.keepForgotten(ctx, p, r, n) }},
 		{"lock", func(ctx context.Context) error { return se.freeLock(ctx, r, n) }},
+		{"hosts", func(ctx context.Context) error { return se.hosts.settle(ctx, p, r, n.Hosts, run) }}, // before the report is kept
 		{"tolerated", func(context.Context) error { return judgeDrift(se, p, r, n, run) }},
 		{"records", func(ctx context.Context) error { return se.keepRecords(ctx, p, r) }},
 		{"memory", func(ctx context.Context) error { return se.checks.observeMemory(ctx, p, r) }},

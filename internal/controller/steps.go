@@ -52,6 +52,7 @@ func (c *Stacks) assemble() *steps {
 	settler := &settler{
 		blobs: c.Blobs, live: c.Live, log: c.Log, dialects: c.Dialects, queue: c.Queue, runner: c.Runner, store: c.States, reviewers: c.Reviewers,
 		checks: checks, records: kept, states: keeper, turns: turns, metrics: c.metrics, approvals: approvals,
+		hosts: &hostsWriter{writer: c.Hosts, accounts: c.Accounts, config: c.Config, live: c.Live, events: c.Events, outputs: outputsOf(kept)},
 	}
 	gates := &gates{
 		checker:  &prerequisites.Checker{Cache: c.Client, Kinds: c.Live, Dialects: c.Dialects, Artifacts: c.Artifacts, Outputs: outputsOf(kept), Prober: c.prober},

@@ -226,7 +226,7 @@ func Annotated(o client.Object, s *stack.Spec) {
 	_, _ = h.Write([]byte(o.GetUID())) // never fails
 	s.Spread = h.Sum64()
 	says := o.GetAnnotations()
-	s.AdoptState, s.Rerun = kube.IsTrue(says[AdoptState]), says[afterapply.Rerun]
+	s.AdoptState = kube.IsTrue(says[AdoptState])
 	switch says[Deletion] {
 	case "":
 	case DeletionDestroy:

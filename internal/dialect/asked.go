@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/policy"
@@ -59,6 +60,7 @@ type Asked struct {
 	AcceptDrift     string
 	AcceptState     string
 	Cancel          string         // a run
+	Rerun           string         // a request for the steps after an apply
 	Command         *stack.Command // in the session
 }
 
@@ -68,7 +70,7 @@ type Asked struct {
 func (a Asked) Annotated(o client.Object) (Asked, error) {
 	says := o.GetAnnotations()
 	a.Rejected, a.Comment, a.Preview, a.AcceptState = says[Rejected], says[Comment], says[PreviewDestroy], says[AcceptState]
-	a.AcceptDrift = says[AcceptDrift]
+	a.AcceptDrift, a.Rerun = says[AcceptDrift], says[afterapply.Rerun]
 	a.DecidedBy, a.Cancel, a.Confirm = says[kube.DecidedBy], says[Cancel], says[Confirm]
 	a.RequestedBy, a.Approvals, a.Overrides = says[kube.RequestedBy], says[kube.ApprovedBy], says[kube.OverriddenBy]
 	a.OverrideWindow, a.Stamped = says[OverrideWindow], says[kube.Stamped]
@@ -107,7 +109,7 @@ func (a Asked) Into(s *stack.Spec) {
 		s.Overrides = append(s.Overrides, policy.Given{Plan: g.Plan, By: g.By, Groups: g.Groups})
 	}
 	s.Cancel, s.IgnoreUntracked, s.Repair = a.Cancel, a.IgnoreUntracked, a.Repair
-	s.AcceptsDrift = a.AcceptDrift
+	s.AcceptsDrift, s.Rerun = a.AcceptDrift, a.Rerun
 	s.Preview, s.AcceptState, s.BreakGlass, s.Command = a.Preview, a.AcceptState, a.Session, a.Command
 }
 
@@ -115,16 +117,17 @@ func (a Asked) Into(s *stack.Spec) {
 // for want. A command is of one session, and ends with it.
 func (a Asked) Annotate(o client.Object, want Asked) {
 	for name, v := range map[string]struct{ is, want string }{
-		Rejected:        {a.Rejected, want.Rejected},
-		Comment:         {a.Comment, want.Comment},
-		Confirm:         {a.Confirm, want.Confirm},
-		OverrideWindow:  {a.OverrideWindow, want.OverrideWindow},
-		IgnoreUntracked: {a.IgnoreUntracked, want.IgnoreUntracked},
-		Repair:          {text(a.Repair), text(want.Repair)},
-		PreviewDestroy:  {a.Preview, want.Preview},
-		AcceptDrift:     {a.AcceptDrift, want.AcceptDrift},
-		AcceptState:     {a.AcceptState, want.AcceptState},
-		Cancel:          {a.Cancel, want.Cancel},
+		Rejected:         {a.Rejected, want.Rejected},
+		Comment:          {a.Comment, want.Comment},
+		Confirm:          {a.Confirm, want.Confirm},
+		OverrideWindow:   {a.OverrideWindow, want.OverrideWindow},
+		IgnoreUntracked:  {a.IgnoreUntracked, want.IgnoreUntracked},
+		Repair:           {text(a.Repair), text(want.Repair)},
+		PreviewDestroy:   {a.Preview, want.Preview},
+		AcceptDrift:      {a.AcceptDrift, want.AcceptDrift},
+		AcceptState:      {a.AcceptState, want.AcceptState},
+		Cancel:           {a.Cancel, want.Cancel},
+		afterapply.Rerun: {a.Rerun, want.Rerun},
 	} {
 		if v.is != v.want {
 			SetAnnotation(o, name, v.want)

@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/query/steps"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -19,11 +20,15 @@ type Detail struct {
 	Stack
 	Conditions []Condition `json:"conditions,omitempty"`
 	Failure    *Failure    `json:"failure,omitempty"`
-	DependsOn  []string    `json:"dependsOn,omitempty"`
-	Rejected   string      `json:"rejected,omitempty"` // the plan that was rejected last
-	Events     []Event     `json:"events,omitempty"`   // newest first
-	Unseen     string      `json:"unseen,omitempty"`   // why events are not shown
-	Means      Situation   `json:"means"`
+
+	Prerequisites []steps.Prerequisite `json:"prerequisites,omitempty"` // what its plans wait for
+	Steps         *steps.Steps         `json:"steps,omitempty"`         // after its applies; nil without any
+
+	DependsOn []string  `json:"dependsOn,omitempty"`
+	Rejected  string    `json:"rejected,omitempty"` // the plan that was rejected last
+	Events    []Event   `json:"events,omitempty"`   // newest first
+	Unseen    string    `json:"unseen,omitempty"`   // why events are not shown
+	Means     Situation `json:"means"`
 }
 
 // Failure is the last failure, if nothing has succeeded since.
@@ -54,6 +59,7 @@ func (s *Stacks) Describe(ctx context.Context, key Key) (Detail, error) {
 		return Detail{}, err
 	}
 	d := Detail{Stack: View(o), Conditions: conditions(o.View.Conditions), Rejected: o.View.Rejected}
+	d.Prerequisites, d.Steps = steps.Gates(o.Configuration.Prerequisites, o.View.Conditions), stepsOf(o)
 	for _, r := range input.References(o.Legible, key.Namespace).DependsOn {
 		d.DependsOn = append(d.DependsOn, keyOf(s.Kinds, o.Dialect, r).String())
 	}

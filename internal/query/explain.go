@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
+	"github.com/terrier-iac/terrier/internal/query/steps"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -59,11 +60,11 @@ var situations = map[stack.Reason]Situation{
 	stack.RunningSteps: {"The plan was applied, and Terrier is running the steps that follow it. Each has a condition of its own.", ""},
 	stack.StepsFailed: {
 		"The plan was applied, and a step after it failed. The message has its last lines. Drift checks go on.",
-		"Correct the step, its files or its hosts; terrier logs shows the log. To run the steps again, set the annotation terrier.dev/rerun-steps to the value in the message.",
+		"Correct the step, its files or its hosts; terrier logs shows the log. To run the steps again: terrier steps rerun STACK.",
 	},
 	stack.StepsHeld: {
 		"The steps after the apply, or files that they use, or the source that they can read, changed since the plan was made that was applied last. Terrier does not run what no user approved, and no policy has let pass.",
-		"Review the annotation terrier.dev/after-apply and the files that it names. To run these steps, set the annotation terrier.dev/rerun-steps to the value in the message. Where a policy says who approves, Terrier runs them once a plan that was made with them is applied.",
+		"Review the annotation terrier.dev/after-apply and the files that it names. To run them: terrier steps rerun STACK. Where a policy says who approves, each of these users runs this command.",
 	},
 	stack.PrerequisiteMissing: {
 		"A prerequisite of the stack is not there. The message says which; each has a condition of its own.",
@@ -274,10 +275,19 @@ type Explanation struct {
 	Rules    []RuleOutcome `json:"rules"`
 	Story    []Step        `json:"story,omitempty"` // the next steps, of a manifest
 
+	Prerequisites []steps.Prerequisite `json:"prerequisites,omitempty"` // what its plans wait for
+	Steps         *steps.Steps         `json:"steps,omitempty"`         // after its applies; nil without any
+
 	// Assumed says that the explanation is of a manifest, and nothing of it was read
 	// in a cluster.
 	Assumed bool `json:"assumed,omitempty"`
 }
+
+// What begins the facts about prerequisites and steps, which Explanation has as values, too.
+const (
+	FactOfPrerequisite = "the prerequisite "
+	FactOfStep         = "the step "
+)
 
 // RuleOutcome is what became of one rule.
 type RuleOutcome struct {
@@ -296,15 +306,16 @@ func (s *Stacks) Explain(ctx context.Context, key Key) (Explanation, error) {
 	}
 	st := View(o)
 	e := Explanation{Stack: st, Means: o.explained(stack.Reason(st.Phase)), Facts: facts(st, o.Status), Rules: ruleOutcomes(st.Rule, o.Spec.Words)}
+	e.Prerequisites, e.Steps = steps.Gates(o.Configuration.Prerequisites, o.View.Conditions), stepsOf(o)
 	if why := uncompared(o.Configuration); why != "" {
 		e.Facts = append(e.Facts, why)
 	}
 	for _, c := range o.View.Conditions {
 		if name, ok := strings.CutPrefix(c.Type, prerequisite.ConditionPrefix); ok {
-			e.Facts = append(e.Facts, "the prerequisite "+name+": "+c.Message)
+			e.Facts = append(e.Facts, FactOfPrerequisite+name+": "+c.Message)
 		}
 		if name, ok := strings.CutPrefix(c.Type, afterapply.ConditionPrefix); ok {
-			e.Facts = append(e.Facts, strings.TrimSuffix("the step "+name+" after the apply: "+c.Reason+": "+c.Message, ": "))
+			e.Facts = append(e.Facts, strings.TrimSuffix(FactOfStep+name+" after the apply: "+c.Reason+": "+c.Message, ": "))
 		}
 	}
 	if fact := s.nextCheckFact(ctx, o); fact != "" {

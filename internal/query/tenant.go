@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,6 +38,34 @@ type TenantDetail struct {
 type RowInfo struct {
 	Variables []string `json:"variables,omitempty"`
 	Secret    string   `json:"secret,omitempty"` // that holds the values; empty if annotations of the Tenant do
+
+	// Hosts are those of the hosts.yml of a tenant that is a directory of an inventory, for
+	// callers who may read that Secret. No other value is shown.
+	Hosts []RowHost `json:"hosts,omitempty"`
+}
+
+// RowHost is a host in the row of a tenant.
+type RowHost struct {
+	Name    string   `json:"name"`
+	Address string   `json:"address,omitempty"`
+	User    string   `json:"user,omitempty"`
+	Port    int      `json:"port,omitempty"`
+	MAC     string   `json:"mac,omitempty"`
+	Groups  []string `json:"groups,omitempty"`
+}
+
+// hostsIn are the hosts in a row of an inventory; none of a row of another registry.
+func hostsIn(r tenant.Row) ([]RowHost, error) {
+	for _, column := range []string{tenantapi.ColumnPath, tenantapi.ColumnDigest, tenantapi.ColumnHosts} {
+		if r.Extra[column] == "" {
+			return nil, nil
+		}
+	}
+	var hosts []RowHost
+	if err := json.Unmarshal([]byte(r.Extra[tenantapi.ColumnHosts]), &hosts); err != nil {
+		return nil, fault.New(fault.Invalid, "", errors.New("the variable hosts of the row is no list of hosts"))
+	}
+	return hosts, nil
 }
 
 // States of an object of a tenant that no status speaks of.
@@ -108,7 +137,8 @@ func (t *Tenants) row(ctx context.Context, o *tenantsv1.Tenant) (RowInfo, error)
 		return RowInfo{}, err
 	}
 	names := slices.Sorted(maps.Keys(tenant.ValuesOf(r, registryOf(o), o.Spec.TemplateRef)))
-	return RowInfo{Variables: names, Secret: secret}, nil
+	hosts, err := hostsIn(r)
+	return RowInfo{Variables: names, Secret: secret, Hosts: hosts}, err
 }
 
 // readRow reads the row of a tenant as the caller, and where it was found.

@@ -13,6 +13,7 @@ var deeds = map[AuditWhat]string{
 	audit.Suspended: "Suspended", audit.Resumed: "Resumed", audit.ReplanAsked: "Requested a reconcile", audit.DeletionAsked: "Deleted",
 	audit.RepairAsked: "Requested a repair plan", audit.UntrackedIgnored: "Ignored untracked resources", audit.LockBroken: "Broke a foreign lock",
 	audit.DriftAccepted:   "Accepted the drift",
+	audit.StepsRerunAsked: "Requested the steps after the apply again",
 	audit.StateRolledBack: "Rolled the state back", audit.StateAccepted: "Accepted the state", audit.StatePushed: "Uploaded a state",
 	audit.StateLocked: "Locked the state", audit.StateUnlocked: "Unlocked the state",
 	audit.BreakGlassBegun: "Opened a break-glass session", audit.BreakGlassCommand: "Ran a break-glass command", audit.BreakGlassEnded: "Break-glass session ended",

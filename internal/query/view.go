@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/identity"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/query/steps"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -80,6 +81,8 @@ type Stack struct {
 	// The API server is known to have recorded the user of DecidedBy. Without that, users may
 	// have written any name.
 	DecidedByVerified bool `json:"decidedByVerified,omitempty"`
+
+	AfterApply *steps.Summary `json:"afterApply,omitempty"` // how far the steps after the apply are; nil without any
 
 	FailingCheckBlocks *stack.FailingCheckBlocks `json:"failingCheckBlocks,omitempty"` // of the module
 
@@ -212,6 +215,7 @@ func View(o *Object) Stack {
 		s.OutputsHow = o.Spec.Words.Outputs
 	}
 	s.Identities = identitiesOf(o)
+	s.AfterApply = stepsOf(o).Summary()
 	s.remember(o.Status)
 	s.DecidedBy, s.Cancelled, s.Undecidable = v.DecidedBy, o.Status.Cancelled, o.undecidable()
 	s.DecidedByVerified = v.DecidedBy != "" && stack.Verified(o.Status, o.Spec, v.DecidedBy)
@@ -233,6 +237,11 @@ func View(o *Object) Stack {
 	}
 	s.FormerNames = FormerNames{s.Untracked, s.BreakGlass, s.PendingCommand, s.LastCommand}
 	return s
+}
+
+// stepsOf are the steps after the applies of a stack.
+func stepsOf(o *Object) *steps.Steps {
+	return steps.Of(o.Configuration.AfterApply, o.View.Conditions, o.Status, o.View.Phase == string(stack.StepsHeld))
 }
 
 // remember takes over what earlier reconciles wrote down.

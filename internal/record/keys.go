@@ -156,6 +156,8 @@ type Check struct {
 
 	CPU    time.Duration `json:"cpu,omitempty"`    // that the last check took; 0 if unknown
 	Memory int64         `json:"memory,omitempty"` // bytes that runs take; 0 if unknown
+
+	StepsMemory int64 `json:"stepsMemory,omitempty"` // the same of runs of the steps after an apply, whose programs are others
 }
 
 // Checked is what the last drift check left.

@@ -36,6 +36,7 @@ const (
 type GitFile struct {
 	Git    *Git // Ref is not used
 	Branch string
+	Base   string // the branch that a new Branch begins with; empty for a branch with nothing else
 	Path   string // with slashes
 }
 
@@ -265,7 +266,13 @@ func (f *GitFile) push(ctx context.Context, over GitTip, c GitChange) (plumbing.
 		return plumbing.ZeroHash, GitTip{}, f.Git.fault(f.Git.URL, "listing references", err)
 	}
 	at := refs.References[f.ref().String()]
-	made, err := f.on(ctx, at, over, c)
+	parent := at
+	if at.IsZero() && f.Base != "" {
+		if parent = refs.References[plumbing.NewBranchReferenceName(f.Base).String()]; parent.IsZero() {
+			return at, GitTip{}, fault.New(fault.Missing, ReasonGit, fmt.Errorf("the repository has no branch %s, with which %s could begin", f.Base, f.Branch))
+		}
+	}
+	made, err := f.on(ctx, parent, over, c)
 	if err != nil {
 		return at, GitTip{}, err
 	}

@@ -1,9 +1,12 @@
 package stack
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/policy"
 )
 
 // AfterApply is what is known of the steps that follow the applies of a stack.
@@ -92,24 +95,115 @@ func asksForSteps(o Observation) bool {
 }
 
 // stepsDue reports whether steps are to be carried out: the stack was applied, and they
-// neither succeeded nor failed for what they would be for now, or a user asks for them.
+// neither succeeded nor failed for what they would be for now, or a user asks for them. Where
+// the status was lost, and the records do not say that steps ever ran, only a user asks.
 func stepsDue(o Observation) bool {
 	m, a := o.Status, afterApply(o.Status)
-	if o.Steps == nil || m.Applied == nil || m.Destroyed || o.Spec.Destroy || o.Spec.Mode == PlanOnly || o.Spec.Mode == DriftOnly {
+	if o.Steps == nil || o.Spec.Destroy || o.Spec.Mode == PlanOnly || o.Spec.Mode == DriftOnly || !HasStepsToFollow(m) {
 		return false
 	}
 	key := StepsKey(*o.Steps, m)
-	return asksForSteps(o) || a.Done != key && a.Failed != key
+	return asksForSteps(o) || a.Done != key && a.Failed != key && (m.Applied != nil || a.ran())
+}
+
+// HasStepsToFollow reports whether a stack was applied, so that steps can follow: a plan was,
+// or there are resources whose plan was forgotten with the status.
+func HasStepsToFollow(m Status) bool {
+	return !m.Destroyed && (m.Applied != nil || m.Created || afterApply(m).ran())
+}
+
+// ran reports whether it is known what steps were for: they ended, or an apply came before them.
+func (a AfterApply) ran() bool { return a.Done != "" || a.Failed != "" || a.Write != "" }
+
+// kept is what must survive the status: without it steps would run for what they ran for, or
+// never again. What the steps are now is found out anyway, except for the outputs, whose record
+// may be lost as well. It is nil if there is nothing to keep.
+func (a *AfterApply) kept() *AfterApply {
+	if a == nil || !a.ran() && a.Approved == "" && a.Rerun == "" && a.Run == "" {
+		return nil
+	}
+	k := *a
+	k.Wanted, k.Source = "", ""
+	return &k
+}
+
+// same reports whether a and b, as they are kept, are of the same runs and approvals.
+func (a *AfterApply) same(b *AfterApply) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Done == b.Done && a.Failed == b.Failed && a.Write == b.Write && a.Approved == b.Approved && a.Rerun == b.Rerun && a.Killed == b.Killed && a.Run == b.Run
 }
 
 // stepsAllowed reports whether these very steps may be carried out. Where plans need an
 // approval, and where policies or webhooks may hold or refuse them, a plan was applied that was
 // made with the steps, or a user asked for exactly these. Where a policy says who approves, such
-// a request does not count: it would be an approval by any user.
+// a request does not count, since it would be an approval by any user: the users whom the policy
+// wants have to approve these steps as they would a plan.
 func stepsAllowed(o Observation) bool {
 	free := o.Spec.Mode != Manual && o.Spec.Reviews == "" && o.Spec.Policies == ""
 	is := o.Steps.Approvable()
-	return free || afterApply(o.Status).Approved == is || !o.Spec.Approvers && asksForSteps(o) && namesSteps(o.Spec.Rerun, is)
+	switch {
+	case free || afterApply(o.Status).Approved == is:
+		return true
+	case o.Spec.Approvers:
+		return stepsLack(o) == ""
+	default:
+		return confirmsSteps(o) || asksForSteps(o) && namesSteps(o.Spec.Rerun, is)
+	}
+}
+
+// confirmsSteps reports whether a user approves these very steps, by their word.
+func confirmsSteps(o Observation) bool {
+	word := ShortSteps(o.Steps.Approvable())
+	return word != "" && o.Spec.Confirmed() == word
+}
+
+// ConfirmsSteps reports whether a user approves steps for which a policy says who may, so that it
+// matters who that was.
+func ConfirmsSteps(o Observation) bool {
+	return o.Steps != nil && o.Spec.Approvers && stepsDue(o) && afterApply(o.Status).Approved != o.Steps.Approvable() && confirmsSteps(o)
+}
+
+// stepsLack says which approvals of the steps a policy asks for; empty if it asks for no more.
+func stepsLack(o Observation) string {
+	word := ShortSteps(o.Steps.Approvable())
+	var given []policy.Given
+	if confirmsSteps(o) && o.Status.Unverified == "" {
+		for _, g := range o.Status.Approvals {
+			if g.Plan == word {
+				given = append(given, g)
+			}
+		}
+		if len(given) == 0 {
+			given = []policy.Given{{Plan: word}}
+		}
+	}
+	rules := o.Spec.ApprovalRules
+	if len(rules) == 0 {
+		rules = []policy.Approval{{Count: 1}}
+	}
+	var findings []policy.Finding
+	for i := range rules {
+		findings = append(findings, policy.Finding{Effect: policy.Hold, Approval: &rules[i]})
+	}
+	by := o.Status.Requesters
+	by.Unknown = cmp.Or(by.Unknown, "steps and their files may be changed without a plan")
+	return policy.Missing(findings, given, by, o.Now)
+}
+
+// approvingSteps is how users approve steps for which a policy says who may.
+func approvingSteps(o Observation) string {
+	word := ShortSteps(o.Steps.Approvable())
+	how := "annotates the stack with terrier.dev/confirm=" + word
+	if of := o.Spec.Words.Argument; of != "" {
+		how = "runs: terrier steps rerun " + of + " --steps " + word
+	}
+	text := "A policy says who approves: running them " + stepsLack(o) + ". "
+	if o.Status.Unverified != "" && confirmsSteps(o) {
+		text += "No approval can be verified: " + strings.TrimRight(o.Status.Unverified, ". ") + ". "
+	}
+	return text + "A user who approves " + how
 }
 
 // stepsWithheld reports whether policies let no plan be applied now, and so no steps run.
@@ -168,7 +262,7 @@ func withSteps(o Observation, d Decision) Decision {
 		d.Ready, d.Reason = Held, StepsHeld
 		how := "Review them. To run them, set the annotation terrier.dev/rerun-steps=" + ShortSteps(o.Steps.Approvable())
 		if o.Spec.Approvers {
-			how = "A policy says who approves, so Terrier runs them once a plan that was made with them is applied"
+			how = approvingSteps(o)
 		}
 		d.Message = fmt.Sprintf("%s. The steps after the apply, or files that they can use, changed since the plan was made that was applied last, and were not approved. %s", strings.TrimRight(d.Message, ". "), how)
 	case stepsFailed(o):

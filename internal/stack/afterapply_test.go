@@ -24,7 +24,7 @@ func TestNoStepBeforeApprovalAndApply(t *testing.T) {
 		}
 		began++
 		m := o.Status
-		if m.Applied == nil || m.Destroyed || o.Deleting || o.Spec.Suspended || o.Spec.Destroy || o.Spec.Mode == stack.PlanOnly || o.Spec.Mode == stack.DriftOnly {
+		if !stack.HasStepsToFollow(m) || m.Destroyed || o.Deleting || o.Spec.Suspended || o.Spec.Destroy || o.Spec.Mode == stack.PlanOnly || o.Spec.Mode == stack.DriftOnly {
 			t.Fatalf("steps begin in the mode %s with %+v applied", o.Spec.Mode, m.Applied)
 		}
 		if m.Pending != nil && m.Pending.PlanInputs.Source == o.PlanInputs.Source {
@@ -178,6 +178,11 @@ func TestStepsThatNobodyApproved(t *testing.T) {
 		asked.Spec.Rerun = request
 		wants(t, "the request "+request, asked, want)
 	}
+	for approval, want := range map[string]stack.Reason{"fedcba987654 1": stack.RunningSteps, "0123456789ab 1": stack.StepsHeld} {
+		approved := o
+		approved.Spec.Confirms = approval
+		wants(t, "the approval "+approval, approved, want)
+	}
 }
 
 // Where policies or webhooks judge plans, steps that no plan had wait, also if plans are applied
@@ -229,5 +234,116 @@ func TestStepsOfAnotherSource(t *testing.T) {
 	d := wants(t, "another source before the steps", o, stack.StepsHeld)
 	if !strings.Contains(d.Message, stack.ShortSteps(other.Approvable())) {
 		t.Errorf("Decide() = %+v, want the word for what would be run", d)
+	}
+}
+
+// Steps that ran are known from the records after the status was lost: they run again for what
+// is new, and on request. Where the records are lost, too, they run on request only.
+func TestStepsOutliveAStatus(t *testing.T) {
+	lost := func(o stack.Observation, kept stack.Checkpoint) stack.Observation {
+		o.Status = stack.Status{}.Restored(kept)
+		o.Status.Planned, o.Status.PlannedAt, o.Status.Created = o.PlanInputs, o.Now, true // a plan has found no changes
+		o.Status = stack.WithSteps(o.Status, o.Steps)
+		return o
+	}
+	for _, mode := range []stack.Mode{stack.Auto, stack.Manual} {
+		o := applied(mode)
+		failed := after(o, "steps-1", stack.Failed)
+		succeeded := after(o, "steps-1", stack.Succeeded)
+		for name, tt := range map[string]struct {
+			before stack.Observation
+			kept   stack.Checkpoint
+			want   stack.Reason // by itself
+			other  stack.Reason // of other outputs
+		}{
+			"after a success":    {succeeded, succeeded.Status.Checkpoint(), stack.Unchanged, stack.RunningSteps},
+			"after a failure":    {failed, failed.Status.Checkpoint(), stack.StepsFailed, stack.RunningSteps},
+			"before they ran":    {o, o.Status.Checkpoint(), stack.RunningSteps, stack.RunningSteps},
+			"without the record": {succeeded, stack.Checkpoint{}, stack.Unchanged, stack.Unchanged},
+		} {
+			is := lost(tt.before, tt.kept)
+			wants(t, name, is, tt.want)
+			is.Spec.Rerun = stack.ShortSteps(is.Steps.Approvable()) + "@again"
+			wants(t, name+", on request", is, stack.RunningSteps)
+			is.Spec.Rerun = ""
+			is.Steps = &stack.Steps{Digest: is.Steps.Digest, Outputs: "p"}
+			wants(t, name+", with other outputs", is, tt.other)
+		}
+	}
+	o := after(applied(stack.Auto), "steps-1", stack.Succeeded)
+	kept := stack.WithSteps(o.Status, o.Steps).Checkpoint()
+	if got := (stack.Status{}).Restored(kept).AfterApply; got.Outputs != "o" || got.Wanted != "" {
+		t.Errorf("restored is %+v, want the outputs, whose record may be lost, and not what the steps are now", got)
+	}
+	gone := lost(o, kept)
+	gone.Status.Destroyed, gone.Status.Created = true, false
+	gone.Spec.Rerun = "0123456789ab@again"
+	if d := stack.Decide(gone); d.Reason == stack.RunningSteps {
+		t.Errorf("Decide() = %+v of a stack that was destroyed", d)
+	}
+}
+
+// Where a policy says who approves, these users approve steps that no plan had, each by the word
+// of the steps, and by their stamps.
+func TestStepsThatCertainUsersApprove(t *testing.T) {
+	o := applied(stack.Auto)
+	o.Spec.Reviews, o.Spec.Policies, o.Spec.Approvers = "w", "w", true
+	o.Spec.ApprovalRules = []policy.Approval{{Groups: []string{"admins"}, NotRequester: true, Expires: policy.Duration(time.Hour)}}
+	wants(t, "steps as the plan had them", o, stack.RunningSteps)
+	const word = "fedcba987654"
+	o.Steps = &stack.Steps{Digest: "sha256:fedcba9876543210", Outputs: "o"}
+	d := wants(t, "other steps", o, stack.StepsHeld)
+	for _, want := range []string{"needs 2 approvals by a member of admins", "terrier.dev/confirm=" + word} {
+		if !strings.Contains(d.Message, want) {
+			t.Errorf("Decide() says %q, want %q", d.Message, want)
+		}
+	}
+	given := func(by, group, of string) policy.Given {
+		return policy.Given{Plan: of, By: by, Groups: []string{group}, At: o.Now}
+	}
+	ann, bob := given("ann", "admins", word), given("bob", "admins", word)
+	for name, tt := range map[string]struct {
+		confirms string
+		given    []policy.Given
+		change   func(*stack.Observation)
+		want     stack.Reason
+	}{
+		"a request of any user":      {"", nil, func(o *stack.Observation) { o.Spec.Rerun = word }, stack.StepsHeld},
+		"an approval without a user": {word, nil, nil, stack.StepsHeld},
+		"one of two users":           {word, []policy.Given{ann}, nil, stack.StepsHeld},
+		"the same user twice":        {word, []policy.Given{ann, ann}, nil, stack.StepsHeld},
+		"a user of another group":    {word, []policy.Given{ann, given("eve", "users", word)}, nil, stack.StepsHeld},
+		"both":                       {word + " 2", []policy.Given{ann, bob}, nil, stack.RunningSteps},
+		"both, and one requested":    {word, []policy.Given{ann, bob}, func(o *stack.Observation) { o.Status.Requesters.Users = []string{"bob"} }, stack.StepsHeld},
+		"approvals of other steps":   {word, []policy.Given{ann, given("bob", "admins", "0123456789ab")}, nil, stack.StepsHeld},
+		"an approval taken back":     {"", []policy.Given{ann, bob}, nil, stack.StepsHeld},
+		"stamps that may be forged":  {word, []policy.Given{ann, bob}, func(o *stack.Observation) { o.Status.Unverified = "no API server stamps them" }, stack.StepsHeld},
+		"approvals that are too old": {word, []policy.Given{ann, bob}, func(o *stack.Observation) { o.Now = o.Now.Add(2 * time.Hour) }, stack.StepsHeld},
+		"any user may":               {word, []policy.Given{ann}, func(o *stack.Observation) { o.Spec.ApprovalRules = []policy.Approval{{}} }, stack.RunningSteps},
+		"two policies, one of which lets any user": {word, []policy.Given{ann}, func(o *stack.Observation) {
+			o.Spec.ApprovalRules = append([]policy.Approval{{}}, o.Spec.ApprovalRules...)
+		}, stack.StepsHeld},
+	} {
+		is := o
+		is.Spec.Confirms, is.Status.Approvals = tt.confirms, tt.given
+		if tt.change != nil {
+			tt.change(&is)
+		}
+		d := wants(t, name, is, tt.want)
+		if says := strings.Contains(d.Message, "No approval can be verified: no API server stamps them."); says != (name == "stamps that may be forged") {
+			t.Errorf("%s: Decide() says %q", name, d.Message)
+		}
+		if got := stack.ConfirmsSteps(is); got != strings.HasPrefix(tt.confirms, word) {
+			t.Errorf("%s: ConfirmsSteps() = %v", name, got)
+		}
+	}
+	m := stack.WithSteps(o.Status, o.Steps)
+	spec := stack.Spec{Approvals: []policy.Given{{Plan: word, By: "ann"}, {Plan: "0123456789ab", By: "ann"}}}
+	if got := (stack.Approvers{}).WithStamps(m, spec, o.Now).Seen; len(got) != 0 {
+		t.Errorf("without such a policy the approvals %+v are kept", got)
+	}
+	spec.Approvers = true
+	if got := (stack.Approvers{}).WithStamps(m, spec, o.Now).Seen; len(got) != 1 || got[0].Plan != word || got[0].At.IsZero() {
+		t.Errorf("kept is %+v, want the approval of these steps, and when it was seen", got)
 	}
 }

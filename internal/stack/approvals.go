@@ -96,10 +96,17 @@ func (a Approvers) Settled(r Run, epoch string, number int) Approvers {
 const seenMost = 42
 
 // WithStamps keeps when the approvals of a spec were seen first, also if another plan is
-// pending meanwhile: a stamp has no time. Approvals of a plan that no policy holds are not kept.
+// pending meanwhile: a stamp has no time. Approvals of a plan that no policy holds are not kept,
+// and those of steps after an apply only where a policy says who approves.
 func (a Approvers) WithStamps(m Status, s Spec, now time.Time) Approvers {
 	held := m.Pending != nil && m.Review != nil && m.Review.Held && m.Review.Plan == m.Pending.Digest
-	a.Seen = seenAt(a.Seen, s.Approvals, now, func(plan string) bool { return held && m.Pending.Is(plan) })
+	steps := ""
+	if known := KnownSteps(m); known != nil && s.Approvers {
+		steps = ShortSteps(known.Approvable())
+	}
+	a.Seen = seenAt(a.Seen, s.Approvals, now, func(name string) bool {
+		return held && m.Pending.Is(name) || steps != "" && name == steps
+	})
 	a.Overrides = seenAt(a.Overrides, s.Overrides, now, m.Pending.Is)
 	return a
 }

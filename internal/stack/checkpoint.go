@@ -3,9 +3,9 @@ package stack
 import "slices"
 
 // Checkpoint is what of a status is kept a second time, in the records: without it
-// something would be created twice, or released although it exists. A status is
-// lost more easily than a record: people edit it, and tools write objects back
-// without it.
+// something would be created twice, or released although it exists, or steps after an
+// apply would run again. A status is lost more easily than a record: people edit it, and
+// tools write objects back without it.
 type Checkpoint struct {
 	Untracked *Untracked `json:"gap,omitempty"`
 	Created   bool       `json:"built,omitempty"`
@@ -16,11 +16,13 @@ type Checkpoint struct {
 	DestroyScript bool `json:"destroyScript,omitempty"`
 
 	LastState LastState `json:"lastState,omitzero"`
+
+	AfterApply *AfterApply `json:"afterApply,omitempty"` // without what the steps are now; earlier releases never say so
 }
 
 // Checkpoint returns what must survive the status.
 func (m Status) Checkpoint() Checkpoint {
-	return Checkpoint{Untracked: m.Untracked, Created: m.Created, Destroyed: m.Destroyed, Snapshot: m.Snapshot, LastWrite: m.LastWrite, DestroyScript: m.DestroyScript, LastState: m.LastState}
+	return Checkpoint{Untracked: m.Untracked, Created: m.Created, Destroyed: m.Destroyed, Snapshot: m.Snapshot, LastWrite: m.LastWrite, DestroyScript: m.DestroyScript, LastState: m.LastState, AfterApply: m.AfterApply.kept()}
 }
 
 // Same reports whether l says what other says. Untracked resources are others if
@@ -32,7 +34,10 @@ func (l Checkpoint) Same(other Checkpoint) bool {
 	if l.Untracked != nil && (l.Untracked.Run != other.Untracked.Run || !slices.Equal(l.Untracked.Objects, other.Untracked.Objects)) {
 		return false
 	}
-	l.Untracked, other.Untracked = nil, nil
+	if !l.AfterApply.same(other.AfterApply) {
+		return false
+	}
+	l.Untracked, other.Untracked, l.AfterApply, other.AfterApply = nil, nil, nil, nil
 	return l == other
 }
 
@@ -47,7 +52,7 @@ func (m Status) Blank() bool {
 // not released because l knows that everything was destroyed.
 func (m Status) Restored(l Checkpoint) Status {
 	m.Untracked, m.Snapshot, m.LastWrite = l.Untracked, l.Snapshot, l.LastWrite
-	m.DestroyScript, m.LastState = l.DestroyScript, l.LastState
+	m.DestroyScript, m.LastState, m.AfterApply = l.DestroyScript, l.LastState, l.AfterApply
 	m.Destroyed = l.Destroyed && !m.Created
 	m.Created = m.Created || l.Created
 	return m

@@ -33,7 +33,7 @@ func TestWhatLastsOutlivesAStatus(t *testing.T) {
 }
 
 func TestLastingIsWrittenWhenItChanges(t *testing.T) {
-	is := Checkpoint{Created: true, LastWrite: "apply-1", Untracked: &Untracked{Run: "apply-1", Objects: []UntrackedResource{{Address: "x.a"}, {Address: "x.b"}}}}
+	is := Checkpoint{Created: true, LastWrite: "apply-1", AfterApply: &AfterApply{Done: "k", Run: "steps-1"}, Untracked: &Untracked{Run: "apply-1", Objects: []UntrackedResource{{Address: "x.a"}, {Address: "x.b"}}}}
 	for name, tt := range map[string]struct {
 		change func(*Checkpoint)
 		same   bool
@@ -45,6 +45,10 @@ func TestLastingIsWrittenWhenItChanges(t *testing.T) {
 		"a gap of a new run":  {func(l *Checkpoint) { l.Untracked = &Untracked{Run: "apply-2", Objects: l.Untracked.Objects} }, false},
 		"another write":       {func(l *Checkpoint) { l.LastWrite = "apply-2" }, false},
 		"nothing that exists": {func(l *Checkpoint) { l.Created = false }, false},
+		"the same steps":      {func(l *Checkpoint) { a := *l.AfterApply; a.Outputs, a.At = "o", calm; l.AfterApply = &a }, true},
+		"another run of them": {func(l *Checkpoint) { a := *l.AfterApply; a.Run = "steps-2"; l.AfterApply = &a }, false},
+		"steps that failed":   {func(l *Checkpoint) { a := *l.AfterApply; a.Done, a.Failed = "", "k"; l.AfterApply = &a }, false},
+		"no steps":            {func(l *Checkpoint) { l.AfterApply = nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := is

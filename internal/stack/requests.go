@@ -22,6 +22,7 @@ type Requests struct {
 	Repair     string `json:"repair,omitempty"`    // digest
 	Accepted   string `json:"accepted,omitempty"`
 	Drift      string `json:"drift,omitempty"` // that is accepted: see AcceptedDrift
+	Rerun      string `json:"rerun,omitempty"` // of the steps after an apply
 	Adopted    bool   `json:"adopted,omitempty"`
 	Cancel     string `json:"cancel,omitempty"`
 	Suspended  bool   `json:"suspended,omitempty"`
@@ -33,7 +34,7 @@ func RequestsOf(o Observation, generation int64) Requests {
 	s := o.Spec
 	r := Requests{
 		Generation: generation, Approved: s.Approved, Confirmed: s.Confirms, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked, Overrides: s.OverridesWindow,
-		Accepted: s.AcceptState, Drift: s.AcceptsDrift, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
+		Accepted: s.AcceptState, Drift: s.AcceptsDrift, Rerun: s.Rerun, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
 	}
 	for _, g := range s.Approvals {
 		r.Approvers += g.Plan + "\t" + g.By + "\n"
@@ -97,6 +98,7 @@ const (
 	AskedToRepair          Request = "Repair"
 	AskedToAcceptState     Request = "AcceptState"
 	AskedToAcceptDrift     Request = "AcceptDrift"
+	AskedToRerunSteps      Request = "RerunSteps"
 	AskedToAdoptState      Request = "AdoptState"
 	AskedToDelete          Request = "Delete"
 	AskedToChange          Request = "Change" // the spec, in another way than these
@@ -127,6 +129,7 @@ func (r Requests) Since(before *Requests) []Request {
 		{r.Repair != was.Repair && r.Repair != "", AskedToRepair},
 		{r.Accepted != was.Accepted && r.Accepted != "", AskedToAcceptState},
 		{r.Drift != was.Drift && r.Drift != "", AskedToAcceptDrift},
+		{r.Rerun != was.Rerun && r.Rerun != "" && before != nil, AskedToRerunSteps},
 		{r.Adopted && !was.Adopted, AskedToAdoptState},
 		{r.Deleting && !was.Deleting, AskedToDelete},
 		{r.changes(was), AskedToChange},

@@ -50,14 +50,15 @@ type Spec struct {
 	Backoff         Backoff
 	MaxRetries      *int // nil means no limit
 	Unlock          Unlock
-	IgnoreUntracked string  // the run whose untracked resources a person has dealt with
-	Repair          *Repair // how a person wants untracked resources to be imported
-	Outputs         string  // digest of how outputs are to be published; empty publishes none
-	Health          string  // digest of the health checks; empty if there are none
-	Reviews         string  // digest of the reviewers that are asked about plans; empty if there are none
-	Policies        string  // digest of those of them that are policies: they judge the destroy of a deleted stack, too
-	Webhooks        bool    // some of them are webhooks
-	Approvers       bool    // a policy says who approves what it holds
+	IgnoreUntracked string            // the run whose untracked resources a person has dealt with
+	Repair          *Repair           // how a person wants untracked resources to be imported
+	Outputs         string            // digest of how outputs are to be published; empty publishes none
+	Health          string            // digest of the health checks; empty if there are none
+	Reviews         string            // digest of the reviewers that are asked about plans; empty if there are none
+	Policies        string            // digest of those of them that are policies: they judge the destroy of a deleted stack, too
+	Webhooks        bool              // some of them are webhooks
+	Approvers       bool              // a policy says who approves what it holds
+	ApprovalRules   []policy.Approval // how each of these policies says so; none where that is not known
 	Times           policy.Times
 	Drift           policy.Drift    // which attributes may drift
 	Approvals       []policy.Given  // of plans, as the stamps on the object say, without times

@@ -141,6 +141,7 @@ func TestRequestsSince(t *testing.T) {
 		"untracked resources are to be ignored": {&before, Requests{Generation: 3, Approved: "plan-1", Ignored: "apply-1"}, []Request{AskedToIgnoreUntracked}},
 		"a repair is asked for":                 {&before, Requests{Generation: 3, Approved: "plan-1", Repair: "sha256:r"}, []Request{AskedToRepair}},
 		"a state is accepted":                   {&before, Requests{Generation: 3, Approved: "plan-1", Accepted: "sha256:s"}, []Request{AskedToAcceptState}},
+		"steps are to run again":                {&before, Requests{Generation: 3, Approved: "plan-1", Rerun: "0123@now"}, []Request{AskedToRerunSteps}},
 		"a former state is adopted":             {&before, Requests{Generation: 3, Approved: "plan-1", Adopted: true}, []Request{AskedToAdoptState}},
 		"it is deleted":                         {&before, Requests{Generation: 4, Approved: "plan-1", Deleting: true}, []Request{AskedToDelete}},
 		"the spec is changed":                   {&before, Requests{Generation: 4, Approved: "plan-1"}, []Request{AskedToChange}},

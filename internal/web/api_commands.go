@@ -55,6 +55,11 @@ func (a commandAPI) routes() []route {
 				request, err := p.Stacks.Replan(c.ctx(), c.key())
 				return command.Requested{Request: request}, err
 			}),
+		acts(a.gate, oneStack+"/rerun-steps", patch, op("rerunSteps", "Has the steps after the apply run again. Where plans need an approval, this approves the steps of the given digest as well.", fault.Conflict),
+			func(c call, p command.Person, b command.SeenSteps) (command.Requested, error) {
+				request, err := p.Stacks.RerunSteps(c.ctx(), c.key(), b.Digest)
+				return command.Requested{Request: request}, err
+			}),
 		acts(a.gate, oneStack+"/suspend", patch, op("suspendStack", "Suspends a stack. An active run ends first."),
 			func(c call, p command.Person, _ none) (none, error) {
 				return none{}, p.Stacks.Suspend(c.ctx(), c.key())

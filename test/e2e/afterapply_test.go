@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -188,6 +189,71 @@ func TestTargetsOfAMonitoring(t *testing.T) {
 	}
 }
 
+// A status that is lost has no step run again, and a user can still ask for them.
+func TestStepsOutliveTheStatus(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.Commit(moduleOf(w, "tenant", "#!/bin/sh\necho ran\n"))
+	c.Apply(t, g.Manifest("code")+"---\n"+followed("stack", "approvePlan: auto\ninterval: 1h", "- name: say\n  command: [bin/say]\n"))
+	stepOf(t, c, "stack", "say", "True/Succeeded", "ran")
+	before := afterApplyOf(t, c.AwaitReady(t, "stack").Status.Terrier.Memory.Raw)
+
+	meddle(t, c, `{"status":null}`)
+	c.Terrier(t, "replan", "stack")
+	s := c.AwaitReady(t, "stack")
+	if is := afterApplyOf(t, s.Status.Terrier.Memory.Raw); is.Run != before.Run || is.Done != before.Done {
+		t.Errorf("after the status was lost the steps ran as %s for %s, want as before, %s for %s", is.Run, is.Done, before.Run, before.Done)
+	}
+	stepOf(t, c, "stack", "say", "True/Succeeded", "ran")
+	c.Terrier(t, "steps", "rerun", "stack")
+	c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if is := afterApplyOf(t, s.Status.Terrier.Memory.Raw); is.Run == before.Run {
+			return fmt.Errorf("the steps were run last as %s, before the request", is.Run)
+		}
+		return testkit.IsReady(s)
+	})
+}
+
+// operatorOfPrometheus is the definition of ScrapeConfigs, as far as an API server needs it.
+const operatorOfPrometheus = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: scrapeconfigs.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: ScrapeConfig, listKind: ScrapeConfigList, plural: scrapeconfigs, singular: scrapeconfig}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// TB-10: the operator of Prometheus finds the targets in an object of its own, which is gone
+// with the machines.
+func TestTargetsOfTheOperatorOfPrometheus(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	w := platform(t).World(t)
+	c.Apply(t, operatorOfPrometheus)
+	c.Kubectl(t, "wait", "--for=condition=Established", "crd/scrapeconfigs.monitoring.coreos.com", "--timeout=60s")
+	text := inline("tenant", "approvePlan: auto\ndestroyResourcesOnDeletion: true", things(w, "1", "vm")+"\noutput \"hosts\" { value = { vm = \"10.100.0.10\" } }\n")
+	c.Apply(t, strings.Replace(text, "metadata: {name: tenant}", "metadata:\n  name: tenant\n  annotations:\n    terrier.dev/after-apply: |\n      - {name: metrics, targets: {hostsFrom: hosts, port: 9100, scrapeConfig: {labels: {release: prometheus}}}}\n", 1))
+	stepOf(t, c, "tenant", "metrics", "True/Succeeded", "1 target")
+	c.AwaitReady(t, "tenant")
+	if got := c.Kubectl(t, "get", "scrapeconfigs", "-l", "release=prometheus", "-o", "jsonpath={.items[*].metadata.name} {.items[*].spec.staticConfigs}"); got != `tenant-metrics [{"labels":{"host":"vm"},"targets":["10.100.0.10:9100"]}]` {
+		t.Errorf("the ScrapeConfigs are %s, want that of the step, with the host", got)
+	}
+	c.Delete(t, "tenant")
+	c.AwaitGone(t, "tenant")
+	if got := c.Kubectl(t, "get", "scrapeconfigs", "-o", "name"); got != "" {
+		t.Errorf("the deletion has left %s", got)
+	}
+}
+
 // A controller and a supervisor that are killed in the middle of a step lose nothing: the
 // steps before it are not run again, it is, and the object says so.
 func TestKilledInTheMiddleOfAStep(t *testing.T) {
@@ -210,4 +276,63 @@ func TestKilledInTheMiddleOfAStep(t *testing.T) {
 		t.Errorf("the step before it says %q, want that it was run once", said)
 	}
 	c.AwaitReady(t, "app")
+}
+
+// TB-08: hosts.yml is written back to the branch of the source, with the credentials of the
+// controller alone, and what others wrote stays. A stack that only verifies it fails honestly,
+// and is right once its steps run again.
+func TestHostsAreWrittenBack(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	w := platform(t).World(t)
+	g := testkit.NewGit(t)
+	g.AllowPush()
+	files := func(hosts, yml string) map[string]string {
+		return map[string]string{
+			"stack/main.tf": things(w, "1", "vm") + "\noutput \"hosts\" { value = " + hosts + " }\n",
+			"hosts.yml":     yml,
+		}
+	}
+	const byHand = "# by hand\nall:\n  hosts:\n    old01: {ansible_host: 10.0.0.100} # stays\n"
+	g.Commit(files(`{ web01 = "10.0.0.1", db01 = { ip = "10.0.0.2", groups = ["db"] } }`, byHand))
+	c.Apply(t, g.Manifest("code")+"---\n"+followed("app", "approvePlan: auto\ndestroyResourcesOnDeletion: true", `
+- name: hosts
+  inventory: {path: ../hosts.yml, hostsFrom: hosts, mode: commit}
+`)+"---\n"+followed("watch", "approvePlan: auto", `
+- name: verified
+  inventory: {path: ../hosts.yml, hostsFrom: hosts}
+`))
+	stepOf(t, c, "app", "hosts", "True/Succeeded", "wrote hosts.yml to the branch main: ")
+	stepOf(t, c, "watch", "verified", "False/Failed", "+ web01: ansible_host 10.0.0.1")
+	text := g.Bare("show", "main:hosts.yml")
+	for _, want := range []string{"# by hand", "old01: {ansible_host: 10.0.0.100} # stays", "web01", "10.0.0.2", "/" + c.Namespace + "/app"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the file has no %q:\n%s", want, text)
+		}
+	}
+	revision := strings.TrimSpace(g.Bare("rev-parse", "main"))
+	reread(t, c, revision)
+	c.Await(t, "app", func(s *v1alpha2.Terraform) error { return testkit.IsReady(s) })
+	stepOf(t, c, "watch", "verified", "True/Succeeded", "hosts.yml has the 2 hosts of the output hosts")
+	if is := strings.TrimSpace(g.Bare("rev-parse", "main")); is != revision {
+		t.Errorf("after its own commit Terrier has committed %s over %s", is, revision)
+	}
+
+	// A machine that is destroyed vanishes, and what others wrote stays.
+	g.Do("pull", "--quiet", "origin", "main")
+	reread(t, c, g.Commit(files(`{ web01 = "10.0.0.1" }`, text)))
+	stepOf(t, c, "app", "hosts", "True/Succeeded", "wrote hosts.yml to the branch main: ")
+	testkit.Eventually(t, testkit.Patience, "db01 vanishes", func(context.Context) error {
+		if text := g.Bare("show", "main:hosts.yml"); strings.Contains(text, "db01") || !strings.Contains(text, "# stays") {
+			return fmt.Errorf("the file is:\n%s", text)
+		}
+		return nil
+	})
+
+	// So do all of them, once the stack is deleted.
+	c.Delete(t, "app")
+	c.AwaitGone(t, "app")
+	if text := g.Bare("show", "main:hosts.yml"); strings.Contains(text, "web01") || !strings.Contains(text, "# stays") {
+		t.Errorf("after the deletion of the stack the file is:\n%s", text)
+	}
 }

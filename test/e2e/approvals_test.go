@@ -191,3 +191,40 @@ func TestAnApprovalBesideAuto(t *testing.T) {
 		return nil
 	})
 }
+
+// Steps that changed after the plan that was applied wait for the users whom the policy asks for,
+// and run once these approved them.
+func TestStepsThatAPolicyWantsApproved(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	w := platform(t).World(t)
+	policed(t, c, "guards: {maxDestroys: 5}\napproval: {count: 2}")
+	g := testkit.NewGit(t)
+	g.Commit(moduleOf(w, "tenant", "#!/bin/sh\necho as planned\n"))
+	c.Apply(t, g.Manifest("code")+"---\n"+followed("stack", "approvePlan: auto\ninterval: 1h", "- name: say\n  command: [bin/say]\n"))
+	stepOf(t, c, "stack", "say", "True/Succeeded", "as planned")
+	c.AwaitReady(t, "stack")
+
+	reread(t, c, g.Commit(moduleOf(w, "tenant", "#!/bin/sh\necho changed since\n")))
+	if s := c.AwaitReason(t, "stack", "StepsHeld"); !strings.Contains(message(s), "needs 2 approvals. A user who approves runs: terrier steps rerun stack --steps ") {
+		t.Errorf("the stack says %q, want what the steps need", message(s))
+	}
+	c.Terrier(t, "steps", "rerun", "stack")
+	s := c.Await(t, "stack", func(s *v1alpha2.Terraform) error {
+		if !strings.Contains(message(s), "needs 2 approvals, has 1: of ") {
+			return errNot("told of the approval: " + message(s))
+		}
+		return nil
+	})
+	stepOf(t, c, "stack", "say", "True/Succeeded", "as planned")
+	word, _, _ := strings.Cut(s.Annotations["terrier.dev/confirm"], " ")
+	if err := member(t, c, "bob").Patch(t.Context(), c.Stack(t, "stack"), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"terrier.dev/confirm":"`+word+` of bob"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	stepOf(t, c, "stack", "say", "True/Succeeded", "changed since")
+	c.AwaitReady(t, "stack")
+	log := c.Terrier(t, "audit", "list", "--stack", c.Namespace+"/stack", "--what", "approved", "-o", "json")
+	if strings.Count(log, `"steps"`) != 2 || !strings.Contains(log, `"bob"`) {
+		t.Errorf("the audit log does not have both approvals of the steps:\n%s", log)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -231,6 +232,14 @@ func TestTenantInventory(t *testing.T) {
 		t.Errorf("terrier inventory --host says\n%s", out)
 	}
 
+	// Without a checkout the hosts of the rows are there as well, as the registry has read them.
+	t.Run("Ansible reads what terrier lists", func(t *testing.T) {
+		hosts := hostsOfAnsible(t, e.Kubeconfig)
+		if vm, old := hosts["grooveiq-vm01"], hosts["grooveiq-old"]; vm["ansible_host"] != "10.9.0.2" || old["ansible_host"] != "10.100.0.99" || old["cores"] != nil {
+			t.Errorf("ansible-inventory has the hosts %v, want that of the output, and that of hosts.yml without its variables", hosts)
+		}
+	})
+
 	// A directory without terraform is a tenant without a stack, and the registry says so.
 	e.change(t, map[string]string{"tenant-inventory/newcomer/hosts.yml": "all:\n"})
 	r := e.awaitRegistry(t, "four rows", func(r *tenantsv1.TenantRegistry) bool { return r.Status.LastRead != nil && r.Status.LastRead.Rows == 4 })
@@ -403,4 +412,35 @@ func TestTenantAdminsApproveTheirOwn(t *testing.T) {
 	if got := e.value("vintronics"); got != "" {
 		t.Errorf("vintronics has the machine %q, which no user approved", got)
 	}
+}
+
+// hostsOfAnsible are the hosts that the ansible-inventory of Debian has by a script that calls
+// terrier inventory, as the documentation has it, with the variables of each.
+func hostsOfAnsible(t *testing.T, kubeconfig string) map[string]map[string]any {
+	t.Helper()
+	program, err := exec.LookPath("ansible-inventory")
+	if err != nil {
+		t.Skip("ansible-inventory is not installed (Debian has it in ansible-core): terrier inventory is not compared with what it reads")
+	}
+	home := t.TempDir()
+	script := filepath.Join(home, "inventory.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+testkit.Tool(t, "terrier")+" inventory \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), program, "-i", script, "--list")
+	c.Dir = home
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "KUBECONFIG=" + kubeconfig}
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("ansible-inventory: %v: %s", err, out)
+	}
+	var listed struct {
+		Meta struct {
+			Hostvars map[string]map[string]any `json:"hostvars"`
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(out, &listed); err != nil {
+		t.Fatalf("ansible-inventory: %v:\n%s", err, out)
+	}
+	return listed.Meta.Hostvars
 }

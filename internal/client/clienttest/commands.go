@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
@@ -111,6 +112,41 @@ func replans(t *testing.T, w *World, s Subject) {
 	}
 	w.edit(t, func(s *v1alpha2.TerraformSpec) { s.Suspend = true })
 	_, err := s.Stacks.Replan(t.Context(), w.key("net"))
+	want(t, "of a suspended stack", err, fault.Invalid, "Suspended")
+}
+
+func rerunsSteps(t *testing.T, w *World, s Subject) {
+	_, err := s.Stacks.RerunSteps(t.Context(), w.key("net"), "")
+	want(t, "of a stack without steps", err, fault.Missing, command.ReasonNoSteps)
+	o := w.object(t, "net")
+	dialect.SetAnnotation(o, afterapply.Annotation, "- name: say\n  command: [\"true\"]\n")
+	done(t, "writing the steps", w.Kube.Update(t.Context(), o))
+	read := stack.Steps{Digest: "sha256:0123456789abcdef", Source: "sha256:5"}
+	word := stack.ShortSteps(read.Approvable())
+	w.status(t, stack.Status{AfterApply: &stack.AfterApply{Wanted: read.Digest, Source: read.Source}}, nil)
+	_, err = s.Stacks.RerunSteps(t.Context(), w.key("net"), "")
+	want(t, "before the first apply", err, fault.Missing, command.ReasonNoSteps)
+	w.status(t, stack.Status{Resources: stack.Resources{Created: true}, AfterApply: &stack.AfterApply{Wanted: read.Digest, Source: read.Source, Run: "steps-1", Results: []stack.StepResult{{Name: "say", State: stack.StepFailed}}}}, nil)
+	if d := must(s.Stacks.Describe(t.Context(), w.key("net")))(t); d.Steps == nil || d.Steps.State != stack.StepFailed || d.Steps.Digest != word || d.AfterApply == nil || d.AfterApply.Step != "say" {
+		t.Errorf("the steps are %+v, in short %+v", d.Steps, d.AfterApply)
+	}
+	_, err = s.Stacks.RerunSteps(t.Context(), w.key("net"), "ba9876543210")
+	want(t, "other steps than were seen", err, fault.Conflict, command.ReasonOtherSteps)
+	request := must(s.Stacks.RerunSteps(t.Context(), w.key("net"), word))(t)
+	if got := w.object(t, "net").Annotations[afterapply.Rerun]; got != request || !strings.HasPrefix(got, word+"@") {
+		t.Errorf("asked for is %q, on the object %q, want the steps by their digest", request, got)
+	}
+	if later := must(s.Stacks.RerunSteps(t.Context(), w.key("net"), ""))(t); later == request {
+		t.Error("a second request is the first")
+	}
+	asked := w.object(t, "net").Annotations[afterapply.Rerun]
+	w.status(t, stack.Status{Resources: stack.Resources{Created: true}, AfterApply: &stack.AfterApply{Wanted: read.Digest, Source: read.Source}}, func(s *v1alpha2.TerraformStatus) { s.Terrier.Phase = string(stack.StepsHeld) })
+	approval := must(s.Stacks.RerunSteps(t.Context(), w.key("net"), word))(t)
+	if got := w.object(t, "net").Annotations; got[dialect.Confirm] != approval || !strings.HasPrefix(approval, word+" ") || got[afterapply.Rerun] != asked {
+		t.Errorf("steps that are held are approved with %q, want their word, and no other request: %v", approval, got)
+	}
+	w.edit(t, func(s *v1alpha2.TerraformSpec) { s.Suspend = true })
+	_, err = s.Stacks.RerunSteps(t.Context(), w.key("net"), "")
 	want(t, "of a suspended stack", err, fault.Invalid, "Suspended")
 }
 

@@ -27,6 +27,7 @@ func eachOfStack(t *testing.T, s Subject, key query.Key) map[string]error {
 	_, out["OverrideWindow()"] = s.Stacks.OverrideWindow(ctx, key, shown, "")
 	_, out["Reject()"] = s.Stacks.Reject(ctx, key, shown, "")
 	_, out["Replan()"] = s.Stacks.Replan(ctx, key)
+	_, out["RerunSteps()"] = s.Stacks.RerunSteps(ctx, key, "")
 	_, out["ProposeDrift()"] = s.Stacks.ProposeDrift(ctx, key, query.DriftOrder{})
 	_, out["AcceptDrift()"] = s.Stacks.AcceptDrift(ctx, key, command.AcceptDriftOrder{})
 	out["Suspend()"] = s.Stacks.Suspend(ctx, key)

@@ -36,6 +36,7 @@ func Run(t *testing.T, subject func(t *testing.T, w *World, who Who) Subject) {
 		"another plan than was seen is not approved": refusesOthers,
 		"a plan is rejected":                         rejects,
 		"a new plan is asked for":                    replans,
+		"steps are asked for again":                  rerunsSteps,
 		"a stack is suspended and resumed":           suspends,
 		"the lock in the way is broken":              unlocks,
 		"a run is cancelled":                         cancels,

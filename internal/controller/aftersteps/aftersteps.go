@@ -1,6 +1,6 @@
 // Package aftersteps makes the steps of a run out of those that a stack asks for after its
-// applies, finds whether the files that they use are others, and writes the targets of a
-// monitoring. It runs nothing.
+// applies, finds whether the files that they use are others, and writes what no run may write:
+// the targets of a monitoring, and the hosts in a git repository. It runs nothing.
 //
 // Start reading at Job, then at Files.Digest.
 package aftersteps
@@ -26,14 +26,18 @@ import (
 
 // Job are the steps of a run. Those that succeeded before the last run of the same died are
 // not run again.
-func Job(steps []afterapply.Step, outputs map[string]kube.Output, before []stack.StepResult) []runner.AfterStep {
+func Job(steps []afterapply.Step, outputs map[string]kube.Output, before []stack.StepResult, tree Tree) []runner.AfterStep {
 	values := valuesOf(outputs)
 	var all []runner.AfterStep
 	for _, s := range steps {
 		g, err := s.Given(values)
 		step := runner.AfterStep{Name: s.Name, Argv: g.Argv, Outputs: g.Outputs, Hosts: g.Hosts, SSH: g.SSH, Said: g.Said, Timeout: g.Timeout, Retries: s.Retries, Pause: g.Pause}
 		if err != nil {
-			step.Broken = err.Error()
+			if step.Broken = err.Error(); outputs == nil {
+				step.Broken += ". No outputs are known: if the module has any, the next plan reads them (terrier replan)"
+			}
+		} else if s.Inventory != nil {
+			step.Said, step.Broken = tree.inventory(*s.Inventory, g.Written)
 		}
 		for _, f := range g.Files {
 			step.Files = append(step.Files, runner.StepFile{Name: f.Name, Content: f.Content})
@@ -81,17 +85,26 @@ func (f *Files) Digest(file, digest, module string, steps []afterapply.Step) (st
 	return found, err
 }
 
-// Used are the files and directories that the steps of a root module use, from the root of the
-// source. An empty one is that root.
+// Used are the files and directories that steps use, from the root of the source, which is the
+// empty path. A change of them runs the steps again.
 func Used(module string, steps []afterapply.Step) []string {
-	var uses []string
+	return paths(module, steps, afterapply.Step.Uses)
+}
+
+// Beside are the directories that steps may read beside what they use, likewise.
+func Beside(module string, steps []afterapply.Step) []string {
+	return paths(module, steps, afterapply.Step.Beside)
+}
+
+func paths(module string, steps []afterapply.Step, of func(afterapply.Step) []string) []string {
+	var all []string
 	for _, s := range steps {
-		for _, u := range s.Uses() {
-			uses = append(uses, path.Join("/", module, u)[1:]) // as far up as the root
+		for _, p := range of(s) {
+			all = append(all, path.Join("/", module, p)[1:]) // as far up as the root
 		}
 	}
-	slices.Sort(uses)
-	return slices.Compact(uses)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func digestOf(file string, uses []string) (string, error) {

@@ -50,12 +50,32 @@ func TestDigestOfFiles(t *testing.T) {
 	}
 }
 
+// Ansible reads what is beside a playbook and an inventory, and no step leads out of the source.
+func TestWhatStepsRead(t *testing.T) {
+	steps := []afterapply.Step{
+		{Name: "run", Command: []string{"bin/run"}, Files: []string{"../../../../data"}},
+		{Name: "play", Ansible: &afterapply.Ansible{Playbook: "../ansible/site.yml", Inventory: "../hosts.yml"}},
+		{Name: "verify", Inventory: &afterapply.Inventory{Path: "../hosts.yml", HostsFrom: "h"}},
+		{Name: "write", Inventory: &afterapply.Inventory{Path: "../written.yml", HostsFrom: "h", Mode: afterapply.Commit}},
+	}
+	if diff := cmp.Diff([]string{"a/ansible/site.yml", "a/hosts.yml", "a/terraform/bin/run", "data"}, Used("a/terraform", steps)); diff != "" {
+		t.Errorf("Used() (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a/ansible", "a/group_vars", "a/host_vars"}, Beside("a/terraform", steps)); diff != "" {
+		t.Errorf("Beside() (-want +got):\n%s", diff)
+	}
+	top := []afterapply.Step{{Name: "play", Ansible: &afterapply.Ansible{Playbook: "../site.yml", HostsFrom: "h"}}}
+	if got := Beside("a", top); len(got) != 1 || got[0] != "" {
+		t.Errorf("Beside() a playbook in the root of the source = %q, want the root", got)
+	}
+}
+
 // A step that had succeeded is marked as done, and one that cannot be carried out says why.
 func TestJob(t *testing.T) {
 	outputs := map[string]kube.Output{"zone": {Value: json.RawMessage(`"x"`)}, "token": {Value: json.RawMessage(`"s"`), Sensitive: true}}
 	steps := []afterapply.Step{{Name: "a", Command: []string{"a"}}, {Name: "b", Command: []string{"b"}, Retries: 2}, {Name: "c", Command: []string{"c"}, Outputs: []string{"none"}}}
 	before := []stack.StepResult{{Name: "a", State: stack.StepSucceeded}, {Name: "b", State: stack.StepInterrupted}}
-	got := Job(steps, outputs, before)
+	got := Job(steps, outputs, before, Tree{})
 	given := []byte(`{"zone":"x"}`)
 	want := []runner.AfterStep{
 		{Name: "a", Argv: []string{"a"}, Outputs: given, Timeout: afterapply.DefaultTimeout, Pause: afterapply.DefaultPause, Done: &before[0]},
@@ -64,5 +84,9 @@ func TestJob(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Job() (-want +got):\n%s", diff)
+	}
+	lost := Job(steps, nil, nil, Tree{})
+	if lost[0].Broken != "" || lost[2].Broken != "outputs: the stack has no output none. No outputs are known: if the module has any, the next plan reads them (terrier replan)" {
+		t.Errorf("Job() without outputs = %+v, want the step that names one to say what to do", lost)
 	}
 }

@@ -56,6 +56,7 @@ var fields = map[audit.What][]string{
 	audit.DeletionsAllowed:  {annotation + tenantsv1.AnnotationAllowDeletions},
 	audit.RolloutResumed:    {annotation + tenantsv1.AnnotationRollout},
 	audit.ReplanAsked:       {annotation + "reconcile.fluxcd.io/requestedAt"},
+	audit.StepsRerunAsked:   {annotation + "terrier.dev/rerun-steps"},
 	audit.CancelAsked:       {annotation + "terrier.dev/cancel"},
 	audit.DriftAccepted:     {annotation + "terrier.dev/accept-drift"},
 	audit.UntrackedIgnored:  {annotation + "terrier.dev/ignore-untracked", annotation + "terrier.dev/forget-gap"},

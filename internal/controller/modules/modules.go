@@ -38,6 +38,7 @@ type Reader struct {
 
 	known   cache.Map[key, loaded]
 	subsets cache.Map[key, Subset]
+	trees   trees
 }
 
 // Archives keeps archives by digest.

@@ -46,8 +46,11 @@ func (m *Reader) Subset(file, digest, dir string, paths, always []string) (Subse
 			return s, nil
 		}
 	}
-	s, err := m.subset(file, selection{dir: Below(dir), paths: paths, always: always, left: mostMatching})
-	if err != nil {
+	var s Subset
+	if err := m.trees.with(m.Dir, file, digest, func(tree *archive.Scratch) (err error) {
+		s, err = m.subset(tree, selection{dir: Below(dir), paths: paths, always: always, left: mostMatching})
+		return err
+	}); err != nil {
 		return Subset{}, err
 	}
 	m.subsets.Put(of, s)
@@ -55,17 +58,13 @@ func (m *Reader) Subset(file, digest, dir string, paths, always []string) (Subse
 		whole.Whole = s.Whole
 		return whole, nil
 	}
+	var err error
 	s.File, err = m.Archives.Path(s.Digest)
 	return s, err
 }
 
 // subset packs what is selected of an archive.
-func (m *Reader) subset(file string, s selection) (_ Subset, err error) {
-	tree, err := archive.OpenScratch(file, m.Dir, archive.Limits{})
-	if err != nil {
-		return Subset{}, fmt.Errorf("unpacking the source: %w", err)
-	}
-	defer func() { err = errors.Join(err, tree.Close()) }()
+func (m *Reader) subset(tree *archive.Scratch, s selection) (Subset, error) {
 	if why := s.resolve(tree.Root.FS()); why != "" {
 		return Subset{Whole: why}, nil
 	}
@@ -92,7 +91,7 @@ func (m *Reader) subset(file string, s selection) (_ Subset, err error) {
 type selection struct {
 	dir    string   // of the root module
 	paths  []string // patterns, and stack.SourceAuto
-	always []string
+	always []string // files, and directories with everything below
 
 	dirs []string // that are taken with everything below
 	left int      // of mostMatching; negative once it is used up
@@ -106,6 +105,9 @@ const mostMatching = 1 << 29
 func (s *selection) resolve(tree fs.FS) string {
 	if s.dir == "." {
 		return "the root module is in the root of the source"
+	}
+	if slices.ContainsFunc(s.always, func(name string) bool { return name == "" || name == "." }) {
+		return "a step after the apply uses the root of the source"
 	}
 	if info, err := fs.Stat(tree, s.dir); err != nil || !info.IsDir() {
 		return "the source has no directory " + s.dir // what reads the module says so
@@ -124,10 +126,8 @@ func (s *selection) resolve(tree fs.FS) string {
 
 // takes reports whether a file is selected.
 func (s *selection) takes(name string) bool {
-	for _, of := range s.always {
-		if of == "" || name == of || strings.HasPrefix(name, of+"/") {
-			return true
-		}
+	if slices.ContainsFunc(s.always, func(of string) bool { return name == of || strings.HasPrefix(name, of+"/") }) {
+		return true
 	}
 	for _, dir := range s.dirs {
 		if strings.HasPrefix(name, dir+"/") {

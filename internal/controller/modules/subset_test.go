@@ -1,10 +1,12 @@
 package modules
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,12 +81,7 @@ func TestSubset(t *testing.T) {
 		}
 		return packed(t, all)
 	}
-	kept, err := source.NewCache(t.TempDir(), nil, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := New(t.TempDir())
-	r.Archives = kept
+	r := reader(t)
 	version := 0
 	subset := func(file string, paths, always []string) Subset {
 		t.Helper()
@@ -149,8 +146,120 @@ func TestSubset(t *testing.T) {
 	if err != nil || again != first {
 		t.Errorf("Subset() after its archive was removed = %+v, %v, want %+v", again, err, first)
 	}
-	if left, err := filepath.Glob(filepath.Join(r.Dir, "*")); err != nil || len(left) != 0 {
-		t.Errorf("the scratch space holds %v (%v)", left, err)
+	if err := r.trees.trim(0); err != nil {
+		t.Fatal(err)
+	}
+	if left := scratch(t, r); len(left) != 0 {
+		t.Errorf("the scratch space holds %v", left)
+	}
+}
+
+// scratch is what is unpacked just now, and what else was left in the scratch space.
+func scratch(t *testing.T, r *Reader) (left []string) {
+	t.Helper()
+	for _, pattern := range []string{"*", "sources/*"} {
+		found, err := filepath.Glob(filepath.Join(r.Dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, found...)
+	}
+	return slices.DeleteFunc(left, func(name string) bool { return filepath.Base(name) == "sources" })
+}
+
+// Steps after an apply use files and directories, which always count.
+func TestSubsetForSteps(t *testing.T) {
+	file := packed(t, map[string]string{
+		"a/terraform/main.tf": "", "a/hosts.yml": "", "a/hosts.yml.bak": "", "ansible/site.yml": "", "ansible/roles/web/tasks/main.yml": "", "ansible-old/site.yml": "", "b/x": "",
+	})
+	r := reader(t)
+	s, err := r.Subset(file, "sha256:0", "a/terraform", []string{"auto"}, []string{"a/hosts.yml", "ansible"})
+	want := []string{"a/hosts.yml", "a/terraform/main.tf", "ansible/roles/web/tasks/main.yml", "ansible/site.yml"}
+	if err != nil || s.Whole != "" {
+		t.Fatalf("Subset() = %+v, %v", s, err)
+	}
+	if got := unpacked(t, s.File); !slices.Equal(got, want) {
+		t.Errorf("the part has %v, want %v", got, want)
+	}
+	for _, root := range []string{"", "."} {
+		if s, err = r.Subset(file, "sha256:0", "a/terraform", []string{"b/*"}, []string{root}); err != nil || s.File != file || !strings.Contains(s.Whole, "root of the source") {
+			t.Errorf("Subset() with the root of the source = %+v, %v, want all of it", s, err)
+		}
+	}
+}
+
+// reader reads parts of sources.
+func reader(t *testing.T) *Reader {
+	t.Helper()
+	kept, err := source.NewCache(t.TempDir(), nil, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(t.TempDir())
+	r.Archives = kept
+	return r
+}
+
+// A source is unpacked once for all stacks that take their part of it, however many ask at once.
+// It is removed when others take its place.
+func TestASourceIsUnpackedOnce(t *testing.T) {
+	r := reader(t)
+	files := map[string]string{}
+	dirs := []string{"a", "b", "c", "d", "e", "f"}
+	for _, dir := range dirs {
+		files[dir+"/main.tf"] = "# " + dir
+	}
+	file := packed(t, files)
+	if err := os.MkdirAll(filepath.Join(r.Dir, "sources", "unpacked-of-a-crash"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	take := func(digest, dir string) error {
+		s, err := r.Subset(file, digest, dir, []string{"auto"}, nil)
+		if err == nil && s.Whole != "" {
+			err = errors.New(s.Whole)
+		}
+		return err
+	}
+	if err := take("sha256:1", dirs[0]); err != nil {
+		t.Fatal(err)
+	}
+	kept := scratch(t, r)
+	if len(kept) != 1 {
+		t.Fatalf("after a stack took its part the scratch space has %v, want the source, and nothing of before", kept)
+	}
+	if err := os.WriteFile(file, []byte("no archive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	errs := make([]error, len(dirs))
+	for i, dir := range dirs {
+		all.Go(func() { errs[i] = take("sha256:1", dir) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Errorf("another stack of the source unpacks it again: %v", err)
+	}
+	if got := scratch(t, r); !slices.Equal(got, kept) {
+		t.Errorf("the scratch space has %v, want %v", got, kept)
+	}
+	if err := take("sha256:2", "a"); err == nil || !strings.Contains(err.Error(), "unpacking the source") {
+		t.Errorf("Subset() of what is no archive = %v", err)
+	}
+
+	file = packed(t, files)
+	for _, digest := range []string{"sha256:2", "sha256:3", "sha256:4"} {
+		if err := take(digest, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := scratch(t, r); len(got) != treesKept || slices.Contains(got, kept[0]) {
+		t.Errorf("the scratch space has %v, want the %d that were used last", got, treesKept)
+	}
+	for _, s := range r.trees.open {
+		r.trees.expire(s)
+	}
+	if got := scratch(t, r); len(got) != 0 {
+		t.Errorf("after their time the scratch space has %v", got)
 	}
 }
 
@@ -196,13 +305,18 @@ func TestSelectsInTime(t *testing.T) {
 // Patterns that take too long for all files of a source are an error, and select nothing.
 func TestPatternsThatTakeTooLong(t *testing.T) {
 	file := archivetest.Pack(t, map[string]string{"a/main.tf": "", "b/main.tf": ""})
-	r := New(t.TempDir())
-	var err error
-	if r.Archives, err = source.NewCache(t.TempDir(), nil, 1<<20); err != nil {
+	r := reader(t)
+	tree, err := archive.OpenScratch(file, r.Dir, archive.Limits{})
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if err := tree.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for left, wrong := range map[int]bool{1000: false, 100: true} {
-		s, err := r.subset(file, selection{dir: "a", paths: []string{"b/*" + strings.Repeat("x", 50)}, left: left})
+		s, err := r.subset(tree, selection{dir: "a", paths: []string{"b/*" + strings.Repeat("x", 50)}, left: left})
 		if (err != nil) != wrong || wrong && (fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "write fewer or shorter patterns")) {
 			t.Errorf("subset() with %d left = %+v, %v, want an error: %t", left, s, err, wrong)
 		}

@@ -74,10 +74,10 @@ type Policies struct {
 
 // Set are the policies that judge one stack.
 type Set struct {
-	Digest    string          // of all that judges its plans; empty if no policy does
-	Reviewer  review.Reviewer // nil if Digest is empty
-	Approvers bool            // one of the policies says who approves what it holds
-	Guards    bool            // the Reviewer has guards only, and no programs: it answers at once
+	Digest    string            // of all that judges its plans; empty if no policy does
+	Reviewer  review.Reviewer   // nil if Digest is empty
+	Approvals []policy.Approval // of the policies that say who approves what they hold
+	Guards    bool              // the Reviewer has guards only, and no programs: it answers at once
 	Times     policy.Times
 	Drift     policy.Drift
 	PerHour   []PerHour

@@ -125,7 +125,9 @@ func (s *snapshot) set(ctx context.Context, p *Policies, obj client.Object, name
 		}
 		if c.judges() {
 			r.policies = append(r.policies, c)
-			out.Approvers = out.Approvers || c.source.Approval != nil && !c.source.DryRun
+			if a := c.source.Approval; a != nil && !c.source.DryRun {
+				out.Approvals = append(out.Approvals, *a)
+			}
 			parts = append(parts, c.source.Policy, c.digest)
 		}
 	}

@@ -95,6 +95,7 @@ func everything(is dialect.Asked) dialect.Asked {
 	is.Session, is.Rejected, is.Comment, is.IgnoreUntracked = "2026-03-01T12:00:01Z", "plan-main-0", "because", "apply-1"
 	is.Repair = &stack.Repair{Run: "apply-1", IDs: map[string]string{"a.b": "i-1"}}
 	is.Preview, is.AcceptState, is.Cancel = "2026-03-01T12:00:02Z", "sha256:1@2026", "apply-2"
+	is.Rerun = "0123456789ab@2026"
 	is.Command = &stack.Command{ID: "c1", Session: is.Session, By: "ann", Args: []string{"state", "list"}}
 	return is
 }
@@ -116,7 +117,7 @@ func asking(t *testing.T, d dialect.Dialect, o client.Object) {
 	spec.Suspended, spec.Approved, spec.Unlock = want.Suspended, want.Approved, stack.Unlock{ID: want.Unlock}
 	got := stack.Spec{
 		Suspended: st.Spec.Suspended, Approved: st.Spec.Approved, Unlock: st.Spec.Unlock, Rejected: st.Spec.Rejected, RejectedFor: st.Spec.RejectedFor, IgnoreUntracked: st.Spec.IgnoreUntracked,
-		Repair: st.Spec.Repair, Cancel: st.Spec.Cancel, Preview: st.Spec.Preview, AcceptState: st.Spec.AcceptState, BreakGlass: st.Spec.BreakGlass, Command: st.Spec.Command,
+		Repair: st.Spec.Repair, Cancel: st.Spec.Cancel, Preview: st.Spec.Preview, AcceptState: st.Spec.AcceptState, Rerun: st.Spec.Rerun, BreakGlass: st.Spec.BreakGlass, Command: st.Spec.Command,
 	}
 	if diff := cmp.Diff(spec, got); diff != "" || st.Replan != want.Replan {
 		t.Errorf("Decode() after Ask() has the request %q, and the spec (-want +got):\n%s", st.Replan, diff)

@@ -3,6 +3,7 @@ package runnertest
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -170,6 +171,53 @@ func hostOf(address string) string {
 		return address
 	}
 	return host
+}
+
+// TB-08: the real Ansible configures the hosts of an output in the sandbox, with variables that
+// keep their types. A task that fails is the end of the step, with Ansible's own words.
+func stepsPlay(t *testing.T, f Fixture) {
+	s, dir := bare(t, f)
+	if _, err := exec.LookPath("ansible-playbook"); err != nil {
+		t.Skip("ansible-playbook is not installed (Debian has it in ansible-core): no playbook is run")
+	}
+	play := afterapply.Step{Name: "play", Ansible: &afterapply.Ansible{Playbook: "ansible/site.yml", HostsFrom: "hosts", Inventory: "ansible/groups.yml", ExtraVars: []string{"zone"}}}
+	made := func(hosts string) runner.AfterStep {
+		t.Helper()
+		g, err := play.Given(map[string]afterapply.Output{"hosts": {Value: []byte(hosts)}, "zone": {Value: []byte(`{"id": 7, "name": "dmz; ls"}`)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := runner.AfterStep{Name: play.Name, Argv: g.Argv, Outputs: g.Outputs}
+		for _, file := range g.Files {
+			step.Files = append(step.Files, runner.StepFile{Name: file.Name, Content: file.Content})
+		}
+		return step
+	}
+	files := map[string]string{
+		"ansible/groups.yml": "web:\n  vars: {ansible_connection: local, port: 8080}\n",
+		"ansible/site.yml": `- hosts: web
+  gather_facts: false
+  tasks:
+  - ansible.builtin.assert:
+      that: [zone.id + 1 == 8, port == 8080]
+  - ansible.builtin.copy:
+      content: "{{ inventory_hostname }} {{ ansible_host }} {{ ansible_user }} {{ zone.name }}"
+      dest: "` + dir + `/{{ inventory_hostname }}"
+  - ansible.builtin.fail: {msg: the host cannot be configured}
+    when: inventory_hostname == "web09"
+`,
+	}
+	s.Must(stack.StepsRun, follows(files, made(`{"web01": {"ip": "10.0.0.1", "user": "fedora", "groups": ["web"]}, "db01": "10.0.0.2"}`)))
+	if got, err := os.ReadFile(filepath.Join(dir, "web01")); err != nil || string(got) != "web01 10.0.0.1 fedora dmz; ls" {
+		t.Errorf("the host has %q, %v, want what the inventory and the output say", got, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "db01")); !os.IsNotExist(err) {
+		t.Errorf("a host of another group was configured, %v", err)
+	}
+	d := s.Finish(s.Start(stack.StepsRun, follows(files, made(`{"web09": {"ip": "10.0.0.9", "user": "fedora", "groups": ["web"]}}`))))
+	if d.Outcome != stack.Failed || states(d) != "play Failed" || !strings.Contains(string(d.Log), "the host cannot be configured") || !strings.Contains(d.AfterSteps[0].Message, "failed=1") {
+		t.Errorf("a task that failed ended %s: %s, with %q\n%s", d.Outcome, states(d), d.Message, d.Log)
+	}
 }
 
 // A cancelled step is interrupted, and says so.

@@ -128,6 +128,7 @@ func Run(t *testing.T, f Fixture) {
 		"a script installs from the registry":                scriptInstallsFromRegistry,
 		"a stack says itself where a host is":                ownConfigurationStays,
 		"steps follow an apply in their order":               stepsFollow,
+		"a playbook of Ansible follows an apply":             stepsPlay,
 		"a step that had succeeded is not run again":         stepsResume,
 		"a step waits until hosts answer":                    stepsWait,
 		"a cancelled step is interrupted":                    stepsCancelled,

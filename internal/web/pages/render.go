@@ -161,6 +161,8 @@ func (r *Renderer) functions() template.FuncMap {
 		"pill":     ui.PillOf,
 		"status":   statusPill,
 		"outcome":  outcomePill,
+		"steppill": stepPill,
+		"gatepill": gatePill,
 		"moment":   func(now, at time.Time) ui.Moment { return ui.Moment{Now: now, At: at} },
 		"problem":  func(title, text string) Problem { return Problem{Title: title, Error: text} },
 		"cut":      ui.Cut,

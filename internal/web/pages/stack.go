@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/steps"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
@@ -39,6 +40,8 @@ func Stack(v *Visit) (Page, error) {
 	view.TimelineProblem = problemOf(missing, missingErr)
 	view.fold(timeline(v.Key(), moments))
 	view.Uses = usesOf(used, usedErr)
+	view.Prerequisites, view.Steps = e.Prerequisites, e.Steps
+	view.offerSteps(v)
 	view.lost(v)
 	view.failing(moments)
 	return stackPage(v, "stack", "", view), nil
@@ -96,6 +99,11 @@ type overview struct {
 	DoBefore  string // the next step, up to the words that link to that log
 	DoLog     string // these words; empty if there are none
 	DoAfter   string
+
+	Prerequisites []steps.Prerequisite
+	Steps         *steps.Steps // after the apply; nil if there are none
+	Rerun         ui.Button    // of them
+	StepsRun      string       // the page of the run that carried them out last
 
 	Uses *usesView // nil if it is not known what the stack uses, or if it uses nothing
 
@@ -158,6 +166,56 @@ func overviewOf(e query.Explanation, head stackHead) overview {
 		return 1
 	})
 	return o
+}
+
+// offerSteps lets the visitor have the steps run again that the page shows.
+func (o *overview) offerSteps(v *Visit) {
+	o.Facts = slices.DeleteFunc(o.Facts, func(f string) bool {
+		return strings.HasPrefix(f, query.FactOfStep) || strings.HasPrefix(f, query.FactOfPrerequisite) // they have a table
+	})
+	if o.Steps == nil {
+		return
+	}
+	s := o.Head.Stack
+	o.StepsRun = runPath(s.Key(), o.Steps.Run)
+	o.Rerun = ui.Button{Label: "Run again", To: stackPath(s.Key(), "rerun-steps"), Fields: map[string]string{"steps": o.Steps.Digest}, Why: mayChange(v, s.Key())}
+	if o.Steps.State == steps.Held {
+		o.Rerun.Label = "Approve and run"
+	}
+	switch {
+	case o.Rerun.Why != "":
+	case s.Suspended:
+		o.Rerun.Why = "The stack is suspended. Resume it first."
+	case o.Steps.Digest == "" || o.Steps.BeforeApply:
+		o.Rerun.Why = "The stack was not applied yet. The steps run after the apply by themselves."
+	}
+}
+
+// stepPill is the state of steps.
+func stepPill(state stack.StepState) ui.Pill {
+	tone := ui.ToneIdle
+	switch state {
+	case stack.StepSucceeded:
+		tone = ui.ToneOK
+	case stack.StepFailed:
+		tone = ui.ToneBad
+	case steps.Held, stack.StepInterrupted:
+		tone = ui.ToneWarn
+	case stack.StepRunning, stack.StepPending:
+	}
+	return ui.PillOf(tone, string(state))
+}
+
+// gatePill says whether a prerequisite is met.
+func gatePill(p steps.Prerequisite) ui.Pill {
+	switch {
+	case p.Met:
+		return ui.PillOf(ui.ToneOK, "Met")
+	case p.Reason == "":
+		return ui.PillOf(ui.ToneIdle, "Not checked yet")
+	default:
+		return ui.PillOf(ui.ToneWarn, p.Reason)
+	}
 }
 
 // logWords are the words of a next step that become a link to a log.

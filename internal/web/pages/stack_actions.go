@@ -144,6 +144,7 @@ var _ = says(map[Said]string{
 	"approved-by-one": "Your approval is recorded. The plan is applied once the other approvals that the policy asks for are there.",
 	"overridden":      "Recorded. This plan is applied now if the policies let you override their windows. Otherwise the status says what is missing.",
 	"rejected":        "Rejected. The plan is not applied. A change of the module or its inputs makes another plan.",
+	"rerun":           "Requested the steps after the apply. All of them run again.",
 	"suspended":       "Suspended. An active run ends first.",
 	"resumed":         "Resumed.",
 	"cancelling":      "The run is being cancelled. The status says how long its engine may take to end and to write the state.",
@@ -242,6 +243,12 @@ func Reject(v *Visit) (Done, error) {
 func Replan(v *Visit) (Done, error) {
 	_, err := v.Person.Stacks.Replan(v.Context, v.Key())
 	return Done{To: backTo(v), Said: "asked"}, err
+}
+
+// RerunSteps has the steps that the form showed run again, and no others.
+func RerunSteps(v *Visit) (Done, error) {
+	_, err := v.Person.Stacks.RerunSteps(v.Context, v.Key(), v.Form.Get("steps"))
+	return Done{To: backTo(v), Said: "rerun"}, err
 }
 
 // Suspend suspends a stack.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/steps"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -83,6 +84,37 @@ func TestDriftIsAcceptedOnAPage(t *testing.T) {
 	fields.Set("reason", " resized ")
 	if _, h, err := post(t, e, forms[0].To, fields, AcceptDrift); err != nil || len(h.done) != 1 || h.done[0] != "accept drift net/vpc sha256:d: resized" {
 		t.Errorf("the form does %v, %v", h.done, err)
+	}
+}
+
+// The page of a stack has its prerequisites and the steps after its applies, and a button that
+// names the steps that it shows.
+func TestStepsOfAStack(t *testing.T) {
+	e := town()
+	e.prerequisites = []steps.Prerequisite{{Name: "vlan", Met: true, Reason: "Met", Since: now}, {Name: "dhcp", Reason: "NotFound", Message: "no scope " + hostile, Since: now}, {Name: "new"}}
+	e.steps = &steps.Steps{State: stack.StepFailed, Digest: "0123456789ab", Run: "steps-9", At: now, Steps: []steps.Progress{
+		{Name: "up", Does: "waitFor", State: stack.StepSucceeded, At: now}, {Name: "configure", Does: "ansible", State: stack.StepFailed, Attempts: 3, At: now, Message: "unreachable " + hostile}, {Name: "hosts", Does: "inventory", State: stack.StepPending},
+	}}
+	d := show(t, e, "/stacks/apps/cart", Stack)
+	for _, want := range []string{"Prerequisites", "vlan", "NotFound", "Not checked yet", "Steps after the apply", "steps-9", "configure", "attempt 3", "unreachable", "inventory", "Run again"} {
+		if !strings.Contains(d.text(), want) {
+			t.Errorf("the page does not say %q: %s", want, d.text())
+		}
+	}
+	forms := d.forms("/rerun-steps")
+	if len(forms) != 1 || forms[0].Fields.Get("steps") != "0123456789ab" {
+		t.Fatalf("the page has the forms %+v, want one that names the steps", forms)
+	}
+	if done, h, err := post(t, e, forms[0].To, forms[0].Fields, RerunSteps); err != nil || done.To != "/stacks/apps/cart" || len(h.done) != 1 || h.done[0] != "rerun steps apps/cart 0123456789ab" {
+		t.Errorf("the form does %v, %v, and leads to %q", h.done, err, done.To)
+	}
+	e.steps.State, e.steps.BeforeApply = steps.Held, true
+	if d := show(t, e, "/stacks/apps/cart", Stack); len(d.forms("/rerun-steps")) != 0 || !strings.Contains(d.text(), "The stack was not applied yet.") || !strings.Contains(d.text(), "Approve and run") {
+		t.Errorf("before the first apply the page says: %s", d.text())
+	}
+	e.prerequisites, e.steps = nil, nil
+	if d := show(t, e, "/stacks/apps/cart", Stack); strings.Contains(d.text(), "Prerequisites") || strings.Contains(d.text(), "Steps after the apply") {
+		t.Error("a stack without steps has a section about them")
 	}
 }
 

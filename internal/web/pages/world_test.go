@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/steps"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -48,6 +49,8 @@ type estate struct {
 	document          []byte // of every plan
 	uses              usage.Record
 	verdict           *query.Verdict
+	prerequisites     []steps.Prerequisite // of every stack
+	steps             *steps.Steps
 	err               error // of what takes a right of its own
 	asked             query.BoardQuery
 	revealed          bool // a page asked for the secret values of the state
@@ -135,6 +138,7 @@ func (e *estate) Explain(ctx context.Context, k query.Key) (query.Explanation, e
 	for _, r := range query.Rules() {
 		x.Rules = append(x.Rules, query.RuleOutcome{Rule: r.Rule, Does: r.Does, Fires: r.Rule == s.Rule})
 	}
+	x.Prerequisites, x.Steps = e.prerequisites, e.steps
 	return x, err
 }
 
@@ -234,6 +238,9 @@ func (h *hands) Reject(_ context.Context, k query.Key, p query.PlanInfo, comment
 
 func (h *hands) Replan(_ context.Context, k query.Key) (string, error) {
 	return "now", h.do("replan %s", k)
+}
+func (h *hands) RerunSteps(_ context.Context, k query.Key, seen string) (string, error) {
+	return seen + "@now", h.do("rerun steps %s %s", k, seen)
 }
 func (h *hands) Suspend(_ context.Context, k query.Key) error { return h.do("suspend %s", k) }
 func (h *hands) Resume(_ context.Context, k query.Key) error  { return h.do("resume %s", k) }
