@@ -385,6 +385,9 @@ func commandOf(args string) string {
 	if words[0] == "provider" && words[1] == "keys" {
 		return strings.Join(words[:3], " ")
 	}
+	if words[0] == "steps" && len(words) > 1 && words[1] == "rerun" {
+		return "steps rerun"
+	}
 	if slices.Contains([]string{"state", "rollout", "audit", "module", "provider", "registry", "policy", "identity", "drift"}, words[0]) || words[0] == "retained" && len(words) > 1 {
 		return words[0] + " " + words[1]
 	}

@@ -47,7 +47,7 @@ type entry struct {
 	statusLabels atomic.Pointer[writtenLabels]
 
 	stepOutputs outputsSeen // that the steps after an apply would be given
-	hostsTried  int         // passes in which the repository for the hosts of a run that ended did not answer
+	hostsTried  hostsTried  // in which the repositories for the hosts of a run that ended did not answer
 
 	looking prerequisites.Looking // for prerequisites that are missing
 	turn    time.Time             // since when it has a slot, and its prerequisites are asked once more; zero if not

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,6 +79,9 @@ func managedBy(p *pass) string {
 // writes to it has failed, besides its retries.
 const hostsPasses = 3
 
+// hostsTimeout is how long one pass waits for the repositories of all its files.
+const hostsTimeout = 20 * time.Second
+
 // hostsWriter writes hosts into the repositories of sources, once their steps have ended.
 type hostsWriter struct {
 	writer   *aftersteps.Hosts // nil if nothing is written here
@@ -98,13 +102,15 @@ func (hw *hostsWriter) settle(ctx context.Context, p *pass, r *runner.Report, or
 	if len(orders) == 0 || run.Outcome != stack.Succeeded && run.Outcome != stack.Failed {
 		return nil // the next run after one that died has them, too
 	}
+	ctx, cancel := context.WithTimeout(ctx, hostsTimeout)
+	defer cancel()
 	for _, o := range orders {
 		i := slices.IndexFunc(run.Steps, func(s stack.StepResult) bool { return s.Name == o.Step })
 		if i < 0 || run.Steps[i].State != stack.StepSucceeded {
 			continue
 		}
 		said, err := hw.write(ctx, p, o, run.ID)
-		if triesAgain(p, o, err) {
+		if triesAgain(p, run.ID, o, err) {
 			return fmt.Errorf("the step %s: %w", o.Step, err)
 		}
 		if run.Steps[i].Message = said; err != nil {
@@ -125,9 +131,11 @@ func (hw *hostsWriter) remove(ctx context.Context, p *pass, orders []aftersteps.
 	if run.Outcome != stack.Succeeded {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, hostsTimeout)
+	defer cancel()
 	for _, o := range orders {
 		_, err := hw.write(ctx, p, o, run.ID)
-		if triesAgain(p, o, err) {
+		if triesAgain(p, run.ID, o, err) {
 			return fmt.Errorf("removing the hosts of the step %s: %w", o.Step, err)
 		}
 		if err != nil {
@@ -137,14 +145,26 @@ func (hw *hostsWriter) remove(ctx context.Context, p *pass, orders []aftersteps.
 	return nil
 }
 
-// triesAgain reports whether the next pass writes a file again, since the repository did not answer.
-func triesAgain(p *pass, o aftersteps.Order, err error) bool {
-	if fault.Of(err) == fault.Later && p.entry.hostsTried < hostsPasses+o.Retries {
-		p.entry.hostsTried++
-		return true
+// triesAgain reports whether the next pass writes a file again, since the repository did not
+// answer, in time or at all. Each file has its own tries, and they are counted until the next run.
+func triesAgain(p *pass, run string, o aftersteps.Order, err error) bool {
+	if k := fault.Of(err); err == nil || k != fault.Later && k != fault.Broken {
+		return false
 	}
-	p.entry.hostsTried = 0
-	return false
+	if p.entry.hostsTried.run != run {
+		p.entry.hostsTried = hostsTried{run: run, steps: map[string]int{}}
+	}
+	if p.entry.hostsTried.steps[o.Step] >= hostsPasses+o.Retries {
+		return false
+	}
+	p.entry.hostsTried.steps[o.Step]++
+	return true
+}
+
+// hostsTried is in how many passes the files of steps could not be written after a run.
+type hostsTried struct {
+	run   string
+	steps map[string]int
 }
 
 // mostHostsMessage bounds the message of a step whose file was not written, in bytes.

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/blob/blobtest"
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -126,6 +128,28 @@ func TestStepsWhoseOutputsAreLost(t *testing.T) {
 	}
 	if got := seen("s2"); got == known || got == none {
 		t.Errorf("other outputs are %s, as before", got)
+	}
+}
+
+// Each file of a run has its own tries, so that a repository that never answers keeps no run, and
+// no deletion, from its end.
+func TestRepositoriesThatDoNotAnswer(t *testing.T) {
+	p := &pass{entry: &entry{}}
+	well, dead := aftersteps.Order{Step: "well"}, aftersteps.Order{Step: "dead", Retries: 1}
+	passes := 0
+	for triesAgain(p, "steps-1", well, nil) || triesAgain(p, "steps-1", dead, fault.New(fault.Later, "", errors.New("no answer"))) {
+		if passes++; passes > 20 {
+			break
+		}
+	}
+	if passes != hostsPasses+1 {
+		t.Errorf("a file is written again in %d passes, want %d and its retry", passes, hostsPasses)
+	}
+	if triesAgain(p, "steps-1", dead, context.DeadlineExceeded) || !triesAgain(p, "steps-2", dead, context.DeadlineExceeded) {
+		t.Error("the tries are not those of a run")
+	}
+	if triesAgain(p, "steps-3", dead, fault.New(fault.Denied, "", errors.New("no"))) {
+		t.Error("a refusal is tried again")
 	}
 }
 

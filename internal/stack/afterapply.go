@@ -238,10 +238,14 @@ func namesSteps(request, digest string) bool {
 	return named != "" && (named == digest || named == ShortSteps(digest))
 }
 
-// ShortSteps is a digest of steps as users write it.
+// wordOfSteps is how many digits of a digest are the word of steps: an author knows all that the
+// digest is of, and must not find two lists of steps that have one word.
+const wordOfSteps = 40
+
+// ShortSteps is a digest of steps as users write it: the word by which steps are approved.
 func ShortSteps(digest string) string {
 	_, hash, _ := strings.Cut(digest, ":")
-	return hash[:min(len(hash), 12)]
+	return hash[:min(len(hash), wordOfSteps)]
 }
 
 // rerunToken is a request for the steps of now that was not made before.

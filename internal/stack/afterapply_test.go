@@ -110,7 +110,7 @@ func TestStepsAreCarriedOutOnce(t *testing.T) {
 func TestStepsThatFail(t *testing.T) {
 	o := after(applied(stack.Auto), "steps-1", stack.Failed, stack.StepResult{Name: "a", State: stack.StepSucceeded}, stack.StepResult{Name: "b", State: stack.StepFailed})
 	d := wants(t, "after the steps", o, stack.StepsFailed)
-	if d.Ready != stack.Stalled || !strings.Contains(d.Message, "Applied successfully") || !strings.Contains(d.Message, "the step b failed: exit code 1: no route") || !strings.Contains(d.Message, "terrier.dev/rerun-steps=0123456789ab@steps-1") {
+	if d.Ready != stack.Stalled || !strings.Contains(d.Message, "Applied successfully") || !strings.Contains(d.Message, "the step b failed: exit code 1: no route") || !strings.Contains(d.Message, "terrier.dev/rerun-steps=0123456789abcdef@steps-1") {
 		t.Errorf("Decide() = %+v, want that the apply succeeded, which step failed, and how to run the steps again", d)
 	}
 	if o.Status.Failures != 0 || o.Recheck(d) != time.Hour {
@@ -132,7 +132,7 @@ func TestStepsThatFail(t *testing.T) {
 	if a, ok := stack.Decide(late).Action.(stack.Start); !ok || a.Kind != stack.CheckRun {
 		t.Errorf("after the interval Decide() = %+v, want a drift check", stack.Decide(late))
 	}
-	o.Spec.Rerun = "0123456789ab@steps-1"
+	o.Spec.Rerun = "0123456789abcdef@steps-1"
 	wants(t, "after a request", o, stack.RunningSteps)
 	wants(t, "after the same request was answered", after(o, "steps-2", stack.Failed), stack.StepsFailed)
 	wants(t, "after it helped", after(o, "steps-2", stack.Succeeded), stack.Applied)
@@ -170,15 +170,15 @@ func TestStepsThatNobodyApproved(t *testing.T) {
 	wants(t, "steps as the plan had them", o, stack.RunningSteps)
 	o.Steps = &stack.Steps{Digest: "sha256:fedcba9876543210", Outputs: "o"}
 	d := wants(t, "other steps", o, stack.StepsHeld)
-	if d.Ready != stack.Held || !strings.Contains(d.Message, "terrier.dev/rerun-steps=fedcba987654") {
+	if d.Ready != stack.Held || !strings.Contains(d.Message, "terrier.dev/rerun-steps=fedcba9876543210") {
 		t.Errorf("Decide() = %+v, want to be told how to run them", d)
 	}
-	for request, want := range map[string]stack.Reason{"now": stack.StepsHeld, "0123456789ab@1": stack.StepsHeld, "fedcba987654": stack.RunningSteps, "fedcba987654@2": stack.RunningSteps, "sha256:fedcba9876543210": stack.RunningSteps, "fedcba98765": stack.StepsHeld} {
+	for request, want := range map[string]stack.Reason{"now": stack.StepsHeld, "0123456789abcdef@1": stack.StepsHeld, "fedcba9876543210": stack.RunningSteps, "fedcba9876543210@2": stack.RunningSteps, "sha256:fedcba9876543210": stack.RunningSteps, "fedcba98765": stack.StepsHeld} {
 		asked := o
 		asked.Spec.Rerun = request
 		wants(t, "the request "+request, asked, want)
 	}
-	for approval, want := range map[string]stack.Reason{"fedcba987654 1": stack.RunningSteps, "0123456789ab 1": stack.StepsHeld} {
+	for approval, want := range map[string]stack.Reason{"fedcba9876543210 1": stack.RunningSteps, "0123456789ab 1": stack.StepsHeld} {
 		approved := o
 		approved.Spec.Confirms = approval
 		wants(t, "the approval "+approval, approved, want)
@@ -194,7 +194,7 @@ func TestStepsThatNoPolicySaw(t *testing.T) {
 		wants(t, name+", steps as the plan had them", o, stack.RunningSteps)
 		o.Steps = &stack.Steps{Digest: "sha256:fedcba9876543210", Outputs: "o"}
 		wants(t, name+", other steps", o, stack.StepsHeld)
-		o.Spec.Rerun = "fedcba987654"
+		o.Spec.Rerun = "fedcba9876543210"
 		wants(t, name+", a request for them", o, stack.RunningSteps)
 		o.Spec.Approvers = true
 		if d := wants(t, name+" that say who approves", o, stack.StepsHeld); strings.Contains(d.Message, "rerun-steps") {
@@ -277,7 +277,7 @@ func TestStepsOutliveAStatus(t *testing.T) {
 	}
 	gone := lost(o, kept)
 	gone.Status.Destroyed, gone.Status.Created = true, false
-	gone.Spec.Rerun = "0123456789ab@again"
+	gone.Spec.Rerun = "0123456789abcdef@again"
 	if d := stack.Decide(gone); d.Reason == stack.RunningSteps {
 		t.Errorf("Decide() = %+v of a stack that was destroyed", d)
 	}
@@ -290,7 +290,7 @@ func TestStepsThatCertainUsersApprove(t *testing.T) {
 	o.Spec.Reviews, o.Spec.Policies, o.Spec.Approvers = "w", "w", true
 	o.Spec.ApprovalRules = []policy.Approval{{Groups: []string{"admins"}, NotRequester: true, Expires: policy.Duration(time.Hour)}}
 	wants(t, "steps as the plan had them", o, stack.RunningSteps)
-	const word = "fedcba987654"
+	const word = "fedcba9876543210"
 	o.Steps = &stack.Steps{Digest: "sha256:fedcba9876543210", Outputs: "o"}
 	d := wants(t, "other steps", o, stack.StepsHeld)
 	for _, want := range []string{"needs 2 approvals by a member of admins", "terrier.dev/confirm=" + word} {
@@ -315,7 +315,7 @@ func TestStepsThatCertainUsersApprove(t *testing.T) {
 		"a user of another group":    {word, []policy.Given{ann, given("eve", "users", word)}, nil, stack.StepsHeld},
 		"both":                       {word + " 2", []policy.Given{ann, bob}, nil, stack.RunningSteps},
 		"both, and one requested":    {word, []policy.Given{ann, bob}, func(o *stack.Observation) { o.Status.Requesters.Users = []string{"bob"} }, stack.StepsHeld},
-		"approvals of other steps":   {word, []policy.Given{ann, given("bob", "admins", "0123456789ab")}, nil, stack.StepsHeld},
+		"approvals of other steps":   {word, []policy.Given{ann, given("bob", "admins", "0123456789abcdef")}, nil, stack.StepsHeld},
 		"an approval taken back":     {"", []policy.Given{ann, bob}, nil, stack.StepsHeld},
 		"stamps that may be forged":  {word, []policy.Given{ann, bob}, func(o *stack.Observation) { o.Status.Unverified = "no API server stamps them" }, stack.StepsHeld},
 		"approvals that are too old": {word, []policy.Given{ann, bob}, func(o *stack.Observation) { o.Now = o.Now.Add(2 * time.Hour) }, stack.StepsHeld},
@@ -338,7 +338,7 @@ func TestStepsThatCertainUsersApprove(t *testing.T) {
 		}
 	}
 	m := stack.WithSteps(o.Status, o.Steps)
-	spec := stack.Spec{Approvals: []policy.Given{{Plan: word, By: "ann"}, {Plan: "0123456789ab", By: "ann"}}}
+	spec := stack.Spec{Approvals: []policy.Given{{Plan: word, By: "ann"}, {Plan: "0123456789abcdef", By: "ann"}}}
 	if got := (stack.Approvers{}).WithStamps(m, spec, o.Now).Seen; len(got) != 0 {
 		t.Errorf("without such a policy the approvals %+v are kept", got)
 	}

@@ -121,7 +121,7 @@ func writeScrapes(ctx context.Context, c client.Client, owner client.Object, ste
 	case err != nil:
 		return err
 	case !served && len(wanted) > 0:
-		return fault.New(fault.Denied, "ScrapeConfigNotServed", errors.New("the cluster has no kind ScrapeConfig (monitoring.coreos.com/v1alpha1), which a step asks for: install the operator of Prometheus, or remove scrapeConfig. The ConfigMap has the targets"))
+		return notServed()
 	case !served:
 		return nil
 	}
@@ -134,6 +134,11 @@ func writeScrapes(ctx context.Context, c client.Client, owner client.Object, ste
 		}
 	}
 	return nil
+}
+
+// notServed is the error of a step that asks for a ScrapeConfig where there is no such kind.
+func notServed() error {
+	return fault.New(fault.Denied, "ScrapeConfigNotServed", errors.New("the cluster has no kind ScrapeConfig (monitoring.coreos.com/v1alpha1), which a step asks for: install the operator of Prometheus, or remove scrapeConfig. The ConfigMap has the targets"))
 }
 
 // scrapeOf is the ScrapeConfig of a step.
@@ -177,6 +182,9 @@ func writeScrape(ctx context.Context, c client.Client, owner client.Object, o *u
 		o.SetResourceVersion(is.GetResourceVersion())
 		err = c.Update(ctx, o, client.FieldOwner(kube.FieldManager))
 	}
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return notServed()
+	}
 	if err != nil {
 		return fmt.Errorf("writing the ScrapeConfig %s: %w", o.GetName(), err)
 	}
@@ -187,7 +195,9 @@ func writeScrape(ctx context.Context, c client.Client, owner client.Object, o *u
 func removeScrapes(ctx context.Context, c client.Client, owner client.Object, wanted map[string]*unstructured.Unstructured) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(scrapeKind.GroupVersion().WithKind(scrapeKind.Kind + "List"))
-	if err := c.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels{targetsOf: string(owner.GetUID())}); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels{targetsOf: string(owner.GetUID())}); apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil // the kind was removed from the cluster, and its objects with it
+	} else if err != nil {
 		return fmt.Errorf("listing the ScrapeConfigs of the stack: %w", err)
 	}
 	for i := range list.Items {
