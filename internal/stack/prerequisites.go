@@ -7,6 +7,16 @@ func unhindered(o Observation) Decision {
 	return unwithheld(o)
 }
 
+// lacksPrerequisites reports whether what comes next begins what the prerequisites are for, now
+// or once no policy withholds it.
+func lacksPrerequisites(o Observation) bool {
+	if o.Unmet == nil {
+		return false
+	}
+	o.Unmet = nil
+	return NeedsPrerequisites(o, unhindered(o).Action) || NeedsPrerequisites(o, Decide(o).Action)
+}
+
 // NeedsPrerequisites reports whether an action begins what the prerequisites are for: a plan,
 // its apply, or a script that needs none. A destroy needs nothing to be there: what is gone may
 // be why the resources are to go as well. Drift checks, previews and health checks ask about

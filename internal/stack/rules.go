@@ -158,7 +158,7 @@ func inputRules() []rule {
 		},
 		{
 			"nothing is planned or applied before its prerequisites are there",
-			func(o Observation) bool { return o.Unmet != nil && NeedsPrerequisites(o, unhindered(o).Action) },
+			lacksPrerequisites,
 			unmet,
 		},
 		{
