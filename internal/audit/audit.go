@@ -85,6 +85,10 @@ const (
 	DriftFound        What = "drift"              // resources differ from what was applied
 	DriftAccepted     What = "drift-accepted"     // a user accepted drift: the configuration is to be changed
 	DriftResolved     What = "drift-resolved"     // they do not differ any more
+	RollbackAsked     What = "rollback-asked"     // a user asked for the last good apply again
+	RolledBack        What = "rolled-back"        // inputs of an earlier apply took the place of those that are asked for
+	RollbackEndAsked  What = "rollback-end-asked" // a user asked for the end of a rollback
+	RollbackEnded     What = "rollback-ended"     // what the object asks for counts again
 	UntrackedFound    What = "untracked-found"    // an apply was interrupted, and may have created untracked resources
 	UntrackedIgnored  What = "untracked-ignored"  // a user ignored them
 	LockBroken        What = "lock-broken"        // a foreign lock was broken

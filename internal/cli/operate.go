@@ -22,7 +22,7 @@ import (
 type operateCommands struct{ *program }
 
 func (p operateCommands) commands() []*cobra.Command {
-	return []*cobra.Command{p.replan(), p.suspend(), p.resume(), p.cancel(), p.unlock(), p.breakGlass(), p.steps()}
+	return []*cobra.Command{p.replan(), p.rollback(), p.suspend(), p.resume(), p.cancel(), p.unlock(), p.breakGlass(), p.steps()}
 }
 
 func (p operateCommands) replan() *cobra.Command {
@@ -184,6 +184,45 @@ run once those approved them whom the policy asks for.`,
 		}),
 	}
 	c.Flags().StringVar(&seen, "steps", "", "run only the steps with this `digest`")
+	return c
+}
+
+func (p operateCommands) rollback() *cobra.Command {
+	var order command.StackRollback
+	c := &cobra.Command{
+		Use:   "rollback STACK",
+		Short: "Return to the last good apply",
+		Long: `Returns to the last good apply: Terrier plans and applies the source and the inputs of
+that apply in place of what the object asks for. The apply is the last one of other inputs
+that passed its health checks, or the last one of other inputs if none is known to have
+passed any. The plan is judged by policies as any plan is, and if it destroys something,
+it needs an approval.
+
+The rollback lasts until the source, the inputs or the spec change. To try what was
+rolled back once more, end the rollback with --end. The audit log has who asked, and the
+reason.
+
+To roll back the state and no resources, see terrier state rollback.`,
+		Example: `  terrier rollback network --reason 'the service answers 500 since the release'
+  terrier rollback network --end`,
+		GroupID:           groupOperate,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.names,
+		RunE: p.ofStack(func(ctx context.Context, s command.StackAPI, key query.Key) error {
+			to, err := s.RollBack(ctx, key, order)
+			if err != nil {
+				return err
+			}
+			if order.End {
+				p.say("Ended the rollback of %s: Terrier plans %s again.\n", key, to.To)
+				return nil
+			}
+			p.say("Requested the rollback of %s from %s to %s, which was applied by the plan %s.\n", key, to.From, to.To, to.Plan)
+			return nil
+		}),
+	}
+	c.Flags().BoolVar(&order.End, "end", false, "end the rollback, and plan what the object asks for")
+	c.Flags().StringVar(&order.Reason, "reason", "", "the reason, a `text` that the audit log keeps")
 	return c
 }
 

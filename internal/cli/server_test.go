@@ -262,6 +262,8 @@ func TestCommandsOverHTTP(t *testing.T) {
 		{args: "drift accept network", code: 4},
 		{args: "drift accept network --branch b", code: 4},
 		{args: "repair network --yes", code: 5},
+		{args: "rollback network --reason slow", code: 5}, // there was one apply
+		{args: "rollback network --end", code: 5},
 		{args: "cancel network", code: 5},
 		{args: "suspend network"},
 		{args: "replan network", code: 2},

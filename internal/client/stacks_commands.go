@@ -32,6 +32,12 @@ func (s *commands) AcceptDrift(ctx context.Context, key query.Key, o command.Acc
 	return out, err
 }
 
+func (s *commands) RollBack(ctx context.Context, key query.Key, o command.StackRollback) (command.RollbackTo, error) {
+	var out command.RollbackTo
+	err := s.do(ctx, key, o, &out, "rollback")
+	return out, err
+}
+
 func (s *commands) Replan(ctx context.Context, key query.Key) (request string, err error) {
 	var asked command.Requested
 	err = s.do(ctx, key, struct{}{}, &asked, "replan")

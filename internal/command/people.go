@@ -35,6 +35,7 @@ type StackCommands interface {
 
 	RerunSteps(ctx context.Context, key query.Key, seen string) (request string, err error)
 	AcceptDrift(ctx context.Context, key query.Key, o AcceptDriftOrder) (AcceptedDrift, error)
+	RollBack(ctx context.Context, key query.Key, o StackRollback) (RollbackTo, error)
 
 	PreviewDestroy(context.Context, query.Key) (query.PlanDocument, error)
 	PlanRepair(ctx context.Context, key query.Key, a RepairAnswers) (request string, err error)

@@ -55,6 +55,18 @@ type (
 		Branch      string `json:"branch,omitempty"`      // that the change is committed to and pushed as; none if empty
 		PushSecret  string `json:"pushSecret,omitempty"`  // with the credentials for it; that of the source if empty
 	}
+	// StackRollback rolls a stack back to its last good apply, or ends a rollback.
+	StackRollback struct {
+		End    bool   `json:"end,omitempty"`    // the rollback: what the object asks for is planned again
+		Leaves string `json:"leaves,omitempty"` // what the user saw, as canRollBack of the stack names it; whatever there is if empty
+		Reason string `json:"reason,omitempty"` // for the audit log
+	}
+	// RollbackTo says which apply a rollback leaves, and to which it returns.
+	RollbackTo struct {
+		From string `json:"from"` // a revision
+		To   string `json:"to"`   // likewise
+		Plan string `json:"plan"` // by which that was applied
+	}
 	// RollbackOrder rolls a state back to a version. With Preview the answer only says
 	// what that would do; without, Over and To are what the preview said.
 	RollbackOrder struct {

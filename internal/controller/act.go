@@ -99,6 +99,11 @@ func (ac *actor) carryOut(ctx context.Context, p *pass) (outcome, error) {
 		return news, ac.publish(ctx, p)
 	case stack.Renew:
 		return news, ac.renew(ctx, p)
+	case stack.RollBack:
+		// The next pass plans what stands in for what is asked for.
+		p.o.Status = stack.BeginRollback(p.o.Status, a.Rollback, p.o.Spec.RollBack)
+		p.o.PlanInputs = a.Rollback.Inputs(p.o.PlanInputs.Engine)
+		return news, nil
 	case stack.Review:
 		return news, ac.review(ctx, p, a.Plan)
 	case stack.Finish:

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -223,6 +224,11 @@ func auditEntry(t stack.Transition, is stack.Status) (e audit.Entry, once string
 			return e, ""
 		}
 		return audit.Entry{What: audit.PlanRefused, Digest: v.Plan, Details: map[string]string{"webhooks": v.By}}, v.Plan + v.By
+	case stack.RollbackBegan:
+		// It begins again if the status cannot be written, and is then the same.
+		return rollbackEntry(t), t.Rollback.To.Run + "/" + cmp.Or(t.Rollback.Request, is.LastWrite)
+	case stack.RollbackEnded:
+		return rollbackEntry(t), t.Rollback.To.Run + "/" + strconv.FormatInt(t.Rollback.At.UnixNano(), 36)
 	case stack.BreakGlassStarted:
 		return audit.Entry{What: audit.BreakGlassBegun, Details: map[string]string{"session": t.Session.Session, "until": t.Session.Until.UTC().Format("2006-01-02T15:04:05Z")}}, t.Session.Session
 	case stack.BreakGlassEnded:
@@ -236,6 +242,20 @@ func auditEntry(t stack.Transition, is stack.Status) (e audit.Entry, once string
 		return e, ""
 	}
 	return outcomeEntry(t), t.Run.ID
+}
+
+// rollbackEntry is the beginning or the end of a rollback.
+func rollbackEntry(t stack.Transition) audit.Entry {
+	b := t.Rollback
+	e := audit.Entry{What: audit.RolledBack, Plan: b.To.Plan, Why: b.Why, Details: inputsOf(b.To.PlanInputs)}
+	if t.Change == stack.RollbackEnded {
+		e.What, e.Why = audit.RollbackEnded, ""
+	}
+	e.Details["from"], e.Details["from-source"], e.Details["from-inputs"] = b.From.Revision, b.From.Source, b.From.Inputs
+	if b.Request != "" {
+		e.Details["request"] = b.Request
+	}
+	return e
 }
 
 // notBegun is the entry of a run that something came in the way of.

@@ -201,6 +201,13 @@ func requestEntry(p *pass, r stack.Request, is stack.Requests) (e audit.Entry, o
 			e.Details["steps"] = known.Approvable() // such a request approves them, too
 		}
 		return e, is.Rerun
+	case stack.AskedToRollBack:
+		names, why, _ := stack.ReadRollbackRequest(is.Rollback)
+		e := audit.Entry{What: audit.RollbackAsked, Why: why, Details: map[string]string{"request": is.Rollback, "from": names}}
+		if names == stack.EndRollback {
+			e.What = audit.RollbackEndAsked
+		}
+		return e, is.Rollback
 	case stack.AskedToAdoptState:
 		return audit.Entry{What: audit.StateAccepted, Details: map[string]string{"state": "that of a former stack of this name"}}, "adopted/" + generation
 	case stack.AskedToDelete:

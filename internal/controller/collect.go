@@ -232,7 +232,8 @@ func (se *settler) dropSnapshots(ctx context.Context, p *pass, r *runner.Report,
 	if r.Outcome != stack.Succeeded {
 		return nil
 	}
-	return se.records.DropOthers(ctx, record.Snapshots(p.id), p.o.Status.Snapshot, n.Cause.Snapshot)
+	stay := append(p.o.Status.Recovery.Snapshots(), p.o.Status.Snapshot, n.Cause.Snapshot)
+	return se.records.DropOthers(ctx, record.Snapshots(p.id), stay...)
 }
 
 // keepRecords keeps the report and the logs, of quiet drift checks only the newest.

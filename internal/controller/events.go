@@ -85,6 +85,10 @@ func (tl *teller) tellOf(p *pass, t stack.Transition) {
 			by = " by " + t.Lock.Who
 		}
 		tl.say(p, warning, "LockHeld", fmt.Sprintf("The lock of the state is held%s since %s: nothing is planned or applied until it is freed", by, t.Lock.Since), map[string]string{"lock": t.Lock.ID})
+	case stack.RollbackBegan:
+		tl.say(p, warning, string(stack.RolledBack), t.Rollback.String(), rollbackFacts(*t.Rollback))
+	case stack.RollbackEnded:
+		tl.say(p, normal, "RollbackEnded", "The rollback from "+t.Rollback.From.Revision+" to "+t.Rollback.To.PlanInputs.Revision+" ended: Terrier plans what the object asks for", rollbackFacts(*t.Rollback))
 	case stack.BreakGlassStarted:
 		tl.events.Event(p.obj, warning, "BreakGlassStarted", "A break-glass session began: Terrier plans and applies nothing until "+t.Session.Until.UTC().Format(time.RFC3339))
 	case stack.BreakGlassEnded:
@@ -264,6 +268,16 @@ func checkFacts(r *stack.Run, failing int) map[string]string {
 	facts := map[string]string{"failingChecks": strconv.Itoa(failing)}
 	if r != nil {
 		facts["run"], facts["kind"] = r.ID, string(r.Kind)
+	}
+	return facts
+}
+
+// rollbackFacts are the facts of a rollback. The commit is the bad one, on which Git providers
+// hang the status.
+func rollbackFacts(b stack.Rollback) map[string]string {
+	facts := map[string]string{"revision": b.From.Revision, "rolledBackTo": b.To.PlanInputs.Revision, "plan": b.To.Plan}
+	if _, commit, ok := strings.Cut(b.From.Revision, "@sha1:"); ok {
+		facts[commitFact] = "sha1:" + commit
 	}
 	return facts
 }

@@ -79,6 +79,10 @@ func managedBy(p *pass) string {
 // writes to it has failed, besides its retries.
 const hostsPasses = 3
 
+// hostsDuringRollback is what a step says that writes no hosts during a rollback: the source
+// follows from the commit, so that the rollback would end, and the bad revision would be back.
+const hostsDuringRollback = "the file is not written while the stack is rolled back, since a commit to its source would end the rollback"
+
 // hostsTimeout is how long one pass waits for the repositories of all its files.
 const hostsTimeout = 20 * time.Second
 
@@ -109,7 +113,10 @@ func (hw *hostsWriter) settle(ctx context.Context, p *pass, r *runner.Report, or
 		if i < 0 || run.Steps[i].State != stack.StepSucceeded {
 			continue
 		}
-		said, err := hw.write(ctx, p, o, run.ID)
+		said, err := hostsDuringRollback, error(nil)
+		if p.o.Status.Rollback == nil {
+			said, err = hw.write(ctx, p, o, run.ID)
+		}
 		if triesAgain(p, run.ID, o, err) {
 			return fmt.Errorf("the step %s: %w", o.Step, err)
 		}

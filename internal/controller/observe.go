@@ -33,6 +33,7 @@ type observer struct {
 	inspector    *states.Inspector
 	policies     Policies
 	records      *records.Store
+	snapshots    *snapshots
 	steps        *aftersteps.Files
 }
 
@@ -77,6 +78,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		return nil
 	}
 	ob.jobs.observeInputs(ctx, p)
+	if p.o.Blocked == nil {
+		p.o.Blocked = ob.snapshots.standIn(ctx, p)
+	}
 	if err := ob.gates.observe(ctx, p); err != nil {
 		return err
 	}

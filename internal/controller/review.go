@@ -112,7 +112,7 @@ func appliedBy(p *pass, a stack.Action) *stack.Plan {
 		return a.Plan
 	case stack.Destroy:
 		return p.o.Status.Pending
-	case stack.Wait, stack.Start, stack.Cancel, stack.Publish, stack.Renew, stack.Review, stack.Finish:
+	case stack.Wait, stack.Start, stack.Cancel, stack.Publish, stack.Renew, stack.RollBack, stack.Review, stack.Finish:
 	}
 	return nil
 }

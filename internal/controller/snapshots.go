@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -31,7 +32,8 @@ func (sn *snapshots) snapshot(ctx context.Context, p *pass) (string, error) {
 	}
 	defer sn.records.Hold()()
 	// The record comes before its archive: so the leader, which sweeps archives, sees it.
-	if err := record.At[snapshot](key).Write(ctx, sn.blobs, snapshot{Job: *p.job, Note: p.note, PlanInputs: p.o.PlanInputs}); err != nil {
+	made := snapshot{Job: *p.job, Note: p.note, PlanInputs: p.o.PlanInputs, Origin: p.in.origin, Revision: p.in.revision}
+	if err := record.At[snapshot](key).Write(ctx, sn.blobs, made); err != nil {
 		return "", err
 	}
 	if p.in.archive == "" {
@@ -45,6 +47,9 @@ type snapshot struct {
 	Job        runner.Job
 	Note       note
 	PlanInputs stack.PlanInputs `json:"Basis"` // as records of before call it
+
+	Origin   string `json:",omitempty"` // of the source: see inputs; earlier releases never say so
+	Revision string `json:",omitempty"` // likewise
 }
 
 // sourceOf reads which archive a snapshot needs.
@@ -69,6 +74,60 @@ func (sn *snapshots) recall(ctx context.Context, p *pass) error {
 	if err != nil {
 		return fmt.Errorf("reading the record of what was applied: %w", err)
 	}
+	return sn.restore(ctx, p, s)
+}
+
+// standIn puts what was applied before in the place of what is asked for, as long as the stack
+// is rolled back. What is asked for is known, and ends the rollback if it is something else than
+// what is bad.
+func (sn *snapshots) standIn(ctx context.Context, p *pass) *stack.Blocked {
+	asked := p.o.PlanInputs
+	if p.in.imports != nil {
+		asked.Shape = p.st.Configuration.Shape() // a repair asks for nothing else
+	}
+	p.o.Status = stack.WithRollback(p.o.Status, p.o.Spec, asked)
+	b := p.o.Status.Rollback
+	switch {
+	case b == nil:
+		return nil
+	case p.in.imports != nil:
+		return blockedBy(fault.New(fault.Invalid, "", fmt.Errorf("the stack is rolled back to %s, and a repair is of what the object asks for. End the rollback first: terrier rollback %s --end",
+			b.To.PlanInputs.Revision, p.o.Spec.Words.Argument)), stack.StateIncomplete)
+	}
+	stuck := func(err error) *stack.Blocked {
+		return blockedBy(fmt.Errorf("the stack is rolled back to %s, which cannot be planned: %w. To plan what the object asks for: terrier rollback %s --end", b.To.PlanInputs.Revision, err, p.o.Spec.Words.Argument), stack.SourceFailed)
+	}
+	s, err := record.At[snapshot](b.To.Snapshot).Read(ctx, sn.blobs)
+	if err != nil {
+		return stuck(fmt.Errorf("reading the record of its apply: %w", err))
+	}
+	if !p.keepsState(s.Note) {
+		return stuck(fault.New(fault.Invalid, "", errors.New("its state was in another place")))
+	}
+	engine, now, mask, sandbox := p.o.PlanInputs.Engine, p.note, p.in.Mask, p.job.Sandbox
+	if s.PlanInputs.Engine != engine { // the directory was initialised with another one
+		s.Job.Options.InitKey = stack.Digest([]string{s.Job.Options.InitKey, engine})
+	}
+	if err := sn.restore(ctx, p, s); err != nil {
+		return stuck(err)
+	}
+	// The place is the same; whether the state is encrypted, and what runs may reach, is decided now.
+	p.note, p.job.Sandbox = now, sandbox
+	p.o.PlanInputs, p.o.SourceAt = b.Inputs(engine), b.To.At
+	p.in.Mask = slices.Concat(mask, s.Job.Mask)
+	p.in.archive, p.wanted = "", nil // what is asked for is not what runs
+	p.in.origin, p.in.revision = s.Origin, s.Revision
+	if s.Job.Tree.Archive != "" {
+		if p.in.archive, err = sn.records.Archives.Path(s.PlanInputs.Source); err != nil {
+			return stuck(fmt.Errorf("finding its source: %w", err))
+		}
+	}
+	p.wantImage()
+	return nil
+}
+
+// restore makes the pass's job from a snapshot.
+func (sn *snapshots) restore(ctx context.Context, p *pass, s snapshot) error {
 	e, err := sn.engine(ctx, p.st.Configuration.Engine)
 	if err != nil {
 		return err
@@ -124,8 +183,12 @@ func (sn *snapshots) improvise(ctx context.Context, p *pass) error {
 }
 
 // keepFor names in the cause of a run the record of what the run is made from. A deleted
-// stack keeps the one of its last apply.
+// stack keeps the one of its last apply, and one that is rolled back has that of the good one.
 func (sn *snapshots) keepFor(ctx context.Context, p *pass, cause *stack.Cause) error {
+	if b := p.o.Status.Rollback; b != nil && !p.o.Deleting {
+		cause.Snapshot = b.To.Snapshot
+		return nil
+	}
 	if m := p.o.Status; p.o.Deleting && m.Snapshot != "" {
 		cause.Snapshot, cause.DestroyScript = m.Snapshot, m.DestroyScript
 		return nil

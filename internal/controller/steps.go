@@ -84,7 +84,7 @@ func (c *Stacks) assemble() *steps {
 		observer: &observer{
 			blobs: c.Blobs, cache: c.Client, live: c.Live, config: c.Config,
 			checks: checks, dependencies: dependencies, gates: gates, inspector: inspector, jobs: jobs, policies: c.Policies,
-			records: kept, steps: &aftersteps.Files{},
+			records: kept, snapshots: snapshots, steps: &aftersteps.Files{},
 		},
 		actor: &actor{
 			blobs: c.Blobs, events: c.Events, live: c.Live, runner: c.Runner, reviewers: c.Reviewers, wakes: &c.wakes, reviews: c.reviews, policies: c.Policies,

@@ -123,6 +123,8 @@ func waitingFor(p *pass, d stack.Decision) string {
 		return "the state lock"
 	case stack.DependencyNotReady:
 		return "a dependency"
+	case stack.RolledBack:
+		return "a change of the source, the inputs or the spec, or the end of the rollback"
 	case stack.StepsFailed, stack.StepsHeld:
 		return "a request for its steps, or a change of them"
 	case stack.PrerequisiteMissing:

@@ -33,6 +33,8 @@ const (
 	Deletion   = "terrier.dev/deletion"    // approve, retain or destroy; what happens to what was created
 	AdoptState = "terrier.dev/adopt-state" // true or false
 
+	RollbackOn = "terrier.dev/rollback-on" // failed-health; what has a stack rolled back by itself
+
 	SourcePaths = "terrier.dev/source-paths" // auto, or a YAML list of patterns of paths, auto among them
 )
 
@@ -112,6 +114,10 @@ const (
 	DeletionRetain  = "retain"  // what was created stays
 )
 
+// OnFailedHealth is what the annotation terrier.dev/rollback-on may say: health checks after an
+// apply that fail.
+const OnFailedHealth = "failed-health"
+
 // Annotation is one of Terrier's own that users write.
 type Annotation struct {
 	Name    string
@@ -128,6 +134,8 @@ func Common() []Annotation {
 		{Name: Deletion, May: "destroy, approve or retain", Reads: OneOf(DeletionDestroy, DeletionApprove, DeletionRetain)},
 		{Name: encryption.Annotation, May: encryption.Platform, Reads: OneOf(encryption.Platform)},
 		{Name: AcceptDrift, May: "the digest of a plan and a time, as terrier drift accept writes it", Reads: func(v string) bool { _, ok := stack.ParseAcceptedDrift(v); return ok }},
+		{Name: RollbackOn, May: OnFailedHealth, Reads: OneOf(OnFailedHealth)},
+		{Name: RollBack, May: "what terrier rollback writes", Reads: func(v string) bool { _, _, ok := stack.ReadRollbackRequest(v); return ok }},
 		{Name: Network, May: "none or host", Reads: OneOf("none", "host")},
 		{Name: afterapply.Annotation, Check: func(v string) error { _, err := readSteps(v); return err }},
 		{Name: prerequisite.Annotation, Check: func(v string) error { _, err := readPrerequisites(v); return err }},
@@ -227,6 +235,7 @@ func Annotated(o client.Object, s *stack.Spec) {
 	s.Spread = h.Sum64()
 	says := o.GetAnnotations()
 	s.AdoptState = kube.IsTrue(says[AdoptState])
+	s.RollsBack = says[RollbackOn] == OnFailedHealth
 	switch says[Deletion] {
 	case "":
 	case DeletionDestroy:

@@ -27,6 +27,7 @@ const (
 	PreviewDestroy    = "terrier.dev/preview-destroy"     // a request
 	Cancel            = "terrier.dev/cancel"              // the run that a user cancels
 	AcceptDrift       = "terrier.dev/accept-drift"        // the drift that a user accepted: see stack.AcceptedDrift
+	RollBack          = "terrier.dev/rollback"            // a request for a rollback, or for the end of one: see stack.RollbackRequest
 	AcceptState       = "terrier.dev/accept-state"        // the digest of an unexpected state that a user accepted
 	BreakGlassCommand = "terrier.dev/break-glass-command" // JSON of a stack.Command
 
@@ -59,6 +60,7 @@ type Asked struct {
 	Preview         string
 	AcceptDrift     string
 	AcceptState     string
+	RollBack        string
 	Cancel          string         // a run
 	Rerun           string         // a request for the steps after an apply
 	Command         *stack.Command // in the session
@@ -70,7 +72,7 @@ type Asked struct {
 func (a Asked) Annotated(o client.Object) (Asked, error) {
 	says := o.GetAnnotations()
 	a.Rejected, a.Comment, a.Preview, a.AcceptState = says[Rejected], says[Comment], says[PreviewDestroy], says[AcceptState]
-	a.AcceptDrift, a.Rerun = says[AcceptDrift], says[afterapply.Rerun]
+	a.AcceptDrift, a.Rerun, a.RollBack = says[AcceptDrift], says[afterapply.Rerun], says[RollBack]
 	a.DecidedBy, a.Cancel, a.Confirm = says[kube.DecidedBy], says[Cancel], says[Confirm]
 	a.RequestedBy, a.Approvals, a.Overrides = says[kube.RequestedBy], says[kube.ApprovedBy], says[kube.OverriddenBy]
 	a.OverrideWindow, a.Stamped = says[OverrideWindow], says[kube.Stamped]
@@ -109,7 +111,7 @@ func (a Asked) Into(s *stack.Spec) {
 		s.Overrides = append(s.Overrides, policy.Given{Plan: g.Plan, By: g.By, Groups: g.Groups})
 	}
 	s.Cancel, s.IgnoreUntracked, s.Repair = a.Cancel, a.IgnoreUntracked, a.Repair
-	s.AcceptsDrift, s.Rerun = a.AcceptDrift, a.Rerun
+	s.AcceptsDrift, s.Rerun, s.RollBack = a.AcceptDrift, a.Rerun, a.RollBack
 	s.Preview, s.AcceptState, s.BreakGlass, s.Command = a.Preview, a.AcceptState, a.Session, a.Command
 }
 
@@ -128,6 +130,7 @@ func (a Asked) Annotate(o client.Object, want Asked) {
 		AcceptState:      {a.AcceptState, want.AcceptState},
 		Cancel:           {a.Cancel, want.Cancel},
 		afterapply.Rerun: {a.Rerun, want.Rerun},
+		RollBack:         {a.RollBack, want.RollBack},
 	} {
 		if v.is != v.want {
 			SetAnnotation(o, name, v.want)

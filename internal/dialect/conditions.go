@@ -111,6 +111,7 @@ var readiness = map[stack.Reason]ready{
 	stack.PrerequisiteMissing: {metav1.ConditionFalse, string(stack.PrerequisiteMissing)},
 	stack.RunningSteps:        {metav1.ConditionUnknown, ReasonProgressing},
 	stack.StepsFailed:         {metav1.ConditionFalse, string(stack.StepsFailed)},
+	stack.RolledBack:          {metav1.ConditionFalse, string(stack.RolledBack)},
 	stack.StepsHeld:           {metav1.ConditionUnknown, string(stack.StepsHeld)},
 }
 

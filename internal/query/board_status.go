@@ -34,6 +34,7 @@ var statuses = map[stack.Reason]Status{
 	stack.RunningSteps:        StatusRunning,
 	stack.StepsFailed:         StatusFailed,
 	stack.StepsHeld:           StatusPending,
+	stack.RolledBack:          StatusFailed,
 
 	stack.SpecInvalid:       StatusFailed,
 	stack.SourceDenied:      StatusFailed,

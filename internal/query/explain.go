@@ -62,6 +62,10 @@ var situations = map[stack.Reason]Situation{
 		"The plan was applied, and a step after it failed. The message has its last lines. Drift checks go on.",
 		"Correct the step, its files or its hosts; terrier logs shows the log. To run the steps again: terrier steps rerun STACK.",
 	},
+	stack.RolledBack: {
+		"What the object asks for failed its health checks, or a user did not want it. An earlier apply was applied again and stays until something else is asked for. The message says which and why.",
+		"Correct the module, its inputs or the spec: Terrier then plans again. To try what was rolled back once more: terrier rollback STACK --end.",
+	},
 	stack.StepsHeld: {
 		"The steps after the apply, or files that they use, or the source that they can read, changed since the plan was made that was applied last. Terrier does not run what no user approved, and no policy has let pass.",
 		"Review the annotation terrier.dev/after-apply and the files that it names. To run them: terrier steps rerun STACK. Where a policy says who approves, each of these users runs this command.",

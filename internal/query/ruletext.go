@@ -158,6 +158,14 @@ var rules = []RuleText{
 		"A user requested it with terrier plan --destroy. It changes nothing else.",
 	},
 	{
+		"a stack is rolled back on request", "roll back", []stack.Reason{stack.Planning},
+		"A user requested it with terrier rollback, which names what the user wants to leave. What the last good apply was made from is planned in its place.",
+	},
+	{
+		"what failed its health checks is rolled back", "roll back", []stack.Reason{stack.Planning},
+		"terrier.dev/rollback-on is failed-health, the health checks of the last apply failed, and an earlier apply was healthy. It is planned and applied as any plan is, and needs an approval if it destroys something.",
+	},
+	{
 		"a cancelled run is not repeated by itself", "wait", []stack.Reason{stack.RunCancelled},
 		"A user cancelled the last run. A request, an approval, or a change of what a run is made from goes on; a check is made again after {interval}.",
 	},
@@ -309,7 +317,7 @@ var rules = []RuleText{
 
 var (
 	unhealthy = []stack.Reason{stack.RetryLater, stack.RetryLimitReached}
-	settled   = []stack.Reason{stack.Applied, stack.Unchanged, stack.NoDrift, stack.OutputsWritten, stack.Destroyed, stack.NothingLeft, stack.StepsFailed, stack.StepsHeld}
+	settled   = []stack.Reason{stack.Applied, stack.Unchanged, stack.NoDrift, stack.OutputsWritten, stack.Destroyed, stack.NothingLeft, stack.StepsFailed, stack.StepsHeld, stack.RolledBack}
 
 	blockedBy = []stack.Reason{
 		stack.SpecInvalid, stack.SourceNotReady, stack.SourceDenied, stack.SourceFailed, stack.InputsFailed,
@@ -343,6 +351,8 @@ func actionText(a stack.Action) string {
 		return "destroy"
 	case stack.Cancel:
 		return "stop the run"
+	case stack.RollBack:
+		return "roll back"
 	case stack.Renew:
 		return "renew the record for a destroy"
 	case stack.Publish:

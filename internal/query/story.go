@@ -153,6 +153,10 @@ func next(o *stack.Observation, d stack.Decision, n int) string {
 		run.Kind = stack.DestroyRun
 		o.Status = o.Status.Record(run)
 		return "all resources are destroyed"
+	case stack.RollBack:
+		o.Status = stack.BeginRollback(o.Status, a.Rollback, o.Spec.RollBack)
+		o.PlanInputs = a.Rollback.Inputs(o.PlanInputs.Engine)
+		return "the stack is rolled back"
 	case stack.Renew:
 		o.OtherDestroy = false
 		return "the record has the script"

@@ -14,6 +14,7 @@ var deeds = map[AuditWhat]string{
 	audit.RepairAsked: "Requested a repair plan", audit.UntrackedIgnored: "Ignored untracked resources", audit.LockBroken: "Broke a foreign lock",
 	audit.DriftAccepted:   "Accepted the drift",
 	audit.StepsRerunAsked: "Requested the steps after the apply again",
+	audit.RollbackAsked:   "Requested a rollback", audit.RollbackEndAsked: "Ended the rollback",
 	audit.StateRolledBack: "Rolled the state back", audit.StateAccepted: "Accepted the state", audit.StatePushed: "Uploaded a state",
 	audit.StateLocked: "Locked the state", audit.StateUnlocked: "Unlocked the state",
 	audit.BreakGlassBegun: "Opened a break-glass session", audit.BreakGlassCommand: "Ran a break-glass command", audit.BreakGlassEnded: "Break-glass session ended",

@@ -75,6 +75,8 @@ type Stack struct {
 	FailedRevision string                `json:"failedRevision,omitempty"` // the revision that fails
 	FailedWith     string                `json:"failedWith,omitempty"`     // what the last attempt failed with, also while the next one goes on
 	FailedKind     stack.RunKind         `json:"failedKind,omitempty"`     // the kind of the run of that attempt
+	RolledBack     *Rollback             `json:"rolledBack,omitempty"`     // the rollback that lasts
+	CanRollBack    *Rollback             `json:"canRollBack,omitempty"`    // the one that a user may request
 	Lock           *stack.Lock           `json:"lock,omitempty"`
 	Untracked      *stack.Untracked      `json:"untracked,omitempty"` // resources that may exist
 
@@ -98,6 +100,44 @@ type Stack struct {
 	Outputs     []string      `json:"outputs,omitempty"`
 	OutputsIn   string        `json:"outputsIn,omitempty"`  // the Secret they are published to
 	OutputsHow  string        `json:"outputsHow,omitempty"` // how they are published, while they are not
+}
+
+// Rollback is a rollback of a stack to an earlier apply.
+type Rollback struct {
+	Leaves    string    `json:"leaves,omitempty"`    // names what the stack is rolled back from, for a request
+	From      string    `json:"from"`                // the revision of that
+	To        string    `json:"to"`                  // the revision that it is rolled back to
+	Plan      string    `json:"plan"`                // by which that was applied
+	At        time.Time `json:"at,omitzero"`         // when it began
+	Why       string    `json:"why,omitempty"`       // what the health checks found, or the reason of the user
+	Requested bool      `json:"requested,omitempty"` // by a user
+}
+
+// RollbackOf is the rollback that a user may request of a stack, or why there is none: the end of
+// a sentence.
+func RollbackOf(o *Object) (*Rollback, string) {
+	m := o.Status
+	from := m.Planned
+	if m.Failures > 0 && m.FailedFor != (stack.PlanInputs{}) {
+		from = m.FailedFor // a plan that failed is of what the object asks for, and a failed apply has used its plan up
+	}
+	if o.Deleting() {
+		return nil, "it is being deleted"
+	}
+	if why := stack.NeverRollsBack(o.Spec, m); why != "" {
+		if m.Rollback != nil {
+			why += ". Revert further commits, or end the rollback with --end"
+		}
+		return nil, why
+	}
+	if from == (stack.PlanInputs{}) {
+		return nil, "it is not known what it asks for until the next plan was made"
+	}
+	to, why := stack.ReturnsTo(m, from, false)
+	if why != "" {
+		return nil, why + ". Revert the commit"
+	}
+	return &Rollback{Leaves: from.Token(), From: from.Revision, To: to.PlanInputs.Revision, Plan: to.Plan}, ""
 }
 
 // FormerNames are fields of a Stack under the names of the release before.
@@ -234,6 +274,10 @@ func View(o *Object) Stack {
 		if Underway(o.Spec, o.Status) {
 			s.PendingCommand = o.Spec.Command
 		}
+	}
+	s.CanRollBack, _ = RollbackOf(o)
+	if b := o.Status.Rollback; b != nil {
+		s.RolledBack = &Rollback{From: b.From.Revision, To: b.To.PlanInputs.Revision, Plan: b.To.Plan, At: b.At, Why: b.Why, Requested: b.Request != ""}
 	}
 	s.FormerNames = FormerNames{s.Untracked, s.BreakGlass, s.PendingCommand, s.LastCommand}
 	return s

@@ -18,11 +18,13 @@ type Checkpoint struct {
 	LastState LastState `json:"lastState,omitzero"`
 
 	AfterApply *AfterApply `json:"afterApply,omitempty"` // without what the steps are now; earlier releases never say so
+
+	Recovery
 }
 
 // Checkpoint returns what must survive the status.
 func (m Status) Checkpoint() Checkpoint {
-	return Checkpoint{Untracked: m.Untracked, Created: m.Created, Destroyed: m.Destroyed, Snapshot: m.Snapshot, LastWrite: m.LastWrite, DestroyScript: m.DestroyScript, LastState: m.LastState, AfterApply: m.AfterApply.kept()}
+	return Checkpoint{Untracked: m.Untracked, Created: m.Created, Destroyed: m.Destroyed, Snapshot: m.Snapshot, LastWrite: m.LastWrite, DestroyScript: m.DestroyScript, LastState: m.LastState, AfterApply: m.AfterApply.kept(), Recovery: m.Recovery}
 }
 
 // Same reports whether l says what other says. Untracked resources are others if
@@ -34,11 +36,8 @@ func (l Checkpoint) Same(other Checkpoint) bool {
 	if l.Untracked != nil && (l.Untracked.Run != other.Untracked.Run || !slices.Equal(l.Untracked.Objects, other.Untracked.Objects)) {
 		return false
 	}
-	if !l.AfterApply.same(other.AfterApply) {
-		return false
-	}
-	l.Untracked, other.Untracked, l.AfterApply, other.AfterApply = nil, nil, nil, nil
-	return l == other
+	return l.Created == other.Created && l.Destroyed == other.Destroyed && l.Snapshot == other.Snapshot && l.LastWrite == other.LastWrite &&
+		l.DestroyScript == other.DestroyScript && l.LastState == other.LastState && l.AfterApply.same(other.AfterApply) && l.Recovery.same(other.Recovery)
 }
 
 // Blank reports whether Terrier never wrote anything down here, or all of it was
@@ -52,7 +51,7 @@ func (m Status) Blank() bool {
 // not released because l knows that everything was destroyed.
 func (m Status) Restored(l Checkpoint) Status {
 	m.Untracked, m.Snapshot, m.LastWrite = l.Untracked, l.Snapshot, l.LastWrite
-	m.DestroyScript, m.LastState, m.AfterApply = l.DestroyScript, l.LastState, l.AfterApply
+	m.DestroyScript, m.LastState, m.AfterApply, m.Recovery = l.DestroyScript, l.LastState, l.AfterApply, l.Recovery
 	m.Destroyed = l.Destroyed && !m.Created
 	m.Created = m.Created || l.Created
 	return m

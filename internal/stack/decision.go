@@ -35,6 +35,8 @@ type (
 	Publish struct{ State string }
 	// Renew renews the record that a destroy is made from, with the script of now.
 	Renew struct{}
+	// RollBack has what is asked for give way to what an earlier apply was made from.
+	RollBack struct{ Rollback Rollback }
 	// Review asks the reviewers of the stack what they think of this plan.
 	Review struct{ Plan Plan }
 	// Finish releases a deleted object. Retained says that its resources stay
@@ -50,6 +52,7 @@ func (Destroy) action()   {}
 func (Cancel) action()    {}
 func (Publish) action()   {}
 func (Renew) action()     {}
+func (RollBack) action()  {}
 func (Review) action()    {}
 func (Finish) action()    {}
 
@@ -120,6 +123,7 @@ const (
 	PrerequisiteMissing Reason = "PrerequisiteMissing"
 	RunningSteps        Reason = "RunningSteps"
 	StepsFailed         Reason = "StepsFailed"
+	RolledBack          Reason = "RolledBack"
 	StepsHeld           Reason = "StepsHeld" // until a user asks for steps that no user approved
 
 	// Settled, each with what is known of the stack.

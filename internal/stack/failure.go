@@ -15,6 +15,8 @@ type Failure struct {
 	FailedWhy  string     `json:"failedWhy,omitempty"` // a name for it, of what neither the engine nor a person did wrong
 	Permanent  bool       `json:"permanent,omitempty"` // no retry of the same would succeed
 
+	FailedHealth string `json:"failedHealth,omitempty"` // what the health checks answered does not work: see HealthKey; empty if they did not come to an answer
+
 	Missing *MissingState `json:"missing,omitempty"` // the place of the state does not have the last known one; nil if the last failure was another
 }
 
@@ -44,6 +46,10 @@ func (m Status) fail(r Run) Status {
 	}
 	m.FailedAt, m.FailedFor, m.FailedPod, m.FailedKind = r.At, r.Cause.PlanInputs, r.Cause.Pod, r.Kind
 	m.FailedStep, m.FailedWith, m.FailedWhy, m.Permanent, m.Missing = r.Step, r.Message, r.Why, r.Permanent, r.Missing
+	m.FailedHealth = ""
+	if r.Kind == HealthRun && r.Outcome == Failed && r.Why == "" {
+		m.FailedHealth = r.Cause.Health
+	}
 	m.Lock = r.Lock
 	if len(r.Untracked) > 0 {
 		m.Untracked = &Untracked{Run: r.ID, At: r.At, Source: r.Cause.PlanInputs.Source, Objects: r.Untracked, Lost: r.Lost, Apart: r.Apart, Rescued: r.Rescued}

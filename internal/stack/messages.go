@@ -150,7 +150,15 @@ func failed(o Observation, a Action, r Readiness, reason Reason) Decision {
 	if m.Lock != nil && reason != RetryLimitReached {
 		reason = LockedByOther
 	}
-	return Decision{Action: a, Ready: r, Reason: reason, Message: m.FailedWith}
+	return Decision{Action: a, Ready: r, Reason: reason, Message: ended(m.FailedWith, duringRollback(o))}
+}
+
+// ended is a sentence with another end, if there is one.
+func ended(sentence, end string) string {
+	if end == "" {
+		return sentence
+	}
+	return strings.TrimRight(sentence, ". \n") + end
 }
 
 // notDestroyed says how to go on with a deletion whose destroy failed. The flags that
@@ -172,6 +180,7 @@ func unhealthy(o Observation, a Action) Decision {
 	if o.exhausted() {
 		d = failed(o, a, Stalled, RetryLimitReached)
 	}
+	d.Message = ended(d.Message, noRollback(o))
 	switch {
 	case !o.pendingIsCurrent():
 	case o.refused() != nil:
@@ -224,6 +233,7 @@ func awaiting(o Observation) Decision {
 		}
 		msg += fmt.Sprintf(" %s is %q, which is not this plan.", where, a)
 	}
+	msg += returning(o.Status)
 	msg += alsoResets(o.Status.Pending)
 	if o.Status.PlanNote != "" {
 		msg += " (" + o.Status.PlanNote + ")"
@@ -422,7 +432,7 @@ func settled(o Observation) Decision {
 	if m.Destroyed && o.Spec.Destroy {
 		d.Action = Wait{}
 	}
-	return withSteps(o, d)
+	return withRollback(o, withSteps(o, d))
 }
 
 // String is the counts in the engine's words.

@@ -75,7 +75,7 @@ func answers(o Observation, a Action) string {
 		}
 	case Apply, RunScript, Destroy:
 		return o.Replan
-	case Wait, Cancel, Publish, Renew, Review, Finish:
+	case Wait, Cancel, Publish, Renew, RollBack, Review, Finish:
 	}
 	return ""
 }
@@ -83,6 +83,8 @@ func answers(o Observation, a Action) string {
 // changed names what changed since the last plan.
 func changed(o Observation) string {
 	switch parts := o.Status.Planned.Differs(o.PlanInputs); {
+	case o.Status.Rollback != nil && !o.Status.Rollback.To.is(o.Status.Planned):
+		return "rollback to " + o.PlanInputs.Revision
 	case o.Status.Planned == PlanInputs{} && o.Status.PlanNote != "":
 		return o.Status.PlanNote
 	case o.Status.Planned == PlanInputs{}:

@@ -65,7 +65,7 @@ func appliesPending(o Observation, a Action) bool {
 		return p != nil && a.Plan != nil && a.Plan.Digest == p.Digest
 	case Destroy:
 		return p != nil && p.Destroy && plansDestroy(o) && a.Unlock == ""
-	case Wait, Start, Cancel, Publish, Renew, Review, Finish:
+	case Wait, Start, Cancel, Publish, Renew, RollBack, Review, Finish:
 	}
 	return false
 }

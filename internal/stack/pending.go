@@ -21,6 +21,8 @@ func (o Observation) approved() bool {
 	case o.untracked() != nil && !p.Destroy, // whatever the mode: it may create what exists already
 		o.held() != nil: // whatever the mode: a reviewer wants a person to see it
 		return (o.named() || o.repaired()) && lacks(o) == ""
+	case Returning(o.Status): // whatever the mode: a rollback destroys only what a user has seen
+		return o.named()
 	case o.Spec.Force:
 		return !isRejected(o)
 	case onlyReported(o):
@@ -74,9 +76,9 @@ func (s Spec) AwaitsApproval(m Status) bool {
 	r, p := m.Review, m.Pending
 	of := p != nil && r != nil && r.Plan == p.Digest
 	if s.Mode != Auto {
-		return s.Mode == Manual && !(of && r.Allowed && r.Passed && o.untracked() == nil)
+		return s.Mode == Manual && !(of && r.Allowed && r.Passed && o.untracked() == nil && !Returning(m))
 	}
-	return o.untracked() != nil || onlyReported(o) || p != nil && (m.recurs() || of && r.Held)
+	return o.untracked() != nil || Returning(m) || onlyReported(o) || p != nil && (m.recurs() || of && r.Held)
 }
 
 // named reports whether a person approved exactly the pending plan. The destroy of a

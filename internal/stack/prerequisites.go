@@ -32,7 +32,7 @@ func NeedsPrerequisites(o Observation, a Action) bool {
 		return !a.Plan.Destroy
 	case RunScript:
 		return true
-	case Wait, Destroy, Cancel, Publish, Renew, Review, Finish:
+	case Wait, Destroy, Cancel, Publish, Renew, RollBack, Review, Finish:
 	}
 	return false
 }

@@ -21,8 +21,9 @@ type Requests struct {
 	Ignored    string `json:"forgotten,omitempty"` // the run whose untracked resources a person dealt with
 	Repair     string `json:"repair,omitempty"`    // digest
 	Accepted   string `json:"accepted,omitempty"`
-	Drift      string `json:"drift,omitempty"` // that is accepted: see AcceptedDrift
-	Rerun      string `json:"rerun,omitempty"` // of the steps after an apply
+	Drift      string `json:"drift,omitempty"`    // that is accepted: see AcceptedDrift
+	Rerun      string `json:"rerun,omitempty"`    // of the steps after an apply
+	Rollback   string `json:"rollback,omitempty"` // or its end: see RollbackRequest
 	Adopted    bool   `json:"adopted,omitempty"`
 	Cancel     string `json:"cancel,omitempty"`
 	Suspended  bool   `json:"suspended,omitempty"`
@@ -34,7 +35,7 @@ func RequestsOf(o Observation, generation int64) Requests {
 	s := o.Spec
 	r := Requests{
 		Generation: generation, Approved: s.Approved, Confirmed: s.Confirms, Rejected: s.Rejected, Replan: o.Replan, Ignored: s.IgnoreUntracked, Overrides: s.OverridesWindow,
-		Accepted: s.AcceptState, Drift: s.AcceptsDrift, Rerun: s.Rerun, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
+		Accepted: s.AcceptState, Drift: s.AcceptsDrift, Rerun: s.Rerun, Rollback: s.RollBack, Adopted: s.AdoptState, Cancel: s.Cancel, Suspended: s.Suspended, Deleting: o.Deleting,
 	}
 	for _, g := range s.Approvals {
 		r.Approvers += g.Plan + "\t" + g.By + "\n"
@@ -99,6 +100,7 @@ const (
 	AskedToAcceptState     Request = "AcceptState"
 	AskedToAcceptDrift     Request = "AcceptDrift"
 	AskedToRerunSteps      Request = "RerunSteps"
+	AskedToRollBack        Request = "RollBack" // or to end a rollback
 	AskedToAdoptState      Request = "AdoptState"
 	AskedToDelete          Request = "Delete"
 	AskedToChange          Request = "Change" // the spec, in another way than these
@@ -130,6 +132,7 @@ func (r Requests) Since(before *Requests) []Request {
 		{r.Accepted != was.Accepted && r.Accepted != "", AskedToAcceptState},
 		{r.Drift != was.Drift && r.Drift != "", AskedToAcceptDrift},
 		{r.Rerun != was.Rerun && r.Rerun != "" && before != nil, AskedToRerunSteps},
+		{r.Rollback != was.Rollback && r.Rollback != "", AskedToRollBack},
 		{r.Adopted && !was.Adopted, AskedToAdoptState},
 		{r.Deleting && !was.Deleting, AskedToDelete},
 		{r.changes(was), AskedToChange},

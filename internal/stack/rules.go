@@ -21,6 +21,7 @@ func rules() []rule {
 		suspensionRules(), // a person keeps the controller off
 		inputRules(),      // what a plan is made from, and what it depends on
 		previewRules(),    // a person asks what a destroy would do
+		rollbackRules(),   // an earlier apply is returned to
 		failureRules(),    // the last attempt failed
 		requestRules(),    // a person asks for something else
 		reviewRules(),     // reviewers have a say

@@ -161,6 +161,9 @@ func (m Status) WithDeletion() Status {
 	if before == (PlanInputs{}) && m.FailedKind != DestroyRun {
 		before = m.FailedFor // an apply that fails ends the plan; so does a destroy, of which an earlier release kept no more
 	}
+	if b := m.Rollback; b != nil {
+		before = b.From // the object asks for that, and not for what was planned
+	}
 	m.BeforeDeletion = &before
 	if m.FailedKind != DestroyRun {
 		m = m.clear() // a destroy is another attempt, and begins at once

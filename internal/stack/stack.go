@@ -71,6 +71,9 @@ type Spec struct {
 	Preview         string          // a request for a preview of a destroy
 	AcceptsDrift    string          // the drift that a user accepted: see AcceptedDrift
 	Rerun           string          // a request for the steps after an apply: see namesSteps
+	RollsBack       bool            // what fails its health checks is rolled back
+	OwnBackend      bool            // the module says where the state is
+	RollBack        string          // a request for a rollback, or for the end of one: see RollbackRequest
 	AcceptState     string          // the state that a person says may stand where another was expected: see AcceptedState
 
 	BreakGlass string   // the break-glass session that a person asks for; empty if none

@@ -11,6 +11,7 @@ type Status struct {
 	StoredState
 	Failure
 	Answers
+	Recovery
 
 	AfterApply *AfterApply `json:"afterApply,omitempty"` // nil of a stack without steps
 
@@ -264,14 +265,14 @@ func (m Status) Record(r Run) Status {
 	case PlanRun, CheckRun:
 		return m.planned(r)
 	case HealthRun:
-		m.Healthy = r.Cause.Health
+		m.Healthy, m.Revisions = r.Cause.Health, proven(m, r)
 	case ApplyRun:
 		return m.applied(r)
 	case ScriptRun:
 		return afterScript(m, r)
 	case DestroyRun:
 		m.Pending, m.Applied, m.Drift, m.Created, m.Destroyed, m.State = nil, nil, nil, false, true, ""
-		m.Unapplied, m.Tolerated = false, nil
+		m.Unapplied, m.Tolerated, m.Recovery = false, nil, Recovery{AnsweredRollback: m.AnsweredRollback}
 		m.AppliedAt, m.Recurrence, m.FailingCheckBlocks = r.At, nil, nil
 	}
 	return m
@@ -320,7 +321,7 @@ func (m Status) planned(r Run) Status {
 func (m Status) unchanged(r Run) Status {
 	m.Pending, m.PlanNote, m.Drift, m.Recurrence, m.Review = nil, "", nil, nil, nil
 	m.DriftFree = m.DriftFree || r.Kind == CheckRun
-	m.Tolerated = r.Tolerated
+	m.Tolerated, m.Revisions, m.Rollback = r.Tolerated, confirmed(m, r), reached(m, r)
 	if r.State != "" {
 		m.State = r.State
 	}
@@ -353,8 +354,9 @@ func (m Status) applied(r Run) Status {
 	m.Created, m.Destroyed = true, false
 	m.Pending, m.PlanNote, m.Drift, m.DriftFree, m.Tolerated = nil, "", nil, false, nil
 	m = withRecord(m, r)
+	m.Revisions, m.Rollback = revised(m, r), reached(m, r)
 	if r.Cause.Destroy {
-		m.Created, m.Destroyed, m.Published, m.FailingCheckBlocks = false, true, "", nil
+		m.Created, m.Destroyed, m.Published, m.FailingCheckBlocks, m.Rollback = false, true, "", nil, nil
 	}
 	return m
 }

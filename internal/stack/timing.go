@@ -102,7 +102,7 @@ const debounce = 10 * time.Second
 
 // untilDebounced is how long a plan for another source is put off.
 func (o Observation) untilDebounced() time.Duration {
-	if o.requested() || o.Status.SourceChangedAt.IsZero() {
+	if o.requested() || o.Status.Rollback != nil || o.Status.SourceChangedAt.IsZero() {
 		return 0
 	}
 	return o.clock().left(o.Status.SourceChangedAt, debounce)
@@ -163,7 +163,7 @@ func (o Observation) Recheck(d Decision) time.Duration {
 		return 0
 	case d.Reason == PlanRejected && o.Status.Drift == nil, d.Reason == PlanRejected && o.Deleting:
 		return 0
-	case d.Reason.Settled(), d.Reason == NotConverging, d.Reason == StepsFailed, d.Reason == StepsHeld, d.Reason == DriftFound, d.Reason == PlanRejected, d.Reason == RetryLimitReached && o.degraded():
+	case d.Reason.Settled(), d.Reason == NotConverging, d.Reason == StepsFailed, d.Reason == StepsHeld, d.Reason == RolledBack, d.Reason == DriftFound, d.Reason == PlanRejected, d.Reason == RetryLimitReached && o.degraded():
 		return o.Spec.Interval // also during a drift check
 	case waits && w.For == 0, o.running():
 		return 0

@@ -26,6 +26,8 @@ const (
 	ChecksPassed      Change = "ChecksPassed"      // no check block fails any more
 	PlanReviewed      Change = "PlanReviewed"      // the reviewers answered, or could not be asked
 	StepsEnded        Change = "StepsEnded"        // the steps after an apply were run
+	RollbackBegan     Change = "RollbackBegan"     // inputs of an earlier apply take the place of those that are asked for
+	RollbackEnded     Change = "RollbackEnded"     // something else is asked for, or a user ended it
 	BreakGlassStarted Change = "BreakGlassStarted" // a break-glass session began
 	BreakGlassEnded   Change = "BreakGlassEnded"   // it ended
 )
@@ -43,6 +45,7 @@ type Transition struct {
 	Untracked *Untracked
 	Blocks    *FailingCheckBlocks // that fail now, or failed before
 	Verdict   *Verdict
+	Rollback  *Rollback
 	Session   *BreakGlass
 	Command   *CommandResult
 	Lock      *Lock
@@ -89,6 +92,12 @@ func Transitions(was, is Status, ended *Run) []Transition {
 	}
 	if l := is.Lock; l != nil && l.old() && !(was.Lock != nil && was.Lock.ID == l.ID && was.Lock.old()) {
 		out = append(out, Transition{Change: LockHeld, Lock: l})
+	}
+	switch b, before := is.Rollback, was.Rollback; {
+	case b != nil && (before == nil || !before.At.Equal(b.At) || before.From != b.From):
+		out = append(out, Transition{Change: RollbackBegan, Rollback: b})
+	case b == nil && before != nil:
+		out = append(out, Transition{Change: RollbackEnded, Rollback: before})
 	}
 	switch s := is.BreakGlass; {
 	case s != nil && (was.BreakGlass == nil || was.BreakGlass.Session != s.Session):

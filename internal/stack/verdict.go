@@ -246,7 +246,7 @@ func changesResources(a Action) bool {
 	switch a.(type) {
 	case Apply, RunScript, Destroy:
 		return true
-	case Wait, Start, Cancel, Publish, Review, Finish:
+	case Wait, Start, Cancel, Publish, Renew, RollBack, Review, Finish:
 	}
 	return false
 }

@@ -50,6 +50,10 @@ func (a commandAPI) routes() []route {
 			func(c call, p command.Person, b command.AcceptDriftOrder) (command.AcceptedDrift, error) {
 				return p.Stacks.AcceptDrift(c.ctx(), c.key(), b)
 			}),
+		acts(a.gate, oneStack+"/rollback", patch, op("rollBackStack", "Rolls a stack back: what the last good apply was made from is planned and applied in place of what the object asks for, until that changes. Or ends a rollback.", fault.Conflict),
+			func(c call, p command.Person, b command.StackRollback) (command.RollbackTo, error) {
+				return p.Stacks.RollBack(c.ctx(), c.key(), b)
+			}),
 		acts(a.gate, oneStack+"/replan", patch, op("replan", "Requests a new plan. Unanswered requests are answered together."),
 			func(c call, p command.Person, _ none) (command.Requested, error) {
 				request, err := p.Stacks.Replan(c.ctx(), c.key())

@@ -42,6 +42,7 @@ func (p pageRows) stackRoutes() []route {
 		p.action(one+"/reject", guarded, change, pages.Reject),
 		p.action(one+"/replan", guarded, change, pages.Replan),
 		p.action(one+"/rerun-steps", guarded, change, pages.RerunSteps),
+		p.action(one+"/rollback", guarded, change, pages.RollBackStack),
 		p.action(one+"/suspend", guarded, change, pages.Suspend),
 		p.action(one+"/resume", guarded, change, pages.Resume),
 		p.page(one+"/break-glass", guarded, change, pages.StackBreakGlass),

@@ -97,6 +97,7 @@ var bodies = map[string]string{
 	"approvePlan":         `{"name":"plan-of-nobody","digest":"sha256:0"}`,
 	"rejectPlan":          `{"name":"plan-of-nobody","digest":"sha256:0"}`, "overrideWindow": `{"name":"plan-of-nobody","digest":"sha256:0"}`,
 	"cancelRun":      `{"run":"no-such"}`,
+	"rollBackStack":  `{"leaves":"no-such"}`,
 	"breakLock":      `{"id":"no-such"}`,
 	"repairStack":    `{"name":"no-such"}`,
 	"orderByHand":    `{"id":"1","session":"none","args":["version"]}`,
@@ -163,8 +164,8 @@ func pagesMatrix(t *testing.T, r *rights, users []*caller, own, other string) {
 	harmless := url.Values{"plan": {"plan-of-nobody"}, "digest": {"sha256:0"}, "sure": {"yes"}, "id": {"none"}, "run": {"none"}, "name": {"none"}, "confirm": {"no"}}.Encode()
 	for path, right := range map[string]string{
 		stack + "/approve": "patch terraforms", stack + "/reject": "patch terraforms", stack + "/cancel": "patch terraforms", stack + "/repair": "patch terraforms",
-		stack + "/drift/accept": "patch terraforms",
-		stack + "/replan":       "patch terraforms", stack + "/break-glass/run": "patch terraforms", stack + "/break-glass/end": "patch terraforms",
+		stack + "/drift/accept": "patch terraforms", stack + "/rollback": "patch terraforms",
+		stack + "/replan": "patch terraforms", stack + "/break-glass/run": "patch terraforms", stack + "/break-glass/end": "patch terraforms",
 		stack + "/override-window": "update terraforms/windows", stack + "/states/rollback": "update terraforms/state", stack + "/states/store": "update terraforms/state", stack + "/states/push": "update terraforms/state",
 		retained + "/forget": "delete terraforms", "/registries/NAMESPACE/net/allow": "patch tenantregistries", "/registries/NAMESPACE/net/read": "patch tenantregistries",
 		"/registries/NAMESPACE/net/suspend": "patch tenantregistries", "/templates/NAMESPACE/net/resume": "patch tenanttemplates", "/templates/NAMESPACE/net/undo": "update tenanttemplates",

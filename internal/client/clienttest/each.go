@@ -29,6 +29,7 @@ func eachOfStack(t *testing.T, s Subject, key query.Key) map[string]error {
 	_, out["Replan()"] = s.Stacks.Replan(ctx, key)
 	_, out["RerunSteps()"] = s.Stacks.RerunSteps(ctx, key, "")
 	_, out["ProposeDrift()"] = s.Stacks.ProposeDrift(ctx, key, query.DriftOrder{})
+	_, out["RollBack()"] = s.Stacks.RollBack(ctx, key, command.StackRollback{})
 	_, out["AcceptDrift()"] = s.Stacks.AcceptDrift(ctx, key, command.AcceptDriftOrder{})
 	out["Suspend()"] = s.Stacks.Suspend(ctx, key)
 	out["Resume()"] = s.Stacks.Resume(ctx, key)

@@ -50,6 +50,7 @@ func Run(t *testing.T, subject func(t *testing.T, w *World, who Who) Subject) {
 		"a state is locked by hand":                  locks,
 		"a state is accepted":                        accepts,
 		"drift is accepted":                          acceptsDrift,
+		"a stack is rolled back":                     returns,
 		"tenants are read":                           readsTenants,
 		"a registry is commanded":                    commandsRegistries,
 		"a rollout is commanded":                     commandsRollouts,

@@ -59,6 +59,8 @@ var fields = map[audit.What][]string{
 	audit.StepsRerunAsked:   {annotation + "terrier.dev/rerun-steps"},
 	audit.CancelAsked:       {annotation + "terrier.dev/cancel"},
 	audit.DriftAccepted:     {annotation + "terrier.dev/accept-drift"},
+	audit.RollbackAsked:     {annotation + "terrier.dev/rollback"},
+	audit.RollbackEndAsked:  {annotation + "terrier.dev/rollback"},
 	audit.UntrackedIgnored:  {annotation + "terrier.dev/ignore-untracked", annotation + "terrier.dev/forget-gap"},
 	audit.RepairAsked:       {annotation + "terrier.dev/repair"},
 }

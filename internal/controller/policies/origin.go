@@ -35,8 +35,8 @@ func (p *Policies) origin(ctx context.Context, obj client.Object) (guard.Origin,
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.GetNamespace()), Name: ref.Name}
 	out := guard.Origin{Name: fmt.Sprintf("%s %s", kind, key), Besides: st.Configuration.Besides()}
 	// A plan of a part of the source is applied only while the source of now has this part, so
-	// that its signature is that of now.
-	if pending := st.Status.Pending; pending != nil && len(st.Configuration.SourcePaths) == 0 {
+	// that its signature is that of now. A rollback applies what the source has not any more.
+	if pending := st.Status.Pending; pending != nil && (len(st.Configuration.SourcePaths) == 0 || st.Status.Rollback != nil) {
 		out.Revision, out.Artifact = pending.PlanInputs.Revision, pending.PlanInputs.Source
 	}
 	source, err := sources.New(kind)

@@ -110,6 +110,7 @@ func (d Dialect) Decode(o client.Object) (dialect.Stack, error) {
 	err = cmp.Or(err, wrong, pluggedIn(obj, &configuration), unclear, unread, unsaid, dialect.CheckAnnotations(obj, known))
 	configuration.Identity, configuration.Encrypted, configuration.Prerequisites = asks, dialect.Encrypted(obj), needs
 	configuration.AfterApply = after
+	spec.OwnBackend = configuration.Backend.Kind == stack.Declared
 	configuration.Engine, configuration.Network = obj.Annotations[dialect.Engine], obj.Annotations[dialect.Network]
 	configuration.SourcePaths = dialect.SelectedPaths(obj)
 	legible := configuration

@@ -116,6 +116,9 @@ func Observation(t *rapid.T) stack.Observation {
 		o.Spec.ReportDrift, o.Spec.NoDestroyScript = rapid.Bool().Draw(t, "reportDrift"), rapid.Bool().Draw(t, "noDestroyScript")
 	}
 	drawWorstDay(t, &o, rarely, ago)
+	if rapid.IntRange(0, 5).Draw(t, "revisions") == 0 {
+		drawRevisions(t, &o)
+	}
 	if rarely("obstacle") {
 		drawObstacle(t, &o)
 	}
@@ -244,6 +247,24 @@ func drawIll(t *rapid.T, o *stack.Observation) {
 	}
 	long := o.Now.Add(-2 * time.Hour)
 	m.PlannedAt, m.AppliedAt, o.CheckedAt = long, long, long
+}
+
+// drawRevisions adds applies that the stack can be rolled back to, and perhaps a rollback.
+func drawRevisions(t *rapid.T, o *stack.Observation) {
+	m := &o.Status
+	m.Applied, m.Created, m.Destroyed = &stack.Plan{Name: "p0", PlanInputs: o.PlanInputs}, true, false
+	before := stack.Revision{PlanInputs: stack.PlanInputs{Revision: "r0", Source: "s0"}, Plan: "p9", Healthy: rapid.Bool().Draw(t, "was healthy"), Snapshot: "k0", Place: m.SnapshotPlace}
+	switch rapid.IntRange(0, 3).Draw(t, "rollback") {
+	case 0:
+		o.Spec.RollBack = stack.RollbackRequest(o.PlanInputs.Token(), o.Now, "")
+	case 1:
+		m.Rollback = &stack.Rollback{From: before.PlanInputs, To: stack.Revision{PlanInputs: o.PlanInputs, Plan: "p0"}, At: o.Now, Why: "m"}
+	default:
+		o.Spec.RollsBack, o.Spec.Health, o.Spec.Destroy = true, "h", false
+		m.LastWrite, m.Healthy = "w", ""
+		m.Lock, m.Failure = nil, stack.Failure{Failures: 1, FailedKind: stack.HealthRun, FailedFor: o.PlanInputs, FailedHealth: stack.HealthKey(o.Spec.Health, m.LastWrite)}
+	}
+	m.Revisions = []stack.Revision{before, {PlanInputs: o.PlanInputs, Plan: "p0", Run: m.LastWrite, Snapshot: "k1", Place: m.SnapshotPlace}}
 }
 
 // Reasons reads all constants of type Reason from the source of the core, which

@@ -181,7 +181,7 @@ func (r Run) removes() bool {
 // time: the message of each names what is missing.
 var awaited = []stack.Reason{
 	stack.AwaitingApproval, stack.PlanRejected, stack.RunCancelled, stack.PlanOnlyHeld, stack.DriftFound, stack.StateIncomplete, stack.RetryLimitReached, stack.SpecInvalid,
-	stack.SourceNotReady, stack.SourceDenied, stack.ModuleInvalid, stack.InputsFailed, stack.DependencyNotReady, stack.PrerequisiteMissing, stack.StepsFailed, stack.StepsHeld, stack.DeletionBlocked,
+	stack.SourceNotReady, stack.SourceDenied, stack.ModuleInvalid, stack.InputsFailed, stack.DependencyNotReady, stack.PrerequisiteMissing, stack.StepsFailed, stack.StepsHeld, stack.RolledBack, stack.DeletionBlocked,
 	stack.Suspended, stack.NotConverging, stack.StateTampered, stack.StateRegressed, stack.StateMissing, stack.StateShared, stack.StateNotAdopted,
 	stack.ReviewRefused, stack.ApplyWithheld, stack.LockedByOther, stack.StartFailed,
 }

@@ -163,6 +163,7 @@ var auditActions = []struct {
 		{"planned", ui.ToneIdle}, {"approved", ui.ToneOK}, {"approved-stale", ui.ToneWarn}, {"rejected", ui.ToneWarn}, {"rejected-late", ui.ToneWarn}, {"window-overridden", ui.ToneWarn}, {"cancel-asked", ui.ToneWarn}, {"plan-held", ui.ToneWarn}, {"plan-refused", ui.ToneBad}, {"plan-failed", ui.ToneBad},
 		{"apply-started", ui.ToneIdle}, {"applied", ui.ToneOK}, {"apply-failed", ui.ToneBad}, {"steps-started", ui.ToneIdle}, {"steps-ended", ui.ToneIdle}, {"destroy-started", ui.ToneIdle}, {"destroyed", ui.ToneWarn}, {"destroy-failed", ui.ToneBad},
 		{"recovered", ui.ToneOK}, {"drift", ui.ToneDrift}, {"drift-accepted", ui.ToneWarn}, {"drift-resolved", ui.ToneOK}, {"untracked-found", ui.ToneBad}, {"untracked-ignored", ui.ToneWarn}, {"retained-forgotten", ui.ToneWarn}, {"repair-asked", ui.ToneIdle}, {"replan-asked", ui.ToneIdle}, {"steps-rerun-asked", ui.ToneIdle},
+		{"rollback-asked", ui.ToneWarn}, {"rolled-back", ui.ToneBad}, {"rollback-end-asked", ui.ToneIdle}, {"rollback-ended", ui.ToneIdle},
 	}},
 	{"Stacks", []auditAction{
 		{"created", ui.ToneIdle}, {"changed", ui.ToneIdle}, {"suspended", ui.ToneIdle}, {"resumed", ui.ToneIdle}, {"deletion-asked", ui.ToneWarn}, {"deleted", ui.ToneIdle}, {"retained", ui.ToneIdle}, {"orphaned", ui.ToneBad},

@@ -48,6 +48,8 @@ func TestFormsCarryWhatIsNeeded(t *testing.T) {
 		"approve drift":          {"/drift", Drift, "/net/vpc/approve", nil, Approve, `approve net/vpc plan-main-77 sha256:plan-main-77 ""`, "/drift"},
 		"plan again from drift":  {"/drift", Drift, "/net/vpc/replan", nil, Replan, "replan net/vpc", "/drift"},
 		"plan now":               {"/stacks/apps/cart", Stack, "/replan", nil, Replan, "replan apps/cart", "/stacks/apps/cart"},
+		"roll back":              {"/stacks/apps/cart", Stack, "/rollback", nil, RollBackStack, "roll back apps/cart 0a1b2c3d4e5f, end false", "/stacks/apps/cart"},
+		"end a rollback":         {"/stacks/net/dns", Stack, "/rollback", nil, RollBackStack, "roll back net/dns , end true", "/stacks/net/dns"},
 		"suspend":                {"/stacks/apps/cart", Stack, "/suspend", nil, Suspend, "suspend apps/cart", "/stacks/apps/cart"},
 		"resume":                 {"/stacks/net/old", Stack, "/resume", nil, Resume, "resume net/old", "/stacks/net/old"},
 		"unlock":                 {"/stacks/net/dns", Stack, "/unlock", nil, Unlock, "unlock net/dns 0a1b", "/stacks/net/dns"},

@@ -119,7 +119,7 @@ var scheme = regexp.MustCompile(`^/($|(stacks|approvals|drift|graph|status|queue
 	`|api/v1/namespaces/[^/]+/stacks/[^/]+/(plan|runs/[^/]+/log)$)`)
 
 // posts is every address that a form may post to.
-var posts = regexp.MustCompile(`^/(stacks$|stacks/[^/]+/[^/]+/(approve|override-window|reject|replan|rerun-steps|suspend|resume|unlock|cancel|preview-destroy|repair|drift/accept|break-glass(/(run|end))?|states/(rollback|push|store|accept|lock|unlock))$|sign-out$|login/authorize$|tokens/[^/]+/revoke$|audit/verify$|retained/[^/]+/[^/]+/forget$|registries/[^/]+/[^/]+/(allow|read|suspend|resume)$|templates/[^/]+/[^/]+/(resume|undo)$)`)
+var posts = regexp.MustCompile(`^/(stacks$|stacks/[^/]+/[^/]+/(approve|override-window|reject|replan|rerun-steps|rollback|suspend|resume|unlock|cancel|preview-destroy|repair|drift/accept|break-glass(/(run|end))?|states/(rollback|push|store|accept|lock|unlock))$|sign-out$|login/authorize$|tokens/[^/]+/revoke$|audit/verify$|retained/[^/]+/[^/]+/forget$|registries/[^/]+/[^/]+/(allow|read|suspend|resume)$|templates/[^/]+/[^/]+/(resume|undo)$)`)
 
 func (d parsed) addresses() {
 	check := func(n *html.Node, address string, want *regexp.Regexp) {

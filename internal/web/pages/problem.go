@@ -193,6 +193,7 @@ var doHere = map[stack.Reason]string{
 	stack.DestroyFailed:      "Correct the module, the variables or the spec: Terrier then destroys from what you changed, at once. To keep the resources, annotate the stack with terrier.dev/deletion=retain. To take a resource out of the state, download it under States, edit it and push it. To try once more, choose Plan now.",
 	stack.StepsFailed:        "Correct the step, its files or its hosts; see the log of the run. To run the steps again, choose Run again.",
 	stack.StepsHeld:          "Review the annotation terrier.dev/after-apply and the files that it names. To run them, choose Approve and run. Where a policy says who approves, each of these users does.",
+	stack.RolledBack:         "Correct the module, its inputs or the spec: Terrier then plans again. To try what was rolled back once more, choose End rollback.",
 	stack.RunCancelled:       "Read the log of the run. To go on, choose Plan now. Terrier also goes on when the module or an input changes.",
 	stack.RetryLimitReached:  "Correct the cause. Then choose Plan now, or change the object or its source.",
 	stack.StateIncomplete:    "To import the resources, choose Repair. If you removed them yourself, annotate the stack with terrier.dev/ignore-untracked and the name of the run.",

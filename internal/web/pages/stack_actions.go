@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -42,6 +43,11 @@ func stackButtons(s query.Stack, may string) []ui.Button {
 	repair := ui.Button{Label: "Repair", Href: stackPath(s.Key(), "repair"), Why: first(suspended,
 		when(s.Untracked == nil, "The state contains all resources of the stack."),
 		when(s.Mode == stack.DriftOnly, "The mode driftOnly does not allow imports into the state."))}
+	if b := s.CanRollBack; b != nil {
+		out = append(out, ui.Button{Label: "Roll back", To: to("rollback"), Fields: map[string]string{"leaves": b.Leaves}, Name: "Roll back from " + b.From + " to " + b.To, Why: first(suspended)})
+	} else if s.RolledBack != nil {
+		out = append(out, ui.Button{Label: "End rollback", To: to("rollback"), Fields: map[string]string{"end": "yes"}, Why: first(suspended, deleting)})
+	}
 	return append(out, unlock, repair, ui.Button{Label: "Preview destroy", To: to("preview-destroy"), Why: first(suspended, deleting)})
 }
 
@@ -158,6 +164,8 @@ var _ = says(map[Said]string{
 	"state-locked":    "Locked. The state cannot be written until you unlock it.",
 	"state-unlocked":  "Unlocked.",
 	"rolled-back":     "Rolled back. The next run uses this version of the state.",
+	"rolling-back":    "A rollback was requested. This page shows its plan as soon as it is ready.",
+	"rollback-ended":  "The end of the rollback was requested. Terrier plans what the object asks for.",
 })
 
 // backTo is the page after a form: the page that the form came from,
@@ -249,6 +257,19 @@ func Replan(v *Visit) (Done, error) {
 func RerunSteps(v *Visit) (Done, error) {
 	_, err := v.Person.Stacks.RerunSteps(v.Context, v.Key(), v.Form.Get("steps"))
 	return Done{To: backTo(v), Said: "rerun"}, err
+}
+
+// RollBackStack rolls a stack back from what the form showed, or ends a rollback.
+func RollBackStack(v *Visit) (Done, error) {
+	order, said := command.StackRollback{Leaves: v.Form.Get("leaves")}, Said("rolling-back")
+	switch {
+	case v.Form.Get("end") != "":
+		order, said = command.StackRollback{End: true}, "rollback-ended"
+	case order.Leaves == "":
+		return Done{}, fault.New(fault.Invalid, "RollbackUnnamed", errors.New("the form does not say what the stack is rolled back from"))
+	}
+	_, err := v.Person.Stacks.RollBack(v.Context, v.Key(), order)
+	return Done{To: backTo(v), Said: said}, err
 }
 
 // Suspend suspends a stack.

@@ -242,6 +242,9 @@ func (h *hands) Replan(_ context.Context, k query.Key) (string, error) {
 func (h *hands) RerunSteps(_ context.Context, k query.Key, seen string) (string, error) {
 	return seen + "@now", h.do("rerun steps %s %s", k, seen)
 }
+func (h *hands) RollBack(_ context.Context, k query.Key, o command.StackRollback) (command.RollbackTo, error) {
+	return command.RollbackTo{}, h.do("roll back %s %s, end %v", k, o.Leaves, o.End)
+}
 func (h *hands) Suspend(_ context.Context, k query.Key) error { return h.do("suspend %s", k) }
 func (h *hands) Resume(_ context.Context, k query.Key) error  { return h.do("resume %s", k) }
 
@@ -338,6 +341,7 @@ func town() *estate {
 		row("apps", "checkout", query.StatusPending, pending),
 		row("apps", "cart", query.StatusReady, func(r *query.Row) {
 			r.Applied = planOf("plan-main-1", stack.Changes{Add: 12})
+			r.CanRollBack = &query.Rollback{Leaves: "0a1b2c3d4e5f", From: hostile, To: "main@sha1:0", Plan: "plan-main-0"}
 			r.Delta, r.Tenant, r.Phase = &r.Applied.Changes, "acme", string(stack.Applied)
 		}),
 		row("apps", "hostile", query.StatusFailed, func(r *query.Row) {
@@ -354,6 +358,7 @@ func town() *estate {
 		}),
 		row("net", "dns", query.StatusLocked, func(r *query.Row) {
 			r.Lock = &stack.Lock{ID: "0a1b", Who: "ann@laptop " + hostile, Since: "2026-03-14 12:00"}
+			r.RolledBack = &query.Rollback{From: "main@sha1:2", To: "main@sha1:1", Plan: "plan-main-1", At: now, Why: hostile}
 			r.Phase, r.Message = string(stack.LockedByOther), "the state is locked by ann@laptop"
 		}),
 		row("net", "edge", query.StatusRunning, func(r *query.Row) {
