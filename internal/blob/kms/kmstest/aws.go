@@ -49,8 +49,9 @@ func AWS(t *testing.T) Server {
 			wrapped, _ := s.wrap(key, append(contextText(in.EncryptionContext), in.Plaintext...))
 			write(w, http.StatusOK, map[string]any{"CiphertextBlob": wrapped, "KeyId": key})
 		default:
-			plain, ok := s.unwrap(key, in.CiphertextBlob)
-			if plain, ok = bytes.CutPrefix(plain, contextText(in.EncryptionContext)); !ok {
+			whole, ok := s.unwrap(key, in.CiphertextBlob)
+			plain, same := bytes.CutPrefix(whole, contextText(in.EncryptionContext))
+			if !ok || !same {
 				fail(w, "InvalidCiphertextException")
 				return
 			}
