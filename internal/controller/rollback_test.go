@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/engine"
@@ -136,6 +137,26 @@ func TestARollbackToWhatIsGone(t *testing.T) {
 				t.Error("the rollback ended, want it to wait for the user")
 			}
 		})
+	}
+}
+
+// A commit of hosts to the source would end the rollback that wrote it, and the bad revision would
+// be back: nothing is written meanwhile. A writer that cannot write shows whether one was tried.
+func TestNoHostsAreWrittenDuringARollback(t *testing.T) {
+	for name, tt := range map[string]struct {
+		b    *stack.Rollback
+		want stack.Outcome
+	}{
+		"without a rollback": {nil, stack.Failed},
+		"during a rollback":  {&stack.Rollback{}, stack.Succeeded},
+	} {
+		p := &pass{entry: &entry{id: "uid"}}
+		p.o.Status.Rollback = tt.b
+		run := &stack.Run{ID: "steps-1", Kind: stack.StepsRun, Outcome: stack.Succeeded, Steps: []stack.StepResult{{Name: "hosts", State: stack.StepSucceeded}}}
+		err := (&hostsWriter{}).settle(t.Context(), p, &runner.Report{}, []aftersteps.Order{{Step: "hosts"}}, run)
+		if err != nil || run.Outcome != tt.want || tt.b != nil && run.Steps[0].Message != hostsDuringRollback {
+			t.Errorf("%s: the steps end %s with %+v, %v, want %s", name, run.Outcome, run.Steps, err, tt.want)
+		}
 	}
 }
 

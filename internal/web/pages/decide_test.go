@@ -321,7 +321,7 @@ func TestPreviewsThatTakeTheirTime(t *testing.T) {
 
 func TestRollbackNeedsTheName(t *testing.T) {
 	e := town()
-	f := show(t, e, "/stacks/apps/cart/states?to=7", StackStates).forms("/rollback")
+	f := show(t, e, "/stacks/apps/cart/states?to=7", StackStates).forms("/states/rollback")
 	if len(f) != 1 {
 		t.Fatal("there is no form")
 	}
