@@ -84,11 +84,15 @@ func (s Server) SignIn(ctx context.Context, by SignIn) (Session, error) {
 	return Session{server: s, token: secret.New(out.Auth.Token), who: who, Accessor: out.Auth.Accessor, For: seconds(out.Auth.Duration), Renewable: out.Auth.Renewable}, nil
 }
 
+// childLasts is how long a token that child makes lasts without being renewed. Nobody may be
+// left to end it, and the default of a server is 32 days.
+const childLasts = "1h"
+
 // child makes a token below one that another program was given, so that its leases can be
 // ended without it. Where that may not be done, the token itself is used.
 func (s Server) child(ctx context.Context, parent secret.Text) (Session, error) {
 	const who = "a token"
-	out, err := s.do(ctx, request{method: http.MethodPost, path: "auth/token/create", token: parent, in: map[string]any{"display_name": "terrier"}})
+	out, err := s.do(ctx, request{method: http.MethodPost, path: "auth/token/create", token: parent, in: map[string]any{"display_name": "terrier", "ttl": childLasts}})
 	if err == nil && out.Auth != nil && out.Auth.Token != "" {
 		return Session{server: s, token: secret.New(out.Auth.Token), who: who, Accessor: out.Auth.Accessor, For: seconds(out.Auth.Duration), Renewable: out.Auth.Renewable}, nil
 	}

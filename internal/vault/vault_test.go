@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -165,6 +166,18 @@ func TestTheTokenOfAnotherStays(t *testing.T) {
 		s.AwaitEnded(t, got.Lease)
 		if _, err := server(s).SignIn(t.Context(), vault.SignIn{Method: vault.Token, Identity: secret.New(token)}); err != nil {
 			t.Errorf("the token was ended, too: %v", err)
+		}
+	})
+}
+
+// The token that a session has below another one does not last as long as that one: nobody may
+// be left to end it.
+func TestATokenBelowAnotherIsShort(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
+		s.Policy(t, "app", mayRead+"path \"auth/token/create\" { capabilities = [\"update\"] }\n")
+		in, err := server(s).SignIn(t.Context(), vault.SignIn{Method: vault.Token, Identity: secret.New(s.Token(t, "app", "48h"))})
+		if err != nil || in.Accessor == "" || in.For <= 0 || in.For > time.Hour {
+			t.Errorf("SignIn() = %+v, %v, want a token of at most an hour", in, err)
 		}
 	})
 }
