@@ -196,6 +196,10 @@ func (r *afterSteps) step(ctx context.Context, i int, s AfterStep) error {
 	}
 }
 
+// withoutShm explains a failure of programs such as Ansible, which share memory with what they
+// start. The machine's own memory of this kind is open to all its users.
+const withoutShm = ". This machine makes no mount namespaces, so that a run has no /dev/shm of its own. Let it make them, or have runs in pods (--runs-as pods)"
+
 // attempt carries a step out once. It returns what the step said, and why it failed; empty if
 // it succeeded.
 func (r *afterSteps) attempt(ctx context.Context, s AfterStep) (said, why string, err error) {
@@ -212,6 +216,9 @@ func (r *afterSteps) attempt(ctx context.Context, s AfterStep) (said, why string
 	within, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	said, why, err = r.program(within, s)
+	if c := r.sandbox.config; strings.Contains(why, "/dev/shm") && c.Level < sandbox.Full && !c.OwnShm {
+		why += withoutShm
+	}
 	if why != "" && ctx.Err() == nil && within.Err() != nil {
 		why = fmt.Sprintf("it was interrupted after its timeout of %s: %s", s.Timeout, why)
 	}

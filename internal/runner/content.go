@@ -64,6 +64,7 @@ type Platform struct {
 
 	Readable  []string          `json:"readable,omitempty"`  // files and directories that the run may read, at the same path
 	Writable  []string          `json:"writable,omitempty"`  // directories that the run may write, at the same path
+	OwnShm    bool              `json:"ownShm,omitempty"`    // /dev/shm is that of a container for this run alone
 	Env       map[string]string `json:"env,omitempty"`       // environment; what a stack sets comes before it
 	Authority []byte            `json:"authority,omitempty"` // certificates in PEM that runs trust, and no others
 	Settable  []string          `json:"settable,omitempty"`  // reserved names that stacks may set

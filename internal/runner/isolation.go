@@ -69,6 +69,7 @@ func (r *isolation) decide() error {
 		Network:  network,
 		Home:     r.home(),
 		Shared:   r.job.Shares != "",
+		OwnShm:   r.host.OwnShm && r.job.Shares == "",
 		Limits: sandbox.Limits{
 			Memory:    r.job.Limits.Memory,
 			FileBytes: r.job.Limits.FileBytes,

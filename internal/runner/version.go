@@ -15,7 +15,7 @@ import (
 // old controller. So fields are added and never change their meaning, readers
 // leave alone what they do not know, and both sides say which version they are.
 const (
-	JobVersion    = 14 // of an order; 1 held paths in the job, and its contents; 2 had no environment and no authorities of the operator; 3 had neither scripts nor backends of plug-ins; 4 had no cluster of a state, no arguments of scripts and no postDeploy; 5 had no registry; 6 had no words of the kind of its stack; 7 had none for credentials; 8 expected no state; 9 took no provider past the mirror of the registry; 10 had no identity; 11 encrypted no state; 12 signed no run in to a Vault; 13 had no steps after an apply
+	JobVersion    = 15 // of an order; 1 held paths in the job, and its contents; 2 had no environment and no authorities of the operator; 3 had neither scripts nor backends of plug-ins; 4 had no cluster of a state, no arguments of scripts and no postDeploy; 5 had no registry; 6 had no words of the kind of its stack; 7 had none for credentials; 8 expected no state; 9 took no provider past the mirror of the registry; 10 had no identity; 11 encrypted no state; 12 signed no run in to a Vault; 13 had no steps after an apply; 14 did not say whose the shared memory is
 	ReportVersion = 1  // of what it says; 0 is from before there were versions
 )
 

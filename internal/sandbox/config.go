@@ -29,6 +29,7 @@ type Config struct {
 	TmpBytes int64    // bound on /tmp, /home and /dev/shm together; 0 is 512 MiB
 	Limits   Limits
 	Shared   bool // other programs may have a sandbox here once this one is gone, and must find nothing of it
+	OwnShm   bool // /dev/shm is this sandbox's alone below Full, too, as in a container that has no other
 	Listen   bool // make a loopback TCP listener in the sandbox's network before the program starts
 }
 

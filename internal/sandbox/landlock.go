@@ -24,7 +24,7 @@ type landlock struct {
 // mounts; below Full it is the wall.
 func (b *Config) landlock() landlock {
 	l := landlock{
-		On: true, Read: []string{"/"}, Write: []string{b.workInside(), "/tmp", "/home", "/dev/shm"}, Devices: []string{"/dev"},
+		On: true, Read: []string{"/"}, Write: []string{b.workInside(), "/tmp", "/home", shm}, Devices: []string{"/dev"},
 		LimitTCP: b.Network == HostNetwork || b.Level < Full,
 		Connect:  b.Ports,
 		AnyPort:  b.Network == HostNetwork && len(b.Ports) == 0,
@@ -36,11 +36,17 @@ func (b *Config) landlock() landlock {
 			l.Read = append(l.Read, bind.Host)
 		}
 		l.Write = []string{b.Work, b.scratch()}
+		if b.OwnShm {
+			l.Write = append(l.Write, shm)
+		}
 		l.Devices = devices
 	}
 	l.Write = append(l.Write, b.Writable...)
 	return l
 }
+
+// shm is where the C library keeps semaphores and shared memory that have names.
+const shm = "/dev/shm"
 
 const (
 	readRights   = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR

@@ -160,6 +160,18 @@ func TestTheWorkDirectoryMakesRoom(t *testing.T) {
 	}
 }
 
+// Below Full /dev/shm is the machine's, and a sandbox writes it only where it has no other user.
+func TestSharedMemoryOfTheMachine(t *testing.T) {
+	for _, level := range []Level{Basic, Kernel} {
+		for _, own := range []bool{false, true} {
+			b := Config{Level: level, Work: "/srv/work", OwnShm: own}
+			if got := slices.Contains(b.landlock().Write, "/dev/shm"); got != own {
+				t.Errorf("level %s, its own %v: may write /dev/shm: %v", level, own, got)
+			}
+		}
+	}
+}
+
 func TestSeen(t *testing.T) {
 	b := &Config{Level: Full, Work: "/srv/work", ReadOnly: []Bind{{"/srv/bin/tofu", "/engine/tofu"}, {"/srv/mirror", "/mirror"}}}
 	low := *b

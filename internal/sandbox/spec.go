@@ -150,7 +150,7 @@ func (b *Config) tree() *tree {
 	t := &tree{
 		Stage:   b.Work,
 		Bytes:   b.TmpBytes,
-		Scratch: []string{"/tmp", "/home", "/dev/shm"},
+		Scratch: []string{"/tmp", "/home", shm},
 		Links: [][2]string{
 			{"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"}, {"/proc/self/fd/1", "/dev/stdout"},
 			{"/proc/self/fd/2", "/dev/stderr"}, {"/proc/self/mounts", "/etc/mtab"},

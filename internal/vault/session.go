@@ -84,8 +84,8 @@ func (s Server) SignIn(ctx context.Context, by SignIn) (Session, error) {
 	return Session{server: s, token: secret.New(out.Auth.Token), who: who, Accessor: out.Auth.Accessor, For: seconds(out.Auth.Duration), Renewable: out.Auth.Renewable}, nil
 }
 
-// childLasts is how long a token that child makes lasts without being renewed. Nobody may be
-// left to end it, and the default of a server is 32 days.
+// childLasts is how long a token that child makes lasts without being renewed. The
+// controller that would end it may be gone, and the default of a server is 32 days.
 const childLasts = "1h"
 
 // child makes a token below one that another program was given, so that its leases can be

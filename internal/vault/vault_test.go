@@ -170,8 +170,8 @@ func TestTheTokenOfAnotherStays(t *testing.T) {
 	})
 }
 
-// The token that a session has below another one does not last as long as that one: nobody may
-// be left to end it.
+// The token that a session has below another one does not last as long as that one: the
+// controller that would end it may be gone.
 func TestATokenBelowAnotherIsShort(t *testing.T) {
 	vaulttest.Each(t, func(t *testing.T, s vaulttest.Server) {
 		s.Policy(t, "app", mayRead+"path \"auth/token/create\" { capabilities = [\"update\"] }\n")

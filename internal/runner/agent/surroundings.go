@@ -26,6 +26,7 @@ func surroundings(p runner.Platform, o Options) (runner.Platform, error) {
 	}
 	p.Readable = append(slices.Clone(p.Readable), readable...)
 	p.Writable = append(slices.Clone(p.Writable), writable...)
+	p.OwnShm = true
 	env := given(os.Environ(), p.Settable)
 	maps.Copy(env, p.Env)
 	p.Env = env
