@@ -72,6 +72,7 @@ var _ = addDoors(map[string]string{
 	"POST /api/v1/namespaces/:namespace/stacks/:name/override-window":   "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/reject":            "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/replan":            "patch terraforms apps/net",
+	"POST /api/v1/namespaces/:namespace/stacks/:name/rollback":          "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/rerun-steps":       "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/suspend":           "patch terraforms apps/net",
 	"POST /api/v1/namespaces/:namespace/stacks/:name/resume":            "patch terraforms apps/net",

@@ -17,6 +17,7 @@ var _ = addDoors(map[string]string{
 	"POST /stacks/:namespace/:name/override-window":     "update terraforms/windows apps/net",
 	"POST /stacks/:namespace/:name/reject":              "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/replan":              "patch terraforms apps/net",
+	"POST /stacks/:namespace/:name/rollback":            "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/rerun-steps":         "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/suspend":             "patch terraforms apps/net",
 	"POST /stacks/:namespace/:name/resume":              "patch terraforms apps/net",
