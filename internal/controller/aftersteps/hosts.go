@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -87,37 +85,16 @@ func (t Tree) readOnly() string {
 
 // fileIn is one file of an archive.
 func fileIn(archived, name string) ([]byte, error) {
-	in, err := os.Open(archived)
-	if err != nil {
-		return nil, fmt.Errorf("reading the source: %w", err)
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("reading the source: %w", err)
-	}
-	var text *bytes.Buffer
-	var large int64
-	if _, _, err := archive.Read(in, info.Size(), archive.Limits{}, func(is string, size int64) io.Writer {
-		if path.Clean(is) != name {
-			return nil
-		}
-		text = &bytes.Buffer{}
-		if size > mostHosts {
-			large = size
-			return io.Discard
-		}
-		return text
-	}); err != nil {
-		return nil, fmt.Errorf("reading the source: %w", err)
-	}
+	text, size, err := archive.One(archived, name, mostHosts)
 	switch {
-	case text == nil:
+	case err != nil:
+		return nil, fmt.Errorf("reading the source: %w", err)
+	case size < 0:
 		return nil, fmt.Errorf("the source has no file %s", name)
-	case large > 0:
-		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, large, mostHosts)
+	case size > mostHosts:
+		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, size, mostHosts)
 	}
-	return text.Bytes(), nil
+	return text, nil
 }
 
 // Order is a hosts.yml to write once a run of the steps has ended, or once the resources of the

@@ -7,13 +7,10 @@
 package prerequisites
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -374,34 +371,15 @@ func (c *Checker) content(ctx context.Context, a source.Artifact, name string) (
 }
 
 func fromArchive(at, name string) (file, error) {
-	f, err := os.Open(at)
+	text, size, err := archive.One(at, name, maxFile)
 	if err != nil {
 		return file{}, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return file{}, err
-	}
-	var text bytes.Buffer
-	found, large := false, false
-	if _, _, err = archive.Read(f, info.Size(), archive.Limits{}, func(entry string, size int64) io.Writer {
-		if path.Clean(entry) != name {
-			return nil
-		}
-		if found = true; size > maxFile {
-			large = true
-			return nil
-		}
-		return &text
-	}); err != nil {
-		return file{}, err
-	}
-	read := file{exists: found, bytes: text.Len()}
-	if large {
+	read := file{exists: size >= 0, bytes: len(text)}
+	if size > maxFile {
 		read.wrong = fmt.Errorf("it has more than %d bytes", maxFile)
-	} else if found {
-		read.document, read.wrong = kube.ReadDocument(text.Bytes())
+	} else if read.exists {
+		read.document, read.wrong = kube.ReadDocument(text)
 		if data, err := json.Marshal(read.document); err == nil { // what aliases repeat counts
 			read.bytes = max(read.bytes, len(data))
 		}
