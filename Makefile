@@ -398,8 +398,9 @@ generate: ## CRDs, deepcopy methods and documents that follow from the code
 	go generate ./...
 
 .PHONY: clean
-clean: cluster-down ## remove what was built, and the data of `make up`
-	@tools/down.sh $(DATA_DIR)
+clean: ## remove what was built, and the data of `make up`, which has to be stopped
+	@tools/down.sh --check $(DATA_DIR) $(DATA_DIR)-kyuubi/terrier $(DATA_DIR)-building/terrier # they use bin, too
+	@$(MAKE) --no-print-directory cluster-down
 	rm -rf bin dist $(DATA_DIR)
 
 .PHONY: help

@@ -45,6 +45,7 @@ end() {
 # start OUT PROGRAM… starts a program in the background. What it prints is in OUT, which is
 # empty before, and its errors are in the log.
 start() {
+	: >"$1" # at once: the program empties it a moment later, and an earlier start may have left it full
 	"${@:2}" >"$1" 2>>"$dir/log" &
 	running+=($!)
 }
@@ -53,14 +54,14 @@ start() {
 until_it() {
 	local what=$1 pid
 	shift
-	for _ in $(seq 600); do
+	for _ in $(seq 1500); do
 		"$@" >/dev/null 2>&1 && return
 		for pid in "${running[@]}"; do
 			kill -0 "$pid" 2>/dev/null || fail "a program ended. Read $dir/log"
 		done
 		sleep 0.2
 	done
-	fail "$what: not within two minutes. Read $dir/log"
+	fail "$what: not within five minutes. Read $dir/log"
 }
 
 # terrier_up PORT FLAG… starts Terrier with its API server, and waits until both are there.

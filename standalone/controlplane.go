@@ -75,8 +75,9 @@ func controlPlane(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		Log:           slog.New(slog.NewTextHandler(stderr, nil)),
 		UnsafeNoFsync: *ephemeral,
 	})
-	if err != nil && ctx.Err() != nil {
-		return nil // stopped while starting
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		_, err = fmt.Fprintln(stderr, "terrier:", err)
+		return err
 	}
 	if err != nil {
 		return err

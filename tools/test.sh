@@ -30,7 +30,7 @@ if [ -z "${TERRIER_TEST_KUBECONFIG:-}" ]; then
 	bin/terrier control-plane --ephemeral -o json >"$scratch/ready" 2>"$scratch/log" &
 	plane=$!
 	# One line of JSON, or the end of the file if it died.
-	read -r -t 120 line <"$scratch/ready" || line=
+	read -r -t 600 line <"$scratch/ready" || line=
 	TERRIER_TEST_KUBECONFIG=$(sed -n 's/.*"kubeconfig":"\([^"]*\)".*/\1/p' <<<"$line")
 	if [ -z "$TERRIER_TEST_KUBECONFIG" ]; then
 		echo "test: the control plane did not start:" >&2

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,7 +61,7 @@ func bound(t *testing.T) *testkit.Cluster {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 			defer cancel()
 			if err := k.Client.Delete(ctx, u); err != nil {
 				t.Logf("removing %s: %v", u.GetKind(), err)
@@ -70,7 +69,7 @@ func bound(t *testing.T) *testkit.Cluster {
 		})
 	}
 	n := 0
-	testkit.Eventually(t, 30*time.Second, "the policy is in force", func(ctx context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the policy is in force", func(ctx context.Context) error {
 		n++
 		o := stackNamed(k.Namespace, fmt.Sprint("probe-", n))
 		if err := k.Client.Create(ctx, o); err != nil {
@@ -348,7 +347,7 @@ func TestChangesBeforeTheFirstStamp(t *testing.T) {
 		t.Fatal(err)
 	}
 	bob := as(t, k, "bob")
-	testkit.Eventually(t, 30*time.Second, "the next epoch is in force", func(ctx context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the next epoch is in force", func(ctx context.Context) error {
 		if err := bob.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))); err != nil {
 			return err
 		}

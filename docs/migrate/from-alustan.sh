@@ -3,7 +3,7 @@
 #
 #   from-alustan.sh check      list the stacks, and what needs an edit; changes nothing
 #   from-alustan.sh hold       have each stack wait for the approval of its first plan
-#   from-alustan.sh stop       scale the Alustan controller to zero
+#   from-alustan.sh stop       scale the Alustan controller to zero, and label what it made
 #   from-alustan.sh release    remove the finalizers of a metacontroller that is gone
 #   from-alustan.sh watch      list the stacks that are not Success under Terrier; 1 if there are any
 #   from-alustan.sh clean      delete what only the Alustan controller needed
@@ -23,6 +23,7 @@ CONTROLLER=${CONTROLLER:-terraform-controller-helm}
 
 terraforms=terraforms.alustan.io
 finalizer=metacontroller.io/
+made=terrier.dev/made-by=alustan # of what a stack of Alustan has by name: nothing of it says so by itself
 
 say() { printf '%s\n' "$*"; }
 
@@ -54,6 +55,50 @@ list() {
 	value=
 	[ $# = 1 ] || value=" {{printf \"%q\" (print $2)}}"
 	kubectl get "$terraforms" -A -o "go-template={{range .items}}{{if $1}}{{.metadata.namespace}} {{.metadata.name}}$value{{\"\\n\"}}{{end}}{{end}}"
+}
+
+# here says in which cluster something is done.
+here() { [ "$yes" != true ] || say "cluster: $(kubectl config current-context 2>/dev/null || say "that of this pod")"; }
+
+# running prints the Deployments of Alustan in all namespaces that run or are ending.
+running() {
+	all=$(kubectl get deployments -A -o 'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.replicas} {.status.replicas}|{.spec.template.spec.containers[*].image}{"\n"}{end}')
+	say "$all" | while IFS='|' read -r what images; do
+		case "$what|$images" in
+		"$CONTROLLER_NAMESPACE/$CONTROLLER "* | */"$CONTROLLER "* | *'|'*alustan*) ;;
+		*) continue ;;
+		esac
+		case $what in
+		*' 0 ' | *' 0 0') ;;
+		*) say "Deployment ${what%% *}" ;;
+		esac
+	done
+}
+
+# stopped makes sure that nothing of Alustan runs.
+stopped() {
+	left=$(running)
+	[ -z "$left" ] || die "Alustan runs, or is still ending: stop it, and repeat this in a minute:
+$left"
+	left=$(working)
+	[ -z "$left" ] || die "pods of Alustan have not ended; wait for them, or delete those that do nothing:
+$left"
+}
+
+# mark labels what Alustan made for stacks, as long as it is known: a stack that Terrier
+# reconciles has its finalizer, and what is there by name from then on may be of any owner.
+mark() {
+	all=$(kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.metadata.finalizers[*]}{"\n"}{end}')
+	say "$all" | while read -r namespace name finalizers; do
+		case " $finalizers " in
+		'  ') [ -n "$name" ] || continue ;;
+		*' terrier.dev/alustan '*) continue ;;
+		esac
+		for what in "pvc/pvc-$name" "configmap/$name-dockerfile-configmap" "configmap/$name-tagged-image"; do
+			found=$(kubectl -n "$namespace" get "$what" --ignore-not-found -o name)
+			[ -z "$found" ] || act kubectl -n "$namespace" label "$what" "$made" --overwrite
+		done
+	done
 }
 
 # number prints how many lines it reads.
@@ -98,6 +143,7 @@ check() {
 }
 
 hold() {
+	here
 	list "not $(has metadata annotations terrier.dev/approval)" | while read -r namespace name; do
 		act kubectl -n "$namespace" annotate "$terraforms" "$name" terrier.dev/approval=manual
 	done
@@ -106,17 +152,18 @@ hold() {
 stop() {
 	replicas=$(kubectl -n "$CONTROLLER_NAMESPACE" get deployment "$CONTROLLER" --ignore-not-found -o 'jsonpath={.spec.replicas}')
 	[ -n "$replicas" ] || die "there is no Deployment $CONTROLLER in $CONTROLLER_NAMESPACE: set CONTROLLER_NAMESPACE and CONTROLLER"
+	here
 	if [ "$replicas" = 0 ]; then
 		say "$CONTROLLER is stopped already"
 	else
 		act kubectl -n "$CONTROLLER_NAMESPACE" scale deployment "$CONTROLLER" --replicas=0
 	fi
-	left=$(working)
-	[ -z "$left" ] || die "pods of Alustan have not ended; wait for them, or delete those that do nothing:
-$left"
+	mark
+	[ "$yes" != true ] || stopped
 }
 
 release() {
+	here
 	left=$(hooked)
 	[ -z "$left" ] || die "metacontroller still has controllers; remove their finalize hook, wait until no stack has its finalizer, and delete them:
 $left"
@@ -149,20 +196,26 @@ watch() {
 	exit 1
 }
 
+# clean deletes what stop has labelled, whatever has such a name since.
 clean() {
-	left=$(working)
-	[ -z "$left" ] || die "pods of Alustan have not ended:
-$left"
+	here
+	stopped
 	for label in appbuild apprun; do
-		kubectl get pods -A -l "$label" -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}'
-	done | while read -r namespace name; do
-		act kubectl -n "$namespace" delete pod "$name" --wait=false
-	done
-	kubectl get "$terraforms" -A -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' | while read -r namespace name; do
-		for what in "pvc/pvc-$name" "configmap/$name-dockerfile-configmap" "configmap/$name-tagged-image"; do
-			[ -z "$(kubectl -n "$namespace" get "$what" --ignore-not-found -o name)" ] || act kubectl -n "$namespace" delete "$what" --wait=false
+		all=$(kubectl get pods -A -l "$label" -o "jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.metadata.labels.$label}{\"\\n\"}{end}")
+		say "$all" | while read -r namespace name stack; do
+			case $name in
+			"$stack"-docker-*) act kubectl -n "$namespace" delete pod "$name" --wait=false ;;
+			esac
 		done
 	done
+	all=$(kubectl get pvc,configmap -A -l "$made" -o 'jsonpath={range .items[*]}{.metadata.namespace} {.kind} {.metadata.name}{"\n"}{end}')
+	say "$all" | while read -r namespace kind name; do
+		case $kind in
+		PersistentVolumeClaim) act kubectl -n "$namespace" delete "pvc/$name" --wait=false ;;
+		ConfigMap) act kubectl -n "$namespace" delete "configmap/$name" --wait=false ;;
+		esac
+	done
+	[ -n "$all" ] || say "nothing has the label $made, which the step stop gives to what Alustan made"
 }
 
 yes=false

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,7 +71,7 @@ func TestApproversOnlyApprove(t *testing.T) {
 		return who.Patch(t.Context(), stack.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
 	const path = `{"spec":{"path":"./b"}}`
-	testkit.Eventually(t, time.Minute, "the policy is in force", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "the policy is in force", func(context.Context) error {
 		if err := try(approver, path); err == nil || !strings.Contains(err.Error(), "you may approve plans of this stack, and not change its spec") {
 			return fmt.Errorf("the answer is %v", err)
 		}

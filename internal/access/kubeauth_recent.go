@@ -2,8 +2,6 @@ package access
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -17,20 +15,17 @@ type Identifier interface {
 	Authenticate(context.Context, secret.Text) (User, error)
 }
 
-// RecentAuth is an Authority that asks another one and believes its answers for
-// some seconds: a page asks about every button that it shows, and a browser
-// sends the same token with each of ten requests.
+// RecentAuth is an Authority that asks another one and believes its answers about rights
+// for some seconds: a page asks about every button that it shows.
 type RecentAuth struct {
-	asked  Authority
-	users  cache.Map[string, User]  // by the hash of the token
+	Identifier
+	asked  Rights
 	rights cache.Map[string, error] // nil or Denied
 }
 
 // How long answers are believed, and how many.
 const (
-	userTTL       = 10 * time.Second
 	rightTTL      = 5 * time.Second
-	usersCached   = 1024
 	rightsCached  = 16384
 	reviewTimeout = 20 * time.Second // of one question, and of a whole scope
 )
@@ -38,21 +33,9 @@ const (
 // NewRecentAuth returns the recent answers of a.
 func NewRecentAuth(a Authority, now func() time.Time) *RecentAuth {
 	return &RecentAuth{
-		asked:  a,
-		users:  cache.Map[string, User]{Size: usersCached, TTL: userTTL, Now: now},
+		Identifier: a, asked: a,
 		rights: cache.Map[string, error]{Size: rightsCached, TTL: rightTTL, Now: now},
 	}
-}
-
-// Authenticate implements Identifier. That a token is unknown is never cached: it
-// may be known a moment later.
-func (r *RecentAuth) Authenticate(ctx context.Context, token secret.Text) (User, error) {
-	sum := sha256.Sum256([]byte(token.Reveal()))
-	return r.users.Load(ctx, hex.EncodeToString(sum[:]), func(ctx context.Context) (User, error) {
-		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-		defer cancel()
-		return r.asked.Authenticate(ctx, token)
-	})
 }
 
 // Authorize implements Rights. Only a yes and a no are cached.

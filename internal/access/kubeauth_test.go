@@ -36,6 +36,7 @@ func reader(t *testing.T, c *testkit.Cluster, rule rbacv1.PolicyRule) secret.Tex
 	if _, err := kube.RbacV1().RoleBindings(c.Namespace).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	testkit.AwaitRights(t, c, "reader", rule)
 	token, err := kube.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, "reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ const (
 	ReasonAccessDenied = "AccessDenied"
 	ReasonUnknownUser  = "UnknownUser"
 	ReasonBusy         = "ServerBusy"
+	ReasonNoSeat       = "TooManyStates" // too many requests carry a state at once; nothing was done
 )
 
 // The reasons of how a cluster or a server is found.

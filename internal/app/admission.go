@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -66,17 +67,29 @@ func (p *parts) registerWebhooks(ctx context.Context, c client.Client) {
 	if p.Cluster != nil && !p.Cluster.Admission {
 		return
 	}
-	w := webhooks{url: p.http.url, ca: p.http.ca, webhookSecret: p.webhookSecret}
-	if p.Cluster != nil {
-		w.hosts, w.namespaces = p.Cluster.Hosts, p.Cluster.Namespaces
-	}
-	all, err := w.configurations(config.Webhooks)
+	all, err := webhooksOf(p).configurations(config.Webhooks)
 	for i := 0; i < len(all) && err == nil; i++ {
 		err = kube.Apply(ctx, c, all[i])
 	}
 	if err != nil && ctx.Err() == nil {
 		p.log.Warn("admission webhooks not registered; the status of registries and templates still shows whether they are valid", "err", err)
 	}
+}
+
+// webhooksOf are those of this controller.
+func webhooksOf(p *parts) webhooks {
+	w := webhooks{url: p.http.url, ca: p.http.ca, webhookSecret: p.webhookSecret}
+	if p.Cluster == nil {
+		return w
+	}
+	w.hosts, w.namespaces = p.Cluster.Hosts, p.Cluster.Namespaces
+	switch {
+	case len(p.named) > 0:
+		w.of = p.named[0]
+	case len(w.namespaces) > 0:
+		w.of = w.namespaces[0]
+	}
+	return w
 }
 
 // webhooks are the addresses at which an API server reaches ours, and the namespaces.
@@ -86,6 +99,7 @@ type webhooks struct {
 	webhookSecret string   // a secret in the path for the API server only, since answers name registries and policies
 	hosts         []string // other names of the same server
 	namespaces    []string // all if empty
+	of            string   // the first namespace that the operator named, also if it is left out: the controller has no right to a configuration of another name
 }
 
 // configurations are those of files, for this server.
@@ -115,8 +129,8 @@ func (w webhooks) configurations(files fs.FS) ([]*unstructured.Unstructured, err
 // adapt puts the address of this server into a configuration. Controllers that
 // reconcile different namespaces of one cluster have one each.
 func (w webhooks) adapt(u *unstructured.Unstructured) error {
-	if len(w.namespaces) > 0 {
-		u.SetName(u.GetName() + "." + w.namespaces[0])
+	if w.of != "" {
+		u.SetName(u.GetName() + "." + w.of)
 	}
 	var namespaces []any
 	for _, n := range w.namespaces {
@@ -178,4 +192,38 @@ func serviceNamed(host string) (name, namespace string, ok bool) {
 		return "", "", false
 	}
 	return parts[0], parts[1], true
+}
+
+// refuseForeground has the API server refuse deletions of tenants in the foreground. Where it
+// cannot, everything else still works: the controller then makes them deletions in the
+// background once it sees them.
+func refuseForeground(ctx context.Context, c client.Client, log *slog.Logger) {
+	all, err := deletionPolicies()
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = kube.ApplyOnce(ctx, c, all[i])
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Warn("deletions of tenants in the foreground are not refused: install the policy of config/admission/deletion (docs/tenants.md)", "err", err)
+	}
+}
+
+// deletionPolicies are the policy about deletions, and its binding.
+func deletionPolicies() ([]*unstructured.Unstructured, error) {
+	names, err := fs.Glob(config.Deletion, "deletion/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, name := range names {
+		text, err := config.Deletion.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &u.Object); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		all = append(all, u)
+	}
+	return all, nil
 }

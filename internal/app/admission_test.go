@@ -3,6 +3,7 @@ package app
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,7 +90,7 @@ func TestWhereWebhooksAre(t *testing.T) {
 		"an address of version six":     {webhooks: webhooks{url: "https://[::1]:1"}, wantName: "tenants.terrier.dev", wantURL: "https://[::1]:1/mutate-operator-kubernetes-tenants-org-v1-tenantregistry"},
 		"a name outside of the cluster": {webhooks: webhooks{url: "https://terrier.example.com:8443", hosts: []string{"terrier.example.com"}}, wantName: "tenants.terrier.dev", wantURL: "https://terrier.example.com:8443/mutate-operator-kubernetes-tenants-org-v1-tenantregistry"},
 		"a Service, in its namespaces": {
-			webhooks: webhooks{url: "https://terrier.example.com:8443", hosts: []string{"terrier.example.com", "terrier.ops.svc"}, namespaces: []string{"a", "b"}},
+			webhooks: webhooks{url: "https://terrier.example.com:8443", hosts: []string{"terrier.example.com", "terrier.ops.svc"}, namespaces: []string{"a", "b"}, of: "a"},
 			wantName: "tenants.terrier.dev.a", wantNamespaces: []any{"a", "b"},
 			wantService: map[string]any{"namespace": "ops", "name": "terrier", "port": int64(8443), "path": "/mutate-operator-kubernetes-tenants-org-v1-tenantregistry"},
 		},
@@ -115,6 +116,30 @@ func TestWhereWebhooksAre(t *testing.T) {
 				t.Errorf("namespaces (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The webhooks of a controller keep their name while its first namespace is left out: its rights
+// are to that name, and a second configuration would stay when the namespace is back.
+func TestWebhooksOfANamespaceThatIsLeftOut(t *testing.T) {
+	for name, named := range map[string][]string{"nothing is left out": nil, "the first one is": {"a", "b"}} {
+		o := Options{Cluster: &ClusterConfig{Namespaces: []string{"a", "b"}}}
+		if named != nil {
+			o.Cluster.Namespaces = []string{"b"}
+		}
+		w := webhooksOf(&parts{Options: o, named: named, http: &server{url: "https://127.0.0.1:1"}})
+		all, err := w.configurations(config.Webhooks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range all {
+			if u.GetName() != "tenants.terrier.dev.a" {
+				t.Errorf("%s: the configuration is %s", name, u.GetName())
+			}
+		}
+		if !slices.Equal(w.namespaces, o.Cluster.Namespaces) {
+			t.Errorf("%s: they are for %q, want %q", name, w.namespaces, o.Cluster.Namespaces)
+		}
 	}
 }
 

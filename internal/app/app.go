@@ -57,7 +57,7 @@ type Running interface {
 	Config() *rest.Config // as its administrator
 	Kubeconfig() string   // path
 	Address() string
-	Certificate() (serving tls.Certificate, ca []byte, err error) // for other servers of the same host
+	Certificate() (serving tls.Certificate, ca []byte, err error) // for other servers of the same host: the newest, of the same authorities
 	Wait() error
 }
 
@@ -111,6 +111,7 @@ type parts struct {
 	key           secret.Text // of digests, sessions and pulls
 	auditLog      *auditLog
 	audits        controller.AuditLog // where entries are recorded: auditLog, or that of the leader
+	destroys      policies.Ledger     // of auditLog, or of the leader
 	plane         plane
 	stamping      *kube.Stamping // of the users of changes
 	meters        *metrics.Platform
@@ -119,6 +120,8 @@ type parts struct {
 	forge         *forge.Forge // the servers of an example; nil if they are not wanted
 	kinds         query.Kinds  // of stacks
 	leftOut       query.Kinds  // those that are not reconciled
+	named         []string     // namespaces that the operator named, also those that are closed; empty if none are
+	closed        []string     // namespaces that are not reconciled, for lack of rights
 	board         *query.Board
 	uses          *usedby.Index // which stacks use modules and providers
 	figures       *query.Figures
@@ -201,6 +204,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer stopPlane()
 	started := context.AfterFunc(ctx, stopPlane)
 	if p.plane.Running, err = o.ControlPlane.Start(planeCtx, p.Config.DataDir, o.Config.APIAddress, p.log); err != nil {
+		if o.Cluster == nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			p.progress("stopped while the control plane was starting: the next start begins again, and nothing is lost")
+			return nil
+		}
 		return err
 	}
 	started()
@@ -210,6 +217,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	}()
 	ctx, done := p.plane.whileLeading(ctx)
 	defer done()
+	if err := leaveOut(ctx, p); err != nil {
+		return err
+	}
 	defer func() {
 		if p.opened != nil {
 			err = errors.Join(err, p.opened.Close())
@@ -233,6 +243,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if p.audits == nil {
 		p.audits = p.auditLog.Log
 	}
+	p.destroys = policies.NewHours(p.auditLog.Log, p.Now)
 	defer func() { err = errors.Join(err, p.packages.Close()) }()
 	defer sayRunsAtEnd(ctx, p.runs, p.Options)()
 	err = p.serve(ctx)
@@ -256,7 +267,7 @@ func (p *parts) open(ctx context.Context) (err error) {
 	}
 	if p.opened, err = store.Open(ctx, store.Options{
 		Records: p.Config.Records, Key: p.Config.RecordsKey, KMS: p.Config.RecordsKMS, Adopt: p.Config.AdoptRecords, Allow: p.Config.AllowHosts, Dir: p.dir, Namespace: access.ServerNamespace,
-		Lease: lease, InCluster: p.Cluster != nil, REST: p.plane.rest(), Environ: p.Environ, Now: p.Now, Progress: p.progress,
+		Lease: lease, InCluster: p.Cluster != nil, REST: p.plane.rest(), Environ: p.Environ, Leads: p.plane.leads, Now: p.Now, Progress: p.progress,
 	}); err != nil {
 		return err
 	}
@@ -281,7 +292,7 @@ func (p *parts) open(ctx context.Context) (err error) {
 		return err
 	}
 	p.modules, p.restored = modules.New(p.dir("scratch")), records.Archives{Dir: p.dir("scratch")}
-	if p.members, err = openMembers(p.plane, p.Now, p.log); err != nil {
+	if p.members, err = openMembers(p.plane, p.opened.Sealing, p.Now, p.log); err != nil {
 		return err
 	}
 	if p.runs, err = p.openRuns(ctx); err != nil {

@@ -162,6 +162,9 @@ func (j *auditLog) follow(ctx context.Context) error {
 }
 
 func (j *auditLog) store(ctx context.Context) {
+	if err := j.Sum(ctx); err != nil {
+		j.log.Warn("the number of entries that were only counted was not recorded", "err", err) // retried in a minute
+	}
 	head := j.Head()
 	if head == j.stored {
 		return

@@ -43,8 +43,7 @@ type joined struct {
 	replica *replica    // nil unless stacks are shared
 	lock    *os.File    // of the data directory
 	shards  division    // as this process, which shares no stacks, found it
-	cert    tls.Certificate
-	ca      []byte
+	hosts   []string    // of the HTTP API
 }
 
 // Start implements ControlPlane: it returns once this process is active. First
@@ -66,7 +65,7 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 		}
 	}
 	if c.Lease != "" && !c.Share {
-		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, newIdentity(), c.now, c.say); err != nil {
+		if j.lead, err = takeLead(ctx, j.config, c.ClusterConfig, newIdentity(), nil, c.now, c.say); err != nil {
 			return nil, err
 		}
 		if err := c.alone(ctx, j.config, log); err != nil {
@@ -91,9 +90,8 @@ func (c cluster) Start(ctx context.Context, dir, _ string, log *slog.Logger) (_ 
 		err = j.keys.Mark(dir)
 	}
 	if err == nil {
-		if j.cert, j.ca, err = j.keys.Certificate(append(slices.Clone(c.Hosts), loopbackHosts(host)...), c.now()); err != nil {
-			err = fmt.Errorf("creating a certificate for the HTTP API: %w", err)
-		}
+		j.hosts = append(slices.Clone(c.Hosts), loopbackHosts(host)...)
+		_, _, err = j.Certificate()
 	}
 	if err != nil {
 		return nil, errors.Join(err, j.Wait())
@@ -194,7 +192,14 @@ func (j *joined) Address() string {
 	return j.config.Host
 }
 
-func (j *joined) Certificate() (tls.Certificate, []byte, error) { return j.cert, j.ca, nil }
+// Certificate implements Running: a new certificate, which is in this process only.
+func (j *joined) Certificate() (tls.Certificate, []byte, error) {
+	cert, ca, err := j.keys.Certificate(j.hosts, j.now())
+	if err != nil {
+		err = fmt.Errorf("creating a certificate for the HTTP API: %w", err)
+	}
+	return cert, ca, err
+}
 
 // Wait implements Running: everything else has ended, so another process may become active.
 func (j *joined) Wait() error {

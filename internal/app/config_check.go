@@ -39,6 +39,9 @@ func (c Config) check(inCluster bool, environ func(string) string) error {
 	if _, err := outbound.ParseAllow(c.AllowHosts...); err != nil {
 		return usage("--allow-host: %w", err)
 	}
+	if _, err := outbound.ParseNetworks(c.DenyNetworks...); err != nil {
+		return usage("--deny-network: %w", err)
+	}
 	if _, err := prerequisites.NewSystems(outbound.Policy{}, c.prerequisiteHosts()); err != nil {
 		return usage("%w", err)
 	}

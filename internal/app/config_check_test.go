@@ -45,6 +45,8 @@ func TestFlagsAreCheckedFirst(t *testing.T) {
 		{"--log-level", "loud"},
 		{"--allow-host", "example.com"},
 		{"--allow-host", "10.0.0.0/8", "--allow-host", "10.0.0.0/99"},
+		{"--deny-network", "pve.example.com:8006"},
+		{"--deny-network", "10.0.0.0/8", "--deny-network", "10.0.0.0/99"},
 		{"--prerequisite-host", "pve.example.com"},
 		{"--prerequisite-body-host", "10.0.0.0/99"},
 		{"--engine-named", "old=tofu"},
@@ -96,7 +98,7 @@ func TestFlagsThatAreFine(t *testing.T) {
 		args    []string
 	}{
 		"none":       {false, nil},
-		"many":       {false, []string{"--allow-host", "10.0.0.0/8", "--allow-host", "[::1]:443", "--prerequisite-host", "pve.example.com:8006", "--prerequisite-body-host", "10.1.2.3", "--engine-named", "old=/usr/bin/tofu", "--run-network", "none", "--min-isolation", "3", "--metrics-address", ":9090", "--events-addr", "http://notification-controller/"}},
+		"many":       {false, []string{"--allow-host", "10.0.0.0/8", "--allow-host", "[::1]:443", "--deny-network", "34.118.224.0/20", "--deny-network", "fd00::1", "--prerequisite-host", "pve.example.com:8006", "--prerequisite-body-host", "10.1.2.3", "--engine-named", "old=/usr/bin/tofu", "--run-network", "none", "--min-isolation", "3", "--metrics-address", ":9090", "--events-addr", "http://notification-controller/"}},
 		"a cluster":  {true, []string{"--http-address", "0.0.0.0:8443"}},
 		"an issuer":  {false, []string{"--oidc-issuer", "https://sso.example.com", "--oidc-client-id", "terrier"}},
 		"plain http": {false, []string{"--oidc-issuer", "http://127.0.0.1:5556", "--oidc-client-id", "terrier", "--allow-plain-http"}},

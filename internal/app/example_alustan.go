@@ -42,7 +42,7 @@ func openForge(p *parts) (*forge.Forge, error) {
 		return nil, fmt.Errorf("starting the git server of the example: %w", err)
 	}
 	f, err := forge.Open(forge.Options{
-		Dir: dir, Certificate: p.http.cert, Authority: p.http.ca, Now: p.Now, Log: p.log,
+		Dir: dir, Certificate: p.http.cert.Get, Authority: p.http.ca, Now: p.Now, Log: p.log,
 		Listen: func(name string) (net.Listener, error) {
 			return listen("127.0.0.1:0", filepath.Join(dir, name+"-port"), false)
 		},

@@ -42,8 +42,9 @@ type leadership struct {
 	lost    chan struct{} // closed when the leadership has ended
 }
 
-// takeLead returns once this process holds the Lease, under the name me.
-func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, me string, now func() time.Time, say func(string, ...any)) (*leadership, error) {
+// takeLead returns once this process holds the Lease, under the name me. A Lease that it makes has
+// the labels from the beginning.
+func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, me string, labels map[string]string, now func() time.Time, say func(string, ...any)) (*leadership, error) {
 	c, err := client.New(config, client.Options{Scheme: newScheme(kinds.All())})
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func takeLead(ctx context.Context, config *rest.Config, k ClusterConfig, me stri
 	l := &leadership{client: c, name: k.Lease, me: me, stop: stop, lost: make(chan struct{})}
 	l.lease = &datedLease{now: now, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: access.ServerNamespace, Name: k.Lease},
-		Client:    set.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: me},
+		Client:    set.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: me}, Labels: labels,
 	}}
 	began := make(chan struct{})
 	l.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/terrier-iac/terrier/internal/access"
@@ -41,7 +43,7 @@ func TestACommandThatIsUpKeepsControllersOff(t *testing.T) {
 	if err := errors.Join(reserve(t.Context(), k.Client, name, keysOf(up).ID()), reserve(t.Context(), k.Client, name, keysOf(up).ID())); err != nil {
 		t.Fatal(err)
 	}
-	lead, err := takeLead(t.Context(), k.Config, ClusterConfig{Lease: name, LeaseTime: 15 * time.Second}, newIdentity(), time.Now, t.Logf)
+	lead, err := takeLead(t.Context(), k.Config, ClusterConfig{Lease: name, LeaseTime: 15 * time.Second}, newIdentity(), nil, time.Now, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,4 +213,25 @@ func TestSharingMakesADirectoryStale(t *testing.T) {
 	}
 	start(true)
 	start(false)
+}
+
+// The Lease of a process is listed with those of the others from the moment on at which it exists:
+// one that ends before it announces itself leaves a Lease that the others remove.
+func TestALeaseOfAMemberIsListedFromTheBeginning(t *testing.T) {
+	k := testkit.Kube(t)
+	c := cluster{ClusterConfig: ClusterConfig{Lease: k.Namespace, LeaseTime: 15 * time.Second}, now: time.Now, progress: io.Discard}
+	r, err := c.join(t.Context(), k.Config, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.release()
+	set, err := kubernetes.NewForConfig(k.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := members.New(members.Config{API: set, Namespace: access.ServerNamespace, Group: c.Lease, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	report, err := members.ReportOf(t.Context(), m)
+	if err != nil || len(report.Members) != 1 || report.Members[0].Lease != r.member.name || report.Members[0].Stale {
+		t.Errorf("ReportOf() = %+v, %v, want the process that has only its Lease", report, err)
+	}
 }

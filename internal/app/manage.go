@@ -246,9 +246,10 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		return err
 	}
 	asked := interpreter.New(mgr.GetClient(), p.kinds, p.cache, p.blobs, p.dir("scratch", "policies"), evaluators)
+	signatures := provenance.Reader{Key: provenance.Key{Text: p.key}, Own: p.Config.Sources}
 	judges, err := policies.Setup(ctx, mgr, policies.Options{
 		Programs: asked, Foresee: asked.Foresee, Weave: weaveOf(p.Cluster), Live: live, Dialects: p.kinds, TenantLabel: p.Config.TenantLabel, Leads: p.plane.leader, Now: p.Now, Log: p.log,
-		Signatures: provenance.Reader{Key: provenance.Key{Text: p.key}, Own: p.Config.Sources},
+		Signatures: signatures, Recorded: controller.Recorded(p.blobs),
 	})
 	if err != nil {
 		return err
@@ -276,7 +277,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 		Client:    mgr.GetClient(), Live: live, Accounts: kube.NewAccounts(p.plane.rest(), live.Scheme(), live.RESTMapper()), Grants: kube.Grants{Client: live}, Dialects: p.kinds, LeftOut: p.leftOut,
 		Runner: timedRuns{fencedRuns{p.runs, p.plane.leads}, ended}, Lingering: lingering, Artifacts: p.cache, Modules: p.modules, Archives: p.restored,
 		States: kube.States{Client: live, Overflow: p.blobs, Now: p.Now, Seen: kube.NewSeen(), Cipher: cipher, Git: besidePasses}, Blobs: p.blobs, Ours: p.opened.Ours, Engine: find,
-		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Stamps: p.stamping, Queue: p.queue,
+		Events: p.alerts.recorder(mgr, kube.FieldManager, p.Now), Audit: p.audits, Destroys: p.destroys, Reviewers: review.Reviewers{Webhooks: webhooks}, Policies: judges, Signatures: signatures, Stamps: p.stamping, Queue: p.queue,
 		Config: settings, Key: p.key, Now: p.Now, Log: p.log, Metrics: p.meters.Registry, Hosts: hosts,
 	}
 	if stacks.Systems, err = systemsOf(p); err != nil {
@@ -320,7 +321,7 @@ func (p *parts) controllers(ctx context.Context, mgr ctrl.Manager, live client.C
 			return p.auditLog.follow(ctx)
 		})),
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { return p.opened.Watch(ctx, p.log) })),
-		mgr.Add(leaderOnly(func(ctx context.Context) error { return p.opened.Reseal(ctx, p.log) })),
+		mgr.Add(leaderOnly(func(ctx context.Context) error { return p.opened.Reseal(ctx, p.log, writersOf(p.members)) })),
 		mgr.Add(kube.Everywhere(func(ctx context.Context) error { p.keys.Keep(ctx, p.log); return nil })),
 		mgr.Add(kube.Everywhere(p.bindings.Follow)),
 		mgr.Add(kube.Everywhere(p.vaults.Run)),
@@ -401,7 +402,14 @@ func outboundPolicy(p *parts) (outbound.Policy, error) {
 	if !roots.AppendCertsFromPEM(p.http.ca) {
 		return outbound.Policy{}, errors.New("the control plane's certificate authority holds no certificate")
 	}
-	return outbound.Policy{PlainHTTP: p.Config.PlainHTTP, Roots: roots, Count: p.meters.Answered}, nil
+	denied, err := outbound.ParseNetworks(p.Config.DenyNetworks...)
+	if err != nil {
+		return outbound.Policy{}, err
+	}
+	return outbound.Policy{
+		Deny: denied, Private: outbound.ServiceNetwork(p.Environ("KUBERNETES_SERVICE_HOST")),
+		PlainHTTP: p.Config.PlainHTTP, Roots: roots, Count: p.meters.Answered,
+	}, nil
 }
 
 // blobBytes reads whole records for the service.

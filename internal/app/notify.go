@@ -113,9 +113,9 @@ func (a alerts) run(mgr ctrl.Manager) error {
 }
 
 // sent are the messages that were sent; nil if none can be sent.
-func (a alerts) sent() query.Notices {
+func (a alerts) sent(namespaces query.Namespaces) query.Notices {
 	if a.directory == nil && !a.upstream {
 		return nil
 	}
-	return query.NewNotices(a.dispatcher)
+	return query.NewNotices(a.dispatcher, namespaces)
 }

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/notify"
+	"github.com/terrier-iac/terrier/internal/plainyaml"
 	"github.com/terrier-iac/terrier/internal/secret"
 )
 
@@ -163,7 +163,7 @@ func (d *directory) secret(ctx context.Context, namespace, name string) (map[str
 
 func headersOf(text []byte) (map[string]secret.Text, error) {
 	var plain map[string]string
-	if err := yaml.Unmarshal(text, &plain); err != nil {
+	if err := plainyaml.DecodeFile(text, &plain); err != nil {
 		return nil, err
 	}
 	headers := map[string]secret.Text{}

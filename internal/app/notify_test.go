@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -106,6 +107,21 @@ func TestWhereEventsGo(t *testing.T) {
 		if _, err := d.Destination(t.Context(), k.Namespace, name); fault.Of(err) != kind {
 			t.Errorf("%s: the error is %v of kind %q, want %q", name, err, fault.Of(err), kind)
 		}
+	}
+}
+
+// A Secret is small, and what its aliases stand for is not.
+func TestHeadersOfASecret(t *testing.T) {
+	got, err := headersOf([]byte("X-Team: blue\nX-Count: 3\n"))
+	if err != nil || len(got) != 2 || got["X-Count"].Reveal() != "3" {
+		t.Errorf("headersOf() = %v, %v", got, err)
+	}
+	repeats := "a: &a " + strings.Repeat("x", 500_000) + "\n"
+	for i := range 40 {
+		repeats += fmt.Sprintf("h%d: *a\n", i)
+	}
+	if got, err := headersOf([]byte(repeats)); err == nil {
+		t.Errorf("headersOf() = %d headers, want an error", len(got))
 	}
 }
 

@@ -53,8 +53,9 @@ func openOthers(p *parts) (o others, err error) {
 	p.leader = leader.New(leader.Config{
 		Me: p.members.Me().ID, Current: p.members.Leader, Calls: o.peers, Now: p.Now, Log: p.log,
 		Record: p.auditLog.Record, Notify: func(e notify.Event) { p.alerts.dispatcher.Notify(e) }, Ran: func(r runner.Report) { counting(p.board, p.figures)(r) },
+		Hours: p.destroys,
 	})
-	p.queue, p.audits = p.leader.Queue, p.leader
+	p.queue, p.audits, p.destroys = p.leader.Queue, p.leader, p.leader
 	return o, nil
 }
 

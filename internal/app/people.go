@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/app/interval"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -66,18 +67,12 @@ const signOutsEvery = time.Minute
 
 // follow reads the records of other controllers until ctx ends.
 func (s *signOuts) follow(ctx context.Context, log *slog.Logger) error {
-	tick := time.NewTicker(signOutsEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if err := s.read(ctx); err != nil && ctx.Err() == nil {
-				log.Warn("ended sessions not read", "err", err) // they are read again
-			}
+	for range interval.Turns(ctx, signOutsEvery) {
+		if err := s.read(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("ended sessions not read", "err", err) // they are read again
 		}
 	}
+	return nil
 }
 
 // read takes in the records, and deletes those that have expired.

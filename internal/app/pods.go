@@ -336,7 +336,7 @@ func (p *parts) openPods(ctx context.Context, c *PodsConfig) (runs, error) {
 		return nil, err
 	}
 	config := remote.Config{
-		Dir: p.dir("runner"), Launcher: launcher, Identify: launcher.Identify, Contents: p.contents(), Key: p.keys.Runs(),
+		Dir: p.dir("runner"), Launcher: launcher, Identify: launcher.Identify, LeftOut: launcher.LeftOut, Contents: p.contents(), Key: p.keys.Runs(),
 		Prepared: int64(c.Prepared) << 20, RunsPerPlace: c.ChecksPerPod, StartLimit: c.StartTimeout, Shared: p.members != nil, Stale: p.plane.division().stale, RoomLimit: c.NodeTimeout, Now: p.Now, Log: p.log,
 		Registry: p.reads.Answer,
 	}

@@ -55,7 +55,7 @@ func TestPushesHaveAQuota(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked.Store(0)
 			p := &parts{Options: Options{Config: Config{DataDir: t.TempDir(), Registry: tt.registry, QuotaSize: 1}, Now: time.Now}, log: slog.New(slog.DiscardHandler), plane: plane{answers{kube.URL}}}
-			registry, err := openRegistry(p)
+			registry, err := openRegistry(p, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/app/installation"
 	"github.com/terrier-iac/terrier/internal/app/leader"
+	"github.com/terrier-iac/terrier/internal/app/store"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/kube/members"
@@ -50,7 +51,7 @@ func (c cluster) join(ctx context.Context, config *rest.Config, dir string) (*re
 	own := c.ClusterConfig
 	me := newIdentity()
 	own.Lease = members.LeaseName(c.Lease, me)
-	member, err := takeLead(ctx, config, own, me, c.now, c.say)
+	member, err := takeLead(ctx, config, own, me, map[string]string{members.LabelGroup: c.Lease}, c.now, c.say)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +260,7 @@ func (p plane) leading() error {
 
 // openMembers finds the controllers that share stacks with this one, without announcing it
 // to them. There are none if it shares no stacks.
-func openMembers(p plane, now func() time.Time, log *slog.Logger) (*members.Members, error) {
+func openMembers(p plane, sealing func() string, now func() time.Time, log *slog.Logger) (*members.Members, error) {
 	r := p.replica()
 	if r == nil {
 		return nil, nil
@@ -269,8 +270,16 @@ func openMembers(p plane, now func() time.Time, log *slog.Logger) (*members.Memb
 		return nil, err
 	}
 	return members.New(members.Config{
-		API: set, Namespace: access.ServerNamespace, Group: r.group, ID: r.member.me, Lease: r.member.name, Lasts: r.lasts, Every: r.lasts / 6, Now: now, Log: log,
+		API: set, Namespace: access.ServerNamespace, Group: r.group, ID: r.member.me, Lease: r.member.name, Lasts: r.lasts, Every: r.lasts / 6, Now: now, Log: log, Sealing: sealing,
 	}), nil
+}
+
+// writersOf are the controllers that write records beside this one; nil if it shares no stacks.
+func writersOf(m *members.Members) store.Writers {
+	if m == nil {
+		return nil
+	}
+	return func(ctx context.Context) (map[string]string, error) { return members.Keys(ctx, m) }
 }
 
 // follow has the stacks of this controller be those that the leader gives to it.

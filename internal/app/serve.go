@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -24,12 +25,14 @@ import (
 	"github.com/terrier-iac/terrier/internal/access/regtoken"
 	"github.com/terrier-iac/terrier/internal/app/packages"
 	"github.com/terrier-iac/terrier/internal/app/registryserver"
+	"github.com/terrier-iac/terrier/internal/app/serving"
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/externalsecret"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/query/usedby"
 	"github.com/terrier-iac/terrier/internal/registry/room"
@@ -55,14 +58,14 @@ type server struct {
 	listener net.Listener
 	url      string
 	ca       []byte
-	cert     tls.Certificate
+	cert     *serving.Certificate
 	keeper   *pki.Keeper // of a certificate that a PKI signs; nil without one
 }
 
 // certificate is what the server shows to a client.
 func (s *server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if s.keeper == nil {
-		return &s.cert, nil
+		return s.cert.Get(hello)
 	}
 	return s.keeper.Certificate(hello)
 }
@@ -96,6 +99,9 @@ func (p *parts) serve(ctx context.Context) (err error) {
 		err = kube.InstallDefinitions(ctx, direct, definitions, sourcev1.GroupVersion.Group, noticesGroup, weaveGroup)
 		if p.Cluster != nil { // the control plane in this process stamps changes itself
 			err = errors.Join(err, p.stamping.Ensure(ctx))
+		}
+		if err == nil {
+			refuseForeground(ctx, direct, p.log)
 		}
 	} else {
 		err = kube.AwaitDefinitions(ctx, direct, definitions)
@@ -134,6 +140,9 @@ func (p *parts) serve(ctx context.Context) (err error) {
 	mgr, err := p.manager(ctx)
 	if err == nil {
 		err = p.controllers(ctx, mgr, direct)
+	}
+	if err == nil {
+		err = awaitRights(p, mgr)
 	}
 	if err == nil {
 		p.scraped, err = p.meters.Serve(mgr, p.Config.MetricsAddress)
@@ -292,9 +301,15 @@ func (p *parts) listenHTTP() (*server, error) {
 		_, port, _ := net.SplitHostPort(l.Addr().String()) // always valid
 		s.url = "https://" + net.JoinHostPort(hosts[0], port)
 	}
-	if s.cert, s.ca, err = p.plane.Certificate(); err != nil {
+	first, ca, err := p.plane.Certificate()
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+	newest := func() (tls.Certificate, error) {
+		c, _, err := p.plane.Certificate()
+		return c, err
+	}
+	s.cert, s.ca = serving.New(first, newest, p.Now, p.log), ca
 	return s, nil
 }
 
@@ -342,11 +357,13 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	auth, err := access.NewKubeAuth(p.plane.Config(), p.kinds)
+	cluster, err := access.NewKubeAuth(p.plane.Config(), p.kinds)
 	if err != nil {
 		return nil, err
 	}
-	registry, err := openRegistry(p)
+	auth := access.NewBoundedAuth(cluster, p.Now)
+	namespaces := query.NamespacesIn(kubeClient)
+	registry, err := openRegistry(p, namespaces)
 	if err != nil {
 		return nil, err
 	}
@@ -373,12 +390,13 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	p.figures = query.NewFigures(p.board, p.Now)
 	o := web.Options{
 		Kinds:  p.kinds,
-		Stacks: stacks, Board: p.board, UsedBy: p.uses, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Graphs: query.NewWholeGraph(p.board), Version: p.Version,
+		Stacks: stacks, Former: stacks.OfFormer(), Board: p.board, UsedBy: p.uses, Details: query.NewDetails(stacks, p.records, p.records), Sources: query.NewSources(kubeClient, p.board), Figures: p.figures, Graphs: query.NewWholeGraph(p.board), Version: p.Version,
 		Hosts: append(loopbackHosts(host), p.hosts()...), Log: p.log, Now: p.Now, Ready: ready, Following: p.meters.Following,
 		Retained: command.NewRetained(blobBytes{p.blobs}, kubeClient, p.kinds),
-		Audit:    p.audits, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor), Notices: p.alerts.sent(),
+		Audit:    p.audits, AuditLog: query.NewAuditLog(p.auditLog.Log, p.auditLog.anchor, namespaces), Notices: p.alerts.sent(namespaces),
 		Artifacts: source.NewArtifactHandler(p.artifacts, p.key), Registry: registry, Admission: hooks,
-		Hooks: metacontroller.NewHandler(hooked(kubeClient, p.kinds), p.log),
+		Hooks:  metacontroller.NewHandler(hooked(kubeClient, p.kinds), p.log),
+		Limits: web.Limits{StateBytes: machine.Memory(os.DirFS("/")) / statesShare},
 	}
 	if err := p.fillAccess(ctx, &o, p.reads.Known(regtoken.Guard{Authority: p.pulls(auth)})); err != nil {
 		return nil, err
@@ -397,9 +415,13 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	return web.New(o)
 }
 
+// statesShare is the part of the memory that requests of users may take which hold a whole state
+// or plan: a third. The rest is for the controllers, and for what the collector has not freed yet.
+const statesShare = 3
+
 // openRegistry opens the registry for what users push. It is on the disk of the records and of
-// the audit log, and leaves room to them.
-func openRegistry(p *parts) (*source.Registry, error) {
+// the audit log, and leaves room to them. Without now, all namespaces of a name are one.
+func openRegistry(p *parts, now query.Namespaces) (*source.Registry, error) {
 	namespaces, err := access.NewNamespaces(p.plane.Config())
 	if err != nil {
 		return nil, err
@@ -413,6 +435,15 @@ func openRegistry(p *parts) (*source.Registry, error) {
 		}
 		q, err := of(ctx, namespace)
 		return source.RegistryQuota{Bytes: q.Bytes, Raise: q.Raise}, err
+	}
+	if now != nil {
+		o.Namespace = func(ctx context.Context, name string) (source.RegistryNamespace, error) {
+			found, err := now(ctx, name)
+			return source.RegistryNamespace{UID: found.UID, Created: found.Created}, err
+		}
+	}
+	o.Aside = func(namespace, now string) {
+		p.log.Warn("the artifacts that a former namespace left are hidden from the users of the one that has its name: pull them with a right in all namespaces", "namespace", namespace, "repositories", "oci://"+p.http.listener.Addr().String()+"/"+now+"/…")
 	}
 	return source.NewRegistry(p.dir("registry"), o)
 }

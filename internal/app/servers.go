@@ -176,7 +176,7 @@ func certifyHTTP(ctx context.Context, p *parts) error {
 		return err
 	}
 	source.Server, source.Hosts = c.Server, append(p.hosts(), loopbackHosts(host)...)
-	p.http.keeper = pki.NewKeeper(source, p.http.cert, p.Now, p.log)
+	p.http.keeper = pki.NewKeeper(source, p.http.cert.Get, p.Now, p.log)
 	first, stop := context.WithTimeout(ctx, vaultTimeout)
 	defer stop()
 	p.http.keeper.Step(first)

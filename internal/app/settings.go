@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,9 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/app/namespaces"
 	"github.com/terrier-iac/terrier/internal/controller"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/machine"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -20,7 +25,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
-// This file has what follows from the options alone.
+// This file has what follows from the options, and from the rights to what they name.
 
 // runsShare is the default share of the memory of this machine for all runs
 // together. The rest is for this program, the control plane
@@ -51,6 +56,41 @@ func (o Options) watched() []string {
 		return nil
 	}
 	return o.Cluster.Namespaces
+}
+
+// leaveOut leaves out the watched namespaces to which this controller has no rights.
+func leaveOut(ctx context.Context, p *parts) error {
+	if len(p.watched()) == 0 {
+		return nil
+	}
+	c, err := client.New(p.plane.rest(), client.Options{})
+	if err != nil {
+		return err
+	}
+	closed, err := namespaces.Rights{Client: c, Kinds: p.kinds.All(), Pods: p.Pods != nil}.Closed(ctx, p.watched(), namespaces.Patience)
+	if err != nil || len(closed) == 0 {
+		return err
+	}
+	named := *p.Cluster
+	named.Namespaces = slices.DeleteFunc(slices.Clone(named.Namespaces), func(n string) bool { return slices.Contains(closed, n) })
+	p.named, p.Cluster, p.closed = p.watched(), &named, closed
+	p.log.Error("namespaces are left out, and no stack of theirs is reconciled: this controller may not list stacks there, or pods where runs are pods. "+
+		"Create the namespaces that are gone, and bind the roles of the controller in them; it starts again once it may", "namespaces", closed)
+	return nil
+}
+
+// awaitRights has the process start again once a namespace that was left out can be reconciled, or
+// the rights to one that is reconciled are gone.
+func awaitRights(p *parts, mgr ctrl.Manager) error {
+	if len(p.watched()) == 0 {
+		return nil
+	}
+	c, err := client.New(p.plane.rest(), client.Options{})
+	if err != nil {
+		return err
+	}
+	r := namespaces.Rights{Client: c, Kinds: p.kinds.All(), Pods: p.Pods != nil}
+	return mgr.Add(kube.Everywhere(r.Changes(p.watched(), p.closed, namespaces.Calm, namespaces.Again, p.log))) // not the leader alone: each has informers and lists pods
 }
 
 // namespaces are the same for a cache.

@@ -113,8 +113,10 @@ func sayRunsAtEnd(ctx context.Context, runs runner.Runner, o Options) func() {
 // sayRuns tells the user who stops the program which runs go on without it.
 func sayRuns(runs runner.Runner, o Options) {
 	reports, err := runs.List()
-	if err != nil {
-		o.progress("stopping, within %s; the runs cannot be listed: %v", stopWithin, err)
+	if why := sayUnlisted(err); why != "" {
+		o.progress("stopping, within %s; %s", stopWithin, why)
+	}
+	if !runner.Listed(err) {
 		return
 	}
 	active, end := 0, fmt.Sprintf("stopping, within %s. These runs go on under their supervisors, and the next start takes over their results:", stopWithin)
@@ -130,7 +132,7 @@ func sayRuns(runs runner.Runner, o Options) {
 		}
 		o.progress("  %s of %s: %s for %s", r.Kind, r.Name, r.Phase, o.Now().Sub(r.Since).Round(time.Second))
 	}
-	if active == 0 {
+	if active == 0 && err == nil {
 		o.progress("stopping, within %s; no run is active", stopWithin)
 	}
 }

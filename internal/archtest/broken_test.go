@@ -69,6 +69,10 @@ var broken = map[string]map[string]string{
 		"internal/outbound/a.go": "package outbound\n\nimport \"net/http\"\n\nvar c = &http.Client{}\n",
 		"internal/source/a.go":   "package source\n\nimport \"net/http\"\n\ntype s struct{ c *http.Client }\n\nvar a = &http.Client{} // BAD\n\nvar b http.Client // BAD\n\nvar c = new(http.Transport) // BAD\n\nvar d = http.DefaultClient // BAD\n\nvar e = http.MethodGet\n",
 	},
+	"YAML of users is read in internal/plainyaml": {
+		"internal/plainyaml/a.go": "package plainyaml\n\nimport \"sigs.k8s.io/yaml\"\n\nvar a = yaml.Unmarshal\n",
+		"internal/source/a.go":    "package source\n\nimport (\n\tobjects \"sigs.k8s.io/yaml\"\n)\n\nvar a = objects.UnmarshalStrict // BAD\n\nvar b = objects.YAMLToJSON // BAD\n\nvar c = objects.Marshal\n",
+	},
 	"every package says what it is": {
 		"internal/plan/plan.go":   "// Package plan is a plan.\npackage plan\n",
 		"internal/plan/render.go": "package plan\n",

@@ -105,6 +105,20 @@ func archivesOpenInArchive(t tree) []problem {
 	return found
 }
 
+// yamlIsReadInPlainYAML finds conversions of YAML to values, by which a small text becomes a large
+// one: each alias repeats what its anchor marks.
+func yamlIsReadInPlainYAML(t tree) []problem {
+	var found []problem
+	for _, f := range t.code(product, func(f file) bool { return !under(f.path, "internal/plainyaml", "internal/testkit") }) {
+		uses(f, "sigs.k8s.io/yaml", func(sel *ast.SelectorExpr) {
+			if name := sel.Sel.Name; (strings.HasPrefix(name, "Unmarshal") || strings.HasPrefix(name, "YAMLToJSON")) && !yamlReaders.has(t, f.dir()) {
+				found = append(found, t.at(f, sel, "reads with yaml.%s", name))
+			}
+		})
+	}
+	return found
+}
+
 func programsStartInSandbox(t tree) []problem {
 	starters := map[string][]string{
 		"os":                    {"StartProcess"},

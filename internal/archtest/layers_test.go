@@ -28,7 +28,7 @@ const (
 // layerOf holds every package of internal/, by its first directory.
 var layerOf = map[string]layer{
 	"cache": core, "record": ground, "input": edge, "review": edge,
-	"address": core, "afterapply": core, "backend": core, "drift": core, "externalsecret": core, "fault": core, "graph": core, "identity": core, "inventory": core, "location": core, "meter": core, "plainyaml": core, "plan": core, "plural": core, "policy": core, "prerequisite": core, "scan": core, "schedule": core, "sealed": core, "secret": core, "shard": core, "stack": core, "tenant": core, "workdir": core,
+	"address": core, "afterapply": core, "backend": core, "drift": core, "externalsecret": core, "fault": core, "graph": core, "identity": core, "inventory": core, "location": core, "meter": core, "plainyaml": core, "plan": core, "plural": core, "policy": core, "prerequisite": core, "scan": core, "schedule": core, "sealed": core, "secret": core, "shard": core, "share": core, "stack": core, "tenant": core, "workdir": core,
 	"archive": ground, "encryption": ground, "failpoint": ground, "machine": ground, "outbound": ground, "sandbox": ground,
 	"audit": edge, "blob": edge, "dialect": edge, "engine": edge, "image": edge, "issuer": edge, "kube": edge, "notify": edge, "peers": edge, "pods": edge, "policyapi": edge, "provision": edge, "registry": edge, "rows": edge, "runner": edge, "source": edge, "tenantapi": edge, "vault": edge,
 	"controller": controller, "access": access, "query": query, "command": command, "client": client,

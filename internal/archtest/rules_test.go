@@ -26,6 +26,7 @@ var rules = []rule{
 	{"programs start in internal/sandbox", "use package sandbox", programsStartInSandbox},
 	{"archives open in internal/archive", "use package archive, which bounds sizes and refuses escapes", archivesOpenInArchive},
 	{"requests go out through internal/outbound", "take a client that package outbound made, which knows the address rules, the limits and the deadlines", requestsGoOutThroughOutbound},
+	{"YAML of users is read in internal/plainyaml", "use package plainyaml, which bounds what aliases repeat; a file of the operator, or of the user who runs the program, needs an entry of yamlReaders with its reason", yamlIsReadInPlainYAML},
 	{"every package says what it is", "write a comment above the package clause: what it is, what it refuses, where to start reading", packagesHaveComments},
 	{"no init functions", "make it a value, and build it where it is needed", noInit},
 	{"no package variables that change", "put the variable into a struct that somebody owns", noVariablesThatChange},

@@ -72,12 +72,12 @@ const (
 	Rejected          What = "rejected"           // a user rejected a plan
 	WindowOverridden  What = "window-overridden"  // a user wants a plan to be applied outside of the windows of policies
 	RejectedLate      What = "rejected-late"      // a user rejected a plan that was not pending any more: it is being applied, was applied or was replaced
-	ApplyStarted      What = "apply-started"      // a run that changes resources began
+	ApplyStarted      What = "apply-started"      // a run that changes resources began; also one that destroys those of spec.targets
 	Applied           What = "applied"            // it made all of its changes
 	ApplyFailed       What = "apply-failed"       // it did not
 	StepsStarted      What = "steps-started"      // the steps after an apply began
 	StepsEnded        What = "steps-ended"        // they ended, as the outcome says
-	DestroyStarted    What = "destroy-started"    // the destroy of a deleted stack began
+	DestroyStarted    What = "destroy-started"    // the destroy of all resources began
 	Destroyed         What = "destroyed"          // all resources are destroyed
 	DestroyFailed     What = "destroy-failed"     // some resources are not destroyed
 	PlanFailed        What = "plan-failed"        // no plan could be made; once for a series of failures
@@ -120,6 +120,19 @@ const (
 	StateLocked       What = "state-locked"       // a user locked a state
 	StateUnlocked     What = "state-unlocked"     // a user unlocked it
 )
+
+// repeats reports whether it is an act of a user that decides nothing about resources by itself: what
+// comes of it has lines of its own. Such an act, done again and again with one object, is
+// counted.
+func (w What) repeats() bool {
+	switch w {
+	case ReplanAsked, CancelAsked, Changed, Suspended, Resumed, RegistrySuspended, RegistryResumed,
+		StateRead, StateKeyRead, OutputsRevealed, StateLocked, StateUnlocked, SignedIn, SignedOut:
+		return true
+	default:
+		return false
+	}
+}
 
 // Of break-glass sessions.
 const (
@@ -180,6 +193,7 @@ const (
 	LogOpened  What = "audit-log-opened"  // a process began to write
 	LogCut     What = "audit-log-cut"     // a line that a crash interrupted was removed
 	LogDamaged What = "audit-log-damaged" // older lines were changed
+	SummedUp   What = "summed-up"         // entries of one namespace, or of one user about one object, that are counted, and not recorded one by one
 	Unreadable What = "unreadable"        // in place of a line that cannot be read; never recorded
 )
 
@@ -218,9 +232,11 @@ type Query struct {
 	Kind      *string // its word, as users write it: kind.group, or "" for the first kind of stack; nil if of whatever kind
 	Text      string  // words that the entry must all contain
 	Before    uint64  // entries with a lower number; all if 0
+	After     uint64  // entries with a higher number
 	Limit     int     // 100 if 0, 1000 at most
 
-	Seen func(namespace string) bool // the namespaces that the caller may see; all if nil
+	Seen   func(namespace string, at time.Time) bool // what the caller may see; all if nil; asked of what matches otherwise
+	Enough func() bool                               // ends the page, as if it were full, once it is true; never if nil
 }
 
 // Page is the result of a query, the newest entry first.

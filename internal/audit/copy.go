@@ -106,7 +106,7 @@ func (j *Log) saveAll(ctx context.Context, names []string) error {
 func (j *Log) restore(ctx context.Context, here, there []string, newest []byte) error {
 	for _, name := range here {
 		if !slices.Contains(there, name) {
-			if err := j.aside(name); err != nil {
+			if err := aside(j.dir, name); err != nil {
 				return err
 			}
 		}
@@ -123,7 +123,7 @@ func (j *Log) restore(ctx context.Context, here, there []string, newest []byte) 
 				return fmt.Errorf("reading the copy of %s: %w", name, err)
 			}
 		}
-		if err := j.put(name, content); err != nil {
+		if err := put(j.dir, name, content); err != nil {
 			return fmt.Errorf("restoring %s of the audit log: %w", name, err)
 		}
 	}
@@ -131,17 +131,17 @@ func (j *Log) restore(ctx context.Context, here, there []string, newest []byte) 
 }
 
 // aside moves a segment that no copy has where nothing reads it but a person.
-func (j *Log) aside(name string) error {
-	dir := filepath.Join(j.dir, "former")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+func aside(dir, name string) error {
+	former := filepath.Join(dir, "former")
+	if err := os.MkdirAll(former, 0o700); err != nil {
 		return err
 	}
-	return os.Rename(filepath.Join(j.dir, name), filepath.Join(dir, name))
+	return os.Rename(filepath.Join(dir, name), filepath.Join(former, name))
 }
 
 // put writes a segment, whole or not at all.
-func (j *Log) put(name string, content []byte) error {
-	f, err := os.CreateTemp(j.dir, "restored-*")
+func put(dir, name string, content []byte) error {
+	f, err := os.CreateTemp(dir, "restored-*")
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (j *Log) put(name string, content []byte) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), filepath.Join(j.dir, name))
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))

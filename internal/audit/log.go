@@ -47,6 +47,7 @@ type Log struct {
 	writing sync.Mutex
 	file    *os.File // the last segment; nil once closed
 	ids     recent
+	quota   quota
 	doubt   bool // the last segment may be longer than tail.size
 }
 
@@ -80,7 +81,7 @@ func Unopened(dir string, o Options) *Log {
 	default:
 		o.SegmentBytes = segmentBytes
 	}
-	return &Log{dir: dir, now: o.Now, limit: o.SegmentBytes, copy: o.Copy, ids: newRecent()}
+	return &Log{dir: dir, now: o.Now, limit: o.SegmentBytes, copy: o.Copy, ids: newRecent(), quota: newQuota()}
 }
 
 // Open opens a log that is not open. After an error it can be called again.
@@ -130,6 +131,9 @@ func (j *Log) Close() error {
 	defer j.writing.Unlock()
 	var errs []error
 	if j.file != nil {
+		if j.quota.owes(j.now(), true) {
+			errs = append(errs, j.write(nil, true))
+		}
 		errs = append(errs, j.file.Close())
 		j.file = nil
 	}
@@ -175,17 +179,18 @@ func (j *Log) Record(ctx context.Context, e Entry) error {
 	batch := j.waiting
 	j.waiting = nil
 	j.mu.Unlock()
-	err := j.write(batch)
+	err := j.write(batch, false)
 	for _, other := range batch {
 		other.done <- err
 	}
 	return <-d.done
 }
 
-// write writes a batch to the disk, all of it or nothing.
-func (j *Log) write(batch []*pendingEntry) error {
+// write writes a batch to the disk, all of it or nothing, and before it the sums of hours that are
+// over, or all sums. An entry beyond the quota of its namespace is counted.
+func (j *Log) write(batch []*pendingEntry, all bool) (err error) {
 	if j.file == nil {
-		return fault.New(fault.Later, "AuditLogClosed", errors.New("the audit log is not open"))
+		return errClosed
 	}
 	if err := j.ready(); err != nil {
 		return unwritten(err)
@@ -193,17 +198,21 @@ func (j *Log) write(batch []*pendingEntry) error {
 	end := j.end()
 	head := end.head
 	var text []byte
-	ids := map[string]bool{}
-	for _, d := range batch {
-		e := d.entry
-		if e.ID != "" && (ids[e.ID] || j.ids.in[e.ID]) {
-			continue
+	at := j.now().UTC()
+	if at.Before(head.At) {
+		at = head.At // a clock that is set back must not reorder entries
+	}
+	entries, ids := j.quota.count(batch, &j.ids, at, all)
+	defer func() {
+		j.quota.end(err == nil)
+		for id := range ids {
+			if err == nil {
+				j.ids.add(id)
+			}
 		}
-		ids[e.ID] = true
-		e.Seq, e.Prev, e.At = head.Seq+1, head.Hash, j.now().UTC()
-		if e.At.Before(head.At) {
-			e.At = head.At // a clock that is set back must not reorder entries
-		}
+	}()
+	for _, e := range entries {
+		e.Seq, e.Prev, e.At = head.Seq+1, head.Hash, at
 		line, err := json.Marshal(e)
 		if err != nil {
 			return unwritten(err)
@@ -214,7 +223,7 @@ func (j *Log) write(batch []*pendingEntry) error {
 	if len(text) == 0 {
 		return nil
 	}
-	err := j.append(text, end.size)
+	err = j.append(text, end.size)
 	if err == nil {
 		end = j.end()
 		if err = j.save(end, text); err != nil {
@@ -223,9 +232,6 @@ func (j *Log) write(batch []*pendingEntry) error {
 	}
 	if err != nil {
 		return unwritten(err)
-	}
-	for id := range ids {
-		j.ids.add(id)
 	}
 	j.mu.Lock()
 	j.tail.head, j.tail.size = head, end.size+int64(len(text))
@@ -320,6 +326,8 @@ func syncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+var errClosed = fault.New(fault.Later, "AuditLogClosed", errors.New("the audit log is not open"))
 
 func unwritten(err error) error {
 	return fault.New(fault.Later, "AuditLogUnwritable", fmt.Errorf("writing the audit log: %w", err))

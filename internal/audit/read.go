@@ -29,6 +29,31 @@ func (j *Log) Read(q Query) (Page, error) {
 	return read(j.dir, limits{end.segment: end.size}, q)
 }
 
+// Since returns the entries of an open log that come after the entry with the number seq, are not
+// older than since, and are any of what, the oldest first. Last is the number of the newest entry
+// of all. The error is Later if the log is not open.
+func (j *Log) Since(seq uint64, since time.Time, what ...What) (entries []Entry, last uint64, err error) {
+	j.writing.Lock()
+	isOpen, end := j.file != nil, j.end()
+	j.writing.Unlock()
+	if !isOpen {
+		return nil, 0, errClosed
+	}
+	q := Query{After: seq, Since: since, What: what, Before: end.head.Seq + 1, Limit: entriesAtAll}
+	for q.Before > seq+1 {
+		page, err := read(j.dir, limits{end.segment: end.size}, q)
+		if err != nil {
+			return nil, 0, err
+		}
+		entries = append(entries, page.Items...)
+		if q.Before = page.Next; q.Before == 0 {
+			break
+		}
+	}
+	slices.Reverse(entries)
+	return entries, end.head.Seq, nil
+}
+
 // Read is the method of that name for a log that is not open.
 func Read(dir string, q Query) (Page, error) { return read(dir, nil, q) }
 
@@ -111,13 +136,17 @@ func (s *search) line(line []byte) {
 	if ok && s.q.Before > 0 && seq >= s.q.Before {
 		return
 	}
+	if ok && seq <= s.q.After {
+		s.full, s.last = true, 0
+		return
+	}
 	if ok {
 		s.last = seq
 	} else if s.last > 0 {
 		s.last-- // it keeps its place
 	}
-	if s.seen++; s.seen >= linesAtAll {
-		s.full = true
+	if s.seen++; s.seen >= linesAtAll || s.q.Enough != nil && s.q.Enough() {
+		s.full = true // this line still counts, so that each page gets further
 	}
 	if !s.q.Since.IsZero() && ok {
 		// Entries are in the order of time.
@@ -135,22 +164,22 @@ func (s *search) line(line []byte) {
 	} else {
 		e = Entry{Seq: s.last, What: Unreadable, Why: "the line was changed; terrier audit verify names the place"}
 	}
-	if s.matches(&e, line) {
+	if s.matches(&e) && (s.q.Seen == nil || s.q.Seen(e.Object.Namespace, e.At)) {
 		s.found = append(s.found, e)
 		s.full = s.full || len(s.found) == s.q.Limit
 	}
 }
 
-// byUser reports whether a user did it, known or not: a program wrote it for the user.
+// byUser reports whether a user did it, known or not: a program wrote it for the user. It is so of the
+// sum of what a user did, too.
 func (e *Entry) byUser() bool {
-	return e.Via != ViaController && (e.Who != "" || e.Claimed != "" || e.Details["manager"] != "")
+	return (e.Via != ViaController || e.What == SummedUp) && (e.Who != "" || e.Claimed != "" || e.Details["manager"] != "")
 }
 
-func (s *search) matches(e *Entry, line []byte) bool {
+func (s *search) matches(e *Entry) bool {
 	q := &s.q
 	switch {
-	case q.Seen != nil && !q.Seen(e.Object.Namespace),
-		!q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && !e.At.Before(q.Until),
+	case !q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && !e.At.Before(q.Until),
 		q.Who != "" && e.Who != q.Who, q.Via != "" && e.Via != q.Via, q.ByUsers && !e.byUser(),
 		len(q.What) > 0 && !slices.ContainsFunc(q.What, func(w What) bool { return w.renamed() == e.What }),
 		q.Namespace != "" && e.Object.Namespace != q.Namespace, q.Stack != "" && e.Object.Name != q.Stack,

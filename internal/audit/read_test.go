@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 )
 
 func TestRead(t *testing.T) {
@@ -48,7 +50,7 @@ func TestRead(t *testing.T) {
 		"words":                                       {Query{Text: "FINE plan-main-1"}, []uint64{3}},
 		"words of detail":                             {Query{Text: "kubectl-patch"}, []uint64{4}},
 		"no such words":                               {Query{Text: "fine db"}, nil},
-		"one namespace":                               {Query{Seen: func(n string) bool { return n == "shop" }}, []uint64{4}},
+		"one namespace":                               {Query{Seen: func(n string, _ time.Time) bool { return n == "shop" }}, []uint64{4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page, err := j.Read(c.q)
@@ -126,6 +128,41 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// A page that ends before it is full says where to continue, and nothing is missing after it:
+// each page gets at least one line further. Whether the caller may see a namespace, which is a
+// question to the cluster, is asked of entries that match otherwise.
+func TestAPageEndsWhenItIsEnough(t *testing.T) {
+	j := open(t, t.TempDir(), 600)
+	for i := range 37 {
+		record(t, j, Entry{What: []What{Planned, Applied}[i%2], Object: Object{Kind: "Terraform", Namespace: fmt.Sprintf("team-%d", i%2), Name: "net"}})
+	}
+	for _, each := range []int{0, 1, 3, 100} {
+		lines, asked := 0, map[string]bool{}
+		q := Query{What: []What{Planned}, Enough: func() bool { lines++; return lines > each },
+			Seen: func(namespace string, _ time.Time) bool { asked[namespace] = true; return true }}
+		var got []uint64
+		pages := 0
+		for ; pages < 100; pages++ {
+			page, err := j.Read(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page.Items {
+				got = append(got, e.Seq)
+			}
+			if lines, q.Before = 0, page.Next; q.Before == 0 {
+				break
+			}
+		}
+		if len(got) != 19 || !slices.IsSortedFunc(got, func(a, b uint64) int { return int(b) - int(a) }) || pages != 36/(each+1) {
+			t.Errorf("pages of %d lines: %d pages show %v, want 19 entries, the newest first", each+1, pages+1, got)
+		}
+		if len(asked) != 1 {
+			t.Errorf("it was asked who may see %v, want the namespace with matching entries only", asked)
+		}
+	}
+}
+
 // What cannot be read keeps its place and hides nothing beside it.
 func TestUnreadableLine(t *testing.T) {
 	dir := t.TempDir()
@@ -172,4 +209,47 @@ func TestBackwards(t *testing.T) {
 			t.Fatalf("read %d lines backwards (%v), want %d", len(got), err, len(want))
 		}
 	})
+}
+
+// What came since an entry is read from its own segments, the oldest first, as often as asked.
+func TestSince(t *testing.T) {
+	j := open(t, t.TempDir(), 300)
+	var want []string
+	var last uint64
+	for n := range 30 {
+		e := Entry{What: Planned, Plan: fmt.Sprint("plan-", n)}
+		if n%3 == 0 {
+			e.What = Applied
+			want = append(want, e.Plan)
+		}
+		record(t, j, e)
+		if n%10 != 9 {
+			continue
+		}
+		entries, newest, err := j.Since(last, time.Time{}, Applied)
+		var got []string
+		for _, e := range entries {
+			got = append(got, e.Plan)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil || newest != uint64(n+1) {
+			t.Errorf("Since(%d) = %v, the newest is %d, want %d (-want +got):\n%s", last, err, newest, n+1, diff)
+		}
+		last, want = newest, nil
+	}
+	if entries, newest, err := j.Since(last, time.Time{}, Applied); len(entries) != 0 || newest != 30 || err != nil {
+		t.Errorf("Since() = %d entries, the newest %d, %v; want none that is new", len(entries), newest, err)
+	}
+	all, _, err := j.Since(0, time.Time{})
+	if err != nil || len(all) != 30 {
+		t.Fatalf("Since(0) = %d entries, %v; want all", len(all), err)
+	}
+	if young, _, err := j.Since(0, all[25].At); len(young) != 5 || err != nil {
+		t.Errorf("Since() = %d entries, %v; want those that are not older", len(young), err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := j.Since(0, time.Time{}); fault.Of(err) != fault.Later {
+		t.Errorf("Since() of a closed log = %v, want Later", err)
+	}
 }

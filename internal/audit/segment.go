@@ -89,6 +89,7 @@ func (l lines) next() (line []byte, whole bool, err error) {
 // recover finds the end of the log, removes an interrupted line, and returns the
 // entries about that.
 func (j *Log) recover() (notes []Entry, err error) {
+	j.quota = newQuota()
 	names, err := segmentsIn(j.dir)
 	if err != nil {
 		return nil, err
@@ -178,6 +179,7 @@ func (j *Log) load(name string) (loaded, error) {
 				at.head.At = e.At
 			}
 			j.ids.add(e.ID)
+			j.quota.read(e)
 		}
 		at.lines++
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 )
 
 func (p stackCommands) describe() *cobra.Command {
@@ -77,7 +78,7 @@ func (p stackCommands) spec(s *sheet, d query.Detail) {
 }
 
 // status is the status of a stack, its reason, and the next step.
-func (p stackCommands) status(s *sheet, st query.Stack, means query.Situation) {
+func (p stackCommands) status(s *sheet, st query.Stack, means meaning.Situation) {
 	s.row("Ready", st.Ready)
 	s.row("Phase", st.Phase)
 	s.row("Since", p.at(st.Since))

@@ -91,7 +91,7 @@ func (p operateCommands) runInSession(ctx context.Context, s command.StackAPI, k
 	}
 	if len(order) == 0 {
 		p.say("The break-glass session of %s is open until %s. Terrier plans and applies nothing until it ends.\nTo run a command:   terrier break-glass %s -- state list\nTo end the session: terrier break-glass %[3]s --end\n",
-			key, g.Until.Local().Format(time.DateTime), key.Name)
+			key, g.Until.Local().Format(time.DateTime), stateCommands(p).argument(key))
 		return nil
 	}
 	out := &cleanWriter{w: p.Stdout}

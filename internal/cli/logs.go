@@ -98,7 +98,7 @@ the other system and "terrier audit list --what identity-issued" know them.`,
 				return err
 			}
 			if len(runs) == 0 {
-				p.say("The stack %s has no runs yet. To see why: terrier explain %s -n %s\n", key, key.Name, key.Namespace)
+				p.say("The stack %s has no runs yet. To see why: terrier explain %s -n %s\n", key, key.Argument(), key.Namespace)
 				return nil
 			}
 			t := &table{head: []string{"RUN", "KIND", "OUTCOME", "CHANGES", "STARTED", "TOOK", "MESSAGE"}}

@@ -34,7 +34,7 @@ func (e *estate) answers(t *testing.T, sent delivered) {
 	}
 	h, err := web.New(web.Options{
 		Kinds: kinds.All(), Stacks: command.New(kube, kinds.All(), query.NewBlobs(e.records, e.records, time.Millisecond), e.Now), Auth: auth, Hosts: []string{"127.0.0.1"},
-		Notices: query.NewNotices(sent),
+		Notices: query.NewNotices(sent, query.NamespacesIn(kube)),
 	})
 	if err != nil {
 		t.Fatal(err)

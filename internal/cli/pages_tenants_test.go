@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 )
 
 // tenantReasons is docs/tenant-reasons.md: every reason of a registry, a
@@ -20,7 +20,7 @@ func tenantReasons() string {
 Every condition, every resource in ` + "`status.resources`" + ` and every row in ` + "`status.rowErrors`" + ` has a reason. ` + "`terrier tenant`" + ` and
 ` + "`terrier rows`" + ` show the same explanations. The [guide](tenants.md) describes how the parts work together.
 `)
-	for _, words := range query.AllTenantReasons() {
+	for _, words := range meaning.TenantReasons() {
 		fmt.Fprintf(&b, "\n## %s\n\n| reason | meaning | next step |\n| --- | --- | --- |\n", words.What)
 		for _, reason := range slices.Sorted(maps.Keys(words.Of)) {
 			s := words.Of[reason]

@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -131,7 +132,7 @@ decides. The rule is in ` + "`status.terrier.rule`" + `, and its reason in ` + "
 `)
 	all := kinds.All()
 	first, second := wordsOf(all, all.All()[0]), wordsOf(all, all.All()[1])
-	for i, r := range query.Rules() {
+	for i, r := range meaning.Rules() {
 		var phases []string
 		for _, reason := range r.Reasons {
 			phases = append(phases, phaseLink(reason))
@@ -143,7 +144,7 @@ decides. The rule is in ` + "`status.terrier.rule`" + `, and its reason in ` + "
 	}
 	b.WriteString("\n## The phases\n\n| phase | meaning | next step |\n| --- | --- | --- |\n")
 	for _, reason := range phases() {
-		s := query.Explained(reason, first)
+		s := meaning.Of(reason, first)
 		do := s.Do
 		if do == "" {
 			do = "Nothing: Terrier continues automatically."
@@ -179,7 +180,7 @@ func phaseLink(r stack.Reason) string {
 // then those of the rules in their order.
 func phases() []stack.Reason {
 	out := []stack.Reason{stack.Queued}
-	for _, r := range query.Rules() {
+	for _, r := range meaning.Rules() {
 		for _, reason := range r.Reasons {
 			if !slices.Contains(out, reason) {
 				out = append(out, reason)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -43,7 +43,7 @@ func TestPages(t *testing.T) {
 // Every situation that is explained is met by some rule, and stands in the page.
 func TestEveryPhaseIsOnThePage(t *testing.T) {
 	for _, reason := range phases() {
-		if query.Explained(reason, stack.Words{}).Means == "" {
+		if meaning.Of(reason, stack.Words{}).Means == "" {
 			t.Errorf("%s is not explained", reason)
 		}
 	}

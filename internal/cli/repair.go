@@ -101,7 +101,7 @@ func (p decideCommands) repairStack(ctx context.Context, s command.StackAPI, key
 	}
 	agreed, err := p.agreed(r.yes, "Apply the repair plan %s of %s?", st.Plan.Name, key)
 	if !agreed { // the plan was still created and can be applied later
-		p.say("Nothing was changed. To apply the repair plan later: terrier repair %s --approve %s\n", key.Name, st.Plan.Name)
+		p.say("Nothing was changed. To apply the repair plan later: terrier repair %s --approve %s\n", stateCommands(p).argument(key), st.Plan.Name)
 		return err
 	}
 	return p.applyRepair(ctx, s, key, *st.Plan)
@@ -111,7 +111,7 @@ func (p decideCommands) applyRepair(ctx context.Context, s command.StackAPI, key
 	if err := s.Repair(ctx, key, seen); err != nil {
 		return err
 	}
-	p.say("Applying the repair plan %s of %s. To show its progress: terrier explain %s\n", seen.Name, key, key.Name)
+	p.say("Applying the repair plan %s of %s. To show its progress: terrier explain %s\n", seen.Name, key, stateCommands(p).argument(key))
 	return nil
 }
 
@@ -123,6 +123,9 @@ func (p decideCommands) printUntracked(g stack.Untracked) {
 	p.say(text, g.Run)
 	for _, u := range g.Objects {
 		p.say("  %s  %s\n", u.Address, existence(u))
+	}
+	if g.More > 0 {
+		p.say("  and %d more\n", g.More)
 	}
 }
 

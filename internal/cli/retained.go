@@ -32,7 +32,9 @@ The records expire after 30 days. Terrier also records the resources that an app
 destroy forgets (lifecycle { destroy = false }, in a resource or in a removed block):
 the address, the type and the ID of each, which an import needs. A state that a user gave
 up with "terrier state accept" is recorded with the place where it was. Of a stack that
-exists these records do not expire. This command lists the records. "terrier retained show"
+exists these records do not expire. The records of a namespace that was deleted are for
+users with the permission in all namespaces, also if there is a namespace of that name
+again. This command lists the records. "terrier retained show"
 shows the next steps for one of them.`,
 		Example: `  terrier retained -A
   terrier retained show network
@@ -71,6 +73,9 @@ func (p retainedCommands) records(ctx context.Context) (command.RetainedStacks, 
 func (p retainedCommands) printRetained(list []command.Retained) {
 	if len(list) == 0 {
 		p.say("No deleted stack has retained resources, and no stack has forgotten resources or gave up a state.\n")
+		if !p.all {
+			p.say("If the namespace was deleted and created again, a user with the permission in all namespaces lists the records of the former one: terrier retained -A\n")
+		}
 		return
 	}
 	t := &table{head: []string{"NAMESPACE", "NAME", "AGE", "RESOURCES", "STATE", "WHY"}}
@@ -172,6 +177,9 @@ func (p retainedCommands) retainedSheet(r command.Retained) *sheet {
 		s.row("Deleted", age(p.Now(), r.At)+" ago")
 	}
 	s.text("Why", r.Why)
+	if r.Former {
+		s.row("Namespace", "deleted")
+	}
 	s.row("State", whereRetained(r))
 	if !r.Exists {
 		s.row("Expires", r.Until.UTC().Format("2006-01-02"))

@@ -17,7 +17,7 @@ import (
 // left writes down what a stack that is gone left.
 func (e estate) left(t *testing.T, name, uid string, r kube.Retained) {
 	t.Helper()
-	r.Stack, r.UID = e.cluster.Namespace+"/"+name, uid
+	r.Stack, r.UID, r.Origin = e.cluster.Namespace+"/"+name, uid, e.origin(t)
 	if r.At.IsZero() {
 		r.At = e.ago(2 * time.Hour)
 	}
@@ -29,6 +29,22 @@ func (e estate) left(t *testing.T, name, uid string, r kube.Retained) {
 	if r.State != nil {
 		e.records[record.Retained(uid, record.RetainedStateFile)] = string(aState(3, "a", "b"))
 	}
+}
+
+// origin is that of stacks that are in the namespace of the test.
+func (e estate) origin(t *testing.T) kube.Origin {
+	t.Helper()
+	n, err := kube.FindNamespace(t.Context(), e.cluster.Client, e.cluster.Namespace)
+	if err != nil || n.UID == "" {
+		t.Fatalf("the namespace of the test is %+v, %v", n, err)
+	}
+	return kube.Origin{NamespaceUID: n.UID}
+}
+
+// lastRun is the record of the last run of a deleted stack.
+type lastRun struct {
+	runner.Report
+	kube.Origin
 }
 
 func TestRetained(t *testing.T) {
@@ -44,7 +60,7 @@ func TestRetained(t *testing.T) {
 	e.left(t, "network", string(e.object(t).UID), kube.Retained{Why: "a copy was put back"})
 	e.records["stacks/uid-1/runs/apply-1/log.txt"], e.records["stacks/uid-10/state.json"] = "of the one that goes", "of another one"
 	gone := func(file string) string { return record.Gone("", e.cluster.Namespace, "old", "uid-1", file) }
-	last, err := json.Marshal(runner.Report{ID: "destroy-1", Phase: runner.Done, Outcome: stack.Succeeded, Gone: e.ago(2 * time.Hour)})
+	last, err := json.Marshal(lastRun{runner.Report{ID: "destroy-1", Phase: runner.Done, Outcome: stack.Succeeded, Gone: e.ago(2 * time.Hour)}, e.origin(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +69,7 @@ func TestRetained(t *testing.T) {
 		{"retained", 0, []string{"old", "secret/tfstate-default-old", "terrier.dev/deletion is retain", "not stored here"}, "hunter22"},
 		{"retained show old", 0, []string{"t.a", "t.c  exists, ID c-1", "t.d  may exist", "terrier.dev/adopt-state=true", "terrier retained forget old"}, "hunter22"},
 		{"retained show old -o json", 0, []string{`"uid": "uid-1"`, `"secret": "tfstate-default-old"`, `"kept": true`}, "hunter22"},
-		{"retained show nothing", 4, []string{"there is no record", "terrier retained -A"}, ""},
+		{"retained show nothing", 4, []string{"there is no record", "If the namespace was deleted and created again"}, ""},
 		{"retained show twice", 2, []string{"2 deleted stacks", "--uid"}, ""},
 		{"retained show twice --uid uid-3", 0, []string{"60m ago"}, ""},
 		{"retained state old", 0, []string{"hunter22"}, ""},

@@ -161,8 +161,8 @@ func (p *platform) serveAll(t *testing.T) {
 	}
 	url, ca := listen(t, web.Options{
 		UsedBy: uses, Tokens: regtoken.NewBook(tokens, namespaces.Namespace, p.Now, slog.New(slog.DiscardHandler)), Now: p.Now,
-		Kinds: kinds.All(), Stacks: stacks, Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c, kinds.All()),
-		Board: board{query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: p.Now}), *p}, Notices: query.NewNotices(sent), AuditLog: query.NewAuditLog(files, anchor),
+		Kinds: kinds.All(), Stacks: stacks, Former: stacks.OfFormer(), Tenants: query.NewTenants(stacks, p.cluster.Config), Retained: command.NewRetained(p.records, c, kinds.All()),
+		Board: board{query.NewBoard(query.BoardOptions{Kinds: kinds.All(), Now: p.Now}), *p}, Notices: query.NewNotices(sent, query.NamespacesIn(c)), AuditLog: query.NewAuditLog(files, anchor, query.NamespacesIn(c)),
 		Auth: auth, People: people.As, Hosts: []string{"127.0.0.1"},
 	})
 	p.url = url
@@ -416,7 +416,7 @@ func leaves(c *cobra.Command) []string {
 func TestWatchOverHTTP(t *testing.T) {
 	p := newPlatform(t)
 	p.Environ = p.overHTTP()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	var out, errs bytes.Buffer
 	p.Args, p.Stdout, p.Stderr = []string{"get", "network", "-w", "-n", p.cluster.Namespace}, &stopping{Buffer: &out, at: "AwaitingApproval", stop: cancel}, &errs

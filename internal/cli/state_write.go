@@ -211,6 +211,9 @@ that are not in that state are created a second time. The command then needs a r
 which the audit log keeps, and counts for that place alone. "terrier retained" lists the
 state that was given up, with the place where it was.
 
+A stack with the reason StateNotAdopted that is being deleted destroys the resources
+that its state holds once the state is accepted.
+
 If Terrier found no unexpected state, there is nothing to accept, and the exit code is 5.`,
 		Example: `  terrier state accept network
   terrier state accept network --yes
@@ -224,6 +227,9 @@ If Terrier found no unexpected state, there is nothing to accept, and the exit c
 			}
 			question := "Accept the stored state of %s, in place of the version that Terrier expects?"
 			missing := st.Phase == string(stack.StateMissing)
+			if st.Deleting && st.Phase == string(stack.StateNotAdopted) {
+				question = "Accept the stored state of %s? The stack is being deleted: the resources that the state holds are destroyed then."
+			}
 			if missing {
 				if strings.TrimSpace(reason) == "" {
 					return command.NeedsReason(st, p.argument(key))

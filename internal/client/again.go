@@ -52,7 +52,7 @@ func passes(method string, err error, tries int) bool {
 		return false
 	}
 	switch reason := fault.Reason(err, ""); {
-	case reason == access.ReasonMoving || reason == peers.ReasonMoved:
+	case reason == access.ReasonMoving || reason == peers.ReasonMoved || reason == access.ReasonNoSeat:
 		return true // no controller has begun with it
 	case method != http.MethodGet:
 		return false

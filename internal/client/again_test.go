@@ -58,6 +58,7 @@ func TestRequestsAreSentAgainWhileAControllerIsMissed(t *testing.T) {
 		"the server is not reached":      {http.MethodGet, failing{times: noEnd}, 3, true, false},
 		"another reason":                 {http.MethodGet, failing{times: noEnd, reason: "NotReady"}, 1, true, true},
 		"a command, the stack moves":     {http.MethodPost, failing{times: 15, reason: access.ReasonMoving}, 16, false, false},
+		"too many requests carry states": {http.MethodPost, failing{times: 15, reason: access.ReasonNoSeat}, 16, false, false},
 		"a command that was not taken":   {http.MethodPost, failing{times: 15, reason: peers.ReasonMoved}, 16, false, false},
 		"a command that may be taken":    {http.MethodPost, failing{times: noEnd, reason: peers.ReasonUnreachable}, 1, true, true},
 		"a command that does not arrive": {http.MethodPost, failing{times: noEnd}, 1, true, true},

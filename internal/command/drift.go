@@ -118,7 +118,7 @@ func (s *Stacks) pushDrift(ctx context.Context, o *query.Object, order AcceptDri
 		},
 	})
 	if fault.Reason(err, "") == source.ReasonUnchanged {
-		return fault.New(fault.Invalid, ReasonNoBranch, fmt.Errorf("no edit of the configuration accepts this drift: terrier drift accept --dry-run says why"))
+		return fault.New(fault.Invalid, ReasonNoBranch, fmt.Errorf("no edit of the configuration accepts this drift: terrier drift accept STACK --dry-run says why"))
 	}
 	return err
 }

@@ -23,7 +23,7 @@ var hints = map[string]string{
 	query.ReasonNoRuns:        "Show the status with: terrier explain",
 	query.ReasonNotKept:       "List the runs that are kept with: terrier runs",
 	query.ReasonUnpublished:   "Terrier writes them after an apply. Show the status with: terrier explain",
-	query.ReasonNotRetained:   "List the retained resources with: terrier retained -A",
+	query.ReasonNotRetained:   "List the retained resources with: terrier retained. If the namespace was deleted and created again, a user with the permission in all namespaces lists those of the former one.",
 	query.ReasonAmbiguous:     "Show the kinds with: terrier get -A",
 	query.ReasonPlanChanged:   "View the new plan with terrier plan, and decide again.",
 	query.ReasonTooLate:       "Watch the run with terrier logs STACK -f. To interrupt it: terrier cancel STACK.",

@@ -35,7 +35,7 @@ func (s *Stacks) PlanRepair(ctx context.Context, key query.Key, a RepairAnswers)
 		if err != nil {
 			return err
 		}
-		if len(r.Absent) == len(o.Status.Untracked.Objects) {
+		if len(r.Absent) == o.Status.Untracked.Count() {
 			o.View.IgnoreUntracked = r.Run
 		} else {
 			o.View.Repair = &r
@@ -70,7 +70,7 @@ func repairOf(asked dialect.Stack, a RepairAnswers) (stack.Repair, error) {
 		}
 	}
 	listed := func(address string) error {
-		if slices.ContainsFunc(g.Objects, func(u stack.UntrackedResource) bool { return u.Address == address }) {
+		if g.More > 0 || slices.ContainsFunc(g.Objects, func(u stack.UntrackedResource) bool { return u.Address == address }) {
 			return nil
 		}
 		return fault.New(fault.Invalid, "Usage", fmt.Errorf("%q is not an untracked resource", address))

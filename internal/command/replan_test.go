@@ -87,6 +87,16 @@ func TestAnsweredByAFailedAttempt(t *testing.T) {
 	}
 }
 
+// timed is a context whose time is over when a test says so.
+type timed struct{ context.Context }
+
+func (c timed) Err() error {
+	if c.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // A stack that cannot answer before a user acts ends the wait, and so does the end of
 // the time: both say what the stack waits for.
 func TestAnsweredSaysWhatItWaitsFor(t *testing.T) {
@@ -100,10 +110,13 @@ func TestAnsweredSaysWhatItWaitsFor(t *testing.T) {
 		s.Terrier = &v1alpha2.TerrierStatus{Phase: "SourceNotReady"}
 		s.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "SourceNotReady", Message: "the source has no artifact", LastTransitionTime: metav1.Now()}}
 	})
-	short, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	waiting, end := context.WithCancel(t.Context())
+	defer end()
 	var told []string
-	_, err = command.Answered(short, s, c.key(), request, func(what string) { told = append(told, what) })
+	_, err = command.Answered(timed{waiting}, s, c.key(), request, func(what string) {
+		told = append(told, what)
+		end()
+	})
 	if fault.Of(err) != fault.Later || !strings.Contains(err.Error(), "SourceNotReady: the source has no artifact") || strings.Contains(err.Error(), "context") {
 		t.Errorf("Answered() when its time is over = %v, want what the stack waits for", err)
 	}

@@ -94,7 +94,7 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 		return runInterval, nil
 	}
 	rm.queue.Leave(id)
-	r := kube.Retained{Stack: key.String(), Kind: rm.dialects.Word(e.dialect), UID: id, At: rm.now(), Why: "the object was removed before Terrier released it"}
+	r := kube.Retained{Stack: key.String(), Kind: rm.dialects.Word(e.dialect), UID: id, At: rm.now(), Why: kube.WhyRemoved}
 	if report != nil {
 		if err := rm.salvage(ctx, e, report, &r); err != nil {
 			return 0, fmt.Errorf("keeping what the run %s of the removed stack %s left: %w", report.ID, key, err)
@@ -108,6 +108,13 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 		return 0, err
 	}
 	if len(left) > 0 { // else it was released, and nothing is left to be said
+		var existed time.Time
+		if report != nil {
+			existed = report.Started
+		}
+		if r.Origin, err = rm.origin(ctx, e, existed, false); err != nil {
+			return 0, err
+		}
 		state, err := rm.records.Get(ctx, record.State(id))
 		if err != nil && fault.Of(err) != fault.Missing {
 			return 0, err
@@ -115,7 +122,7 @@ func (rm *removals) abandon(ctx context.Context, e *entry) (time.Duration, error
 		if err := rm.keepRetained(ctx, &r, state); err != nil {
 			return 0, err
 		}
-		if err := rm.keepLastRun(ctx, id, e.dialect, e.key); err != nil {
+		if err := rm.keepLastRun(ctx, e, r.Origin); err != nil {
 			return 0, err
 		}
 		if err := rm.auditor.record(ctx, remains(e), audit.Entry{What: audit.Orphaned, Why: r.Why}, ""); err != nil {
@@ -191,18 +198,20 @@ func (rm *removals) sweepGone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var errs []error // of one stack are none of the others
+	tried := map[string]bool{}
 	for _, k := range keys {
 		id, _ := record.StackOf(k)
-		if _, known := retained[id]; known || alive[id] {
+		if _, known := retained[id]; known || alive[id] || tried[id] {
 			continue
 		}
-		if ours, err := rm.abandonFound(ctx, id); !ours || err != nil {
-			if err != nil {
-				return err
-			}
-			continue
+		tried[id] = true
+		switch ours, err := rm.abandonFound(ctx, id); {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("writing down the stack %s, which is gone: %w", id, err))
+		case ours:
+			retained[id] = kube.Retained{At: rm.now()}
 		}
-		retained[id] = kube.Retained{At: rm.now()}
 	}
 	for id, r := range retained {
 		leave, ours := rm.shards.enter(id)
@@ -215,15 +224,15 @@ func (rm *removals) sweepGone(ctx context.Context) error {
 			err = rm.records.DropOthers(ctx, record.Retained(id, ""), record.Retained(id, record.ForgottenFile)) // a backup was restored
 		case len(alive) > 0 && rm.now().Sub(r.At) > kube.RetainedFor:
 			err = errors.Join(rm.records.Drop(ctx, id), rm.records.DropOthers(ctx, record.Retained(id, "")))
+		default:
+			err = nil
 		}
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 	}
-	if len(alive) == 0 || rm.leads != nil && !rm.leads() {
-		return nil
+	if len(alive) > 0 && (rm.leads == nil || rm.leads()) {
+		errs = append(errs, rm.sweepGoneRuns(ctx))
 	}
-	return rm.sweepGoneRuns(ctx)
+	return errors.Join(errs...)
 }
 
 // abandonFound takes over a stack that was found by its records alone, or by what is
@@ -282,7 +291,8 @@ func (rm *removals) alive(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// retained reads the records of all stacks that are gone.
+// retained reads the records of all stacks that are gone. One that does not open stays: it is not
+// known for how long its stack has been gone, but that it is.
 func (rm *removals) retained(ctx context.Context) (map[string]kube.Retained, error) {
 	keys, err := rm.blobs.List(ctx, record.AllRetained())
 	if err != nil {
@@ -290,24 +300,30 @@ func (rm *removals) retained(ctx context.Context) (map[string]kube.Retained, err
 	}
 	out := map[string]kube.Retained{}
 	for _, k := range keys {
-		if _, file, _ := record.RetainedOf(k); file != record.RetainedFile {
+		id, file, _ := record.RetainedOf(k)
+		if file != record.RetainedFile {
 			continue
 		}
 		r, err := record.At[kube.Retained](k).Read(ctx, rm.blobs)
+		if unopened(err) {
+			rm.log.Warn("record of a stack that is gone not read", "uid", id, "err", err)
+			r, err = kube.Retained{At: rm.now()}, nil
+		}
 		if err != nil {
 			return nil, err
 		}
-		out[r.UID] = r
+		out[id] = r
 	}
 	return out, nil
 }
 
 // sweep removes what belongs to no stack, if the records are those of this cluster.
 func (rm *removals) sweep(ctx context.Context) error {
+	pruned := rm.records.Archives.Prune(rm.now())
 	if err := rm.ours(ctx); err != nil {
-		return err
+		return errors.Join(pruned, err)
 	}
-	err := rm.sweepGone(ctx)
+	err := errors.Join(pruned, rm.sweepGone(ctx))
 	if rm.leads == nil || rm.leads() {
 		err = errors.Join(err, rm.records.Sweep(ctx, rm.sourceOf))
 	}

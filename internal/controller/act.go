@@ -3,7 +3,9 @@ package controller
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,11 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
+	"github.com/terrier-iac/terrier/internal/controller/approvals"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
+	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -35,7 +41,7 @@ type actor struct {
 	reviews   *review.Pool
 	policies  Policies
 	auditor   *auditor
-	approvals *approvals
+	approvals *approvals.Verifier
 	jobs      *jobs
 	launcher  *launcher
 	loader    *loader
@@ -131,7 +137,7 @@ func (ac *actor) cancel(ctx context.Context, p *pass, run string) (outcome, erro
 	was := p.o.Status.Cancelled
 	var by stack.Author
 	if was == nil || was.Run != run {
-		by.Name, by.Unknown = ac.approvals.author(ctx, p, kube.ChangedBy)
+		by.Name, by.Unknown = ac.approvals.Author(ctx, p.approvers(), kube.ChangedBy)
 	}
 	p.o.Status.Answers = p.o.Status.Cancelling(*p.o.Run, by, p.o.Now, graceOf(ac.jobs.limits(p.st.Configuration), p.o.Run.Kind))
 	if was != nil && was.Run == run {
@@ -181,16 +187,18 @@ func (ac *actor) start(ctx context.Context, p *pass, a stack.Start) error {
 		if err := ac.snapshots.recall(ctx, p); err != nil {
 			return fault.New(fault.Of(err), string(stack.StartFailed), err)
 		}
-		p.job.Options.Targets = nil
 	}
 	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: a.Why, Destroy: a.Destroy || a.Kind == stack.PreviewRun || p.st.Configuration.Destroy}
-	p.job.Options.Destroy = cause.Destroy
 	if a.Kind == stack.PreviewRun {
 		cause.Preview = p.o.Spec.Preview
 	}
-	if err := ac.snapshots.keepFor(ctx, p, &cause); err != nil {
+	if err := ac.snapshots.keepFor(ctx, p, &cause); err != nil { // of the job as the object asks for it
 		return err
 	}
+	if a.Destroy || a.Kind == stack.PreviewRun {
+		p.job.Options.Targets = nil // the deletion of a stack destroys everything, and a preview shows that
+	}
+	p.job.Options.Destroy = cause.Destroy
 	return ac.launcher.launch(ctx, p, a.Kind, cause, a.Unlock)
 }
 
@@ -200,8 +208,12 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 		if err := ac.snapshots.recall(ctx, p); err != nil {
 			return fault.New(fault.Of(err), string(stack.StartFailed), err)
 		}
+		if plan.Whole {
+			p.job.Options.Targets = nil // the plan was made without them
+		}
 	}
-	if plan.Destroy {
+	ends := plan.Destroy && len(p.job.Options.Targets) == 0 // what is not targeted stays, and so do its hosts
+	if ends {
 		if err := ac.unwatch(ctx, p); err != nil {
 			return err
 		}
@@ -213,10 +225,41 @@ func (ac *actor) apply(ctx context.Context, p *pass, plan stack.Plan) error {
 	if err := ac.take(ctx, p, plan); err != nil {
 		return err
 	}
-	if plan.Destroy { // not kept with what a later destroy is made from
+	if ends { // not kept with what a later destroy is made from
 		p.note.Hosts = aftersteps.Removals(p.st.Configuration.AfterApply, stepsTree(p))
 	}
 	return ac.launcher.launch(ctx, p, stack.ApplyRun, cause, "")
+}
+
+// stepsRun begins to carry out the steps after an apply. The run has the tree of the stack,
+// its environment and its identity, and neither the state nor its lock.
+func (ac *actor) stepsRun(ctx context.Context, p *pass, why string) error {
+	outputs, err := outputsIfAny(ctx, ac, p)
+	if err != nil {
+		return fault.New(fault.Of(err), string(stack.StateFailed), fmt.Errorf("reading the outputs for the steps after the apply: %w", err))
+	}
+	cause := stack.Cause{PlanInputs: p.o.PlanInputs, Why: why, Steps: &stack.StepsCause{
+		Digest: p.o.Steps.Approvable(), Key: stack.StepsKey(*p.o.Steps, p.o.Status), Rerun: p.o.Spec.Rerun,
+	}}
+	job, wanted, tree := p.job, p.st.Configuration.AfterApply, stepsTree(p)
+	p.job = &runner.Job{
+		Stack: job.Stack, Name: job.Name, Created: job.Created, Engine: job.Engine, Tree: job.Tree, Env: job.Env, Home: job.Home,
+		After: aftersteps.Job(wanted, outputs, stack.Resumes(p.o.Status, cause.Steps.Key), tree),
+		Mask:  append(slices.Clone(job.Mask), sensitive(outputs)...),
+		Pod:   job.Pod, Limits: job.Limits, Sandbox: job.Sandbox, Words: job.Words,
+	}
+	p.note = note{Hosts: aftersteps.Orders(wanted, p.job.After, tree)}
+	return ac.launcher.launch(ctx, p, stack.StepsRun, cause, "")
+}
+
+// stepsTree is where the files are that the steps of a stack name.
+func stepsTree(p *pass) aftersteps.Tree {
+	return aftersteps.Tree{Archive: p.in.archive, Module: p.st.Configuration.Path, Source: p.st.Configuration.Source, Namespace: p.obj.GetNamespace(), By: managedBy(p)}
+}
+
+// managedBy is the name under which the hosts of a stack are in a hosts.yml.
+func managedBy(p *pass) string {
+	return aftersteps.ManagedBy(dialect.KindOf(p.dialect), p.obj.GetNamespace(), p.obj.GetName())
 }
 
 // unwatch removes the targets of a monitoring before their hosts are destroyed, so that their
@@ -328,13 +371,68 @@ func (ac *actor) publish(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// outputs returns the outputs of the newest state; Missing if they are not
+// known, as those of a state that we do not keep before a run reads them.
+func (ac *actor) outputs(ctx context.Context, p *pass) (map[string]kube.Output, error) {
+	b, err := ac.records.Get(ctx, record.Outputs(p.id))
+	switch {
+	case unopened(err) && p.note.State != nil:
+		b, err = ac.states.Inspector.Outputs(ctx, *p.note.State)
+	case unopened(err): // a run that reads them writes the record again, and must not wait for what needs them
+		err = fault.New(fault.Missing, fault.Reason(err, ""), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	outputs := map[string]kube.Output{}
+	if err := json.Unmarshal(b, &outputs); err != nil {
+		return nil, err
+	}
+	hidden, err := p.secretPrints(ctx, ac.records)
+	if err != nil {
+		return nil, err
+	}
+	kube.MarkSecret(outputs, hidden)
+	return outputs, nil
+}
+
+// outputsIfAny returns the outputs of the newest state for what can do without: none if they are
+// not known. Those whose key is not known exist, and what went without them would fail for good.
+func outputsIfAny(ctx context.Context, ac *actor, p *pass) (map[string]kube.Output, error) {
+	outputs, err := ac.outputs(ctx, p)
+	switch {
+	case fault.Of(err) == fault.Missing && fault.Reason(err, "") == blob.KeyUnknown:
+		return nil, fault.New(fault.Later, blob.KeyUnknown, fmt.Errorf("%w, or ask for a plan, which reads them again: terrier replan %s", err, p.o.Spec.Words.Argument))
+	case fault.Of(err) == fault.Missing:
+		return nil, nil
+	default:
+		return outputs, err
+	}
+}
+
+// sensitive are the texts in outputs that must not be shown.
+func sensitive(outputs map[string]kube.Output) []string {
+	var found []string
+	for _, o := range outputs {
+		if !o.Sensitive {
+			continue
+		}
+		found = append(found, plan.Texts(o.Value)...)
+	}
+	return found
+}
+
 // finish cleans up and releases a deleted object. Which resources it retains is
 // written down first; the finalizer is last.
 func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 	if err := ac.loader.confirm(ctx, p); err != nil {
 		return err
 	}
-	forgotten, err := ac.removals.retain(ctx, p, retained)
+	origin, err := ac.removals.origin(ctx, p.entry, time.Time{}, true)
+	if err != nil {
+		return err
+	}
+	forgotten, err := ac.removals.retain(ctx, p, origin, retained)
 	if err != nil {
 		return fmt.Errorf("recording the retained resources: %w", err)
 	}
@@ -350,7 +448,7 @@ func (ac *actor) finish(ctx context.Context, p *pass, retained bool) error {
 	if err := ac.runner.Remove(p.id); err != nil {
 		return err
 	}
-	if err := ac.removals.keepLastRun(ctx, p.id, p.dialect, client.ObjectKeyFromObject(p.obj)); err != nil {
+	if err := ac.removals.keepLastRun(ctx, p.entry, origin); err != nil {
 		return err
 	}
 	if err := ac.records.Drop(ctx, p.id); err != nil {

@@ -4,14 +4,25 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/afterapply"
+	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -360,6 +371,108 @@ func TestOnlyTheEndOfARunThatBeganIsItsOwn(t *testing.T) {
 	} {
 		if got := wroteMore(&runner.Report{Kind: tt.kind, State: tt.left}, note{State: &kube.StateRef{}}, known); got != tt.want {
 			t.Errorf("%s: wroteMore() = %v", name, got)
+		}
+	}
+}
+
+// Outputs whose record does not open are read from the state, or are not known: a run that writes
+// the record again must not wait for them.
+func TestOutputsThatDoNotOpen(t *testing.T) {
+	c := takeApart(&Stacks{Blobs: damaged{openRecords(t)}, States: oneState{state: `{"outputs": {"host": {"value": "h"}}}`}})
+	p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, note: note{State: &kube.StateRef{}}}
+	if got, err := c.actor.outputs(t.Context(), p); err != nil || string(got["host"].Value) != `"h"` {
+		t.Errorf("outputs() = %v, %v, want those of the state", got, err)
+	}
+	p.note.State = nil
+	if got, err := c.actor.outputs(t.Context(), p); fault.Of(err) != fault.Missing {
+		t.Errorf("without a state of ours outputs() = %v, %v, want Missing", got, err)
+	}
+}
+
+// unreadable are records of which one is not read for the given reason.
+type unreadable struct {
+	records.Blobs
+	key string
+	why error
+}
+
+func (u unreadable) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if key == u.key {
+		return nil, u.why
+	}
+	return u.Blobs.Get(ctx, key)
+}
+
+// Outputs whose key is not known are there: steps and health checks that went without them would
+// fail for good. They wait for the key. Outputs that are lost are not waited for.
+func TestOutputsWhoseKeyIsNotKnown(t *testing.T) {
+	old, lost, both := twoKeys(t)
+	if err := old.Put(t.Context(), record.Outputs("uid"), strings.NewReader(`{"hosts": {"value": "10.0.0.1"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		blobs records.Blobs
+		want  fault.Kind
+	}{
+		"the key is lost":       {lost, fault.Later},
+		"the key is known":      {both, fault.None},
+		"the record is damaged": {unreadable{old, record.Outputs("uid"), fault.New(fault.Broken, blob.Damaged, errors.New("it was cut off"))}, fault.None},
+		"there is no record":    {openRecords(t), fault.None},
+	} {
+		for kind, start := range map[stack.RunKind]string{stack.StepsRun: "the steps after the apply", stack.HealthRun: "the health checks"} {
+			t.Run(name+", "+string(kind), func(t *testing.T) {
+				runs := &taker{}
+				c := takeApart(&Stacks{Blobs: tt.blobs, Runner: runs, Queue: queueOf(1), States: &lockOnly{}})
+				p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}, job: &runner.Job{}}
+				p.o.Steps, p.o.Spec.Words = &stack.Steps{Digest: "sha256:5"}, stack.Words{Argument: "net"}
+				err := c.actor.start(t.Context(), p, stack.Start{Kind: kind})
+				if fault.Of(err) != tt.want || (runs.job.Kind == kind) == (err != nil) {
+					t.Errorf("start() = %v, and the run began: %v", err, runs.job.Kind == kind)
+				}
+				if err != nil && (!strings.Contains(err.Error(), "reading the outputs for "+start) || !strings.HasSuffix(err.Error(), "restore that key, or ask for a plan, which reads them again: terrier replan net")) {
+					t.Errorf("it says %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A monitoring that cannot be written to keeps the status of a stack waiting for a while, and not
+// for ever; one that only a user can help with not at all.
+func TestTargetsThatCannotBeWritten(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha2.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	var refusal error
+	live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return refusal },
+	})
+	said := &events{}
+	c := takeApart(&Stacks{Blobs: openRecords(t), Live: live, Events: said})
+	if err := c.records.Put(t.Context(), record.Outputs("uid"), []byte(`{"hosts": {"value": "10.0.0.1"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "net", UID: "uid"}}, id: "uid", entry: &entry{id: "uid"}, ended: &stack.Run{Kind: stack.StepsRun}}
+	p.st.Configuration.AfterApply = []afterapply.Step{{Name: "watch", Targets: &afterapply.Targets{HostsFrom: "hosts", Port: 80}}}
+	p.o.Status.AfterApply = &stack.AfterApply{Results: []stack.StepResult{{Name: "watch", State: stack.StepSucceeded}}}
+	began := time.Unix(1700000000, 0)
+	for _, tt := range []struct {
+		refusal error
+		after   time.Duration
+		waits   bool
+		told    int
+	}{
+		{apierrors.NewInternalError(errors.New("a webhook does not answer")), 0, true, 0},
+		{apierrors.NewInternalError(errors.New("a webhook does not answer")), targetsPatience - time.Second, true, 0},
+		{apierrors.NewInternalError(errors.New("a webhook does not answer")), targetsPatience, false, 1},
+		{apierrors.NewInternalError(errors.New("a webhook does not answer")), time.Hour, true, 1}, // of another run
+		{nil, time.Hour, false, 1},
+		{apierrors.NewForbidden(corev1.Resource("configmaps"), "net-targets", nil), time.Hour, false, 2},
+	} {
+		refusal, p.o.Now = tt.refusal, began.Add(tt.after)
+		if err := c.writeTargets(t.Context(), p); (err != nil) != tt.waits || len(said.all) != tt.told {
+			t.Errorf("after %s, with %v, writeTargets() = %v, and %q is told; want to wait: %v, and told %d", tt.after, tt.refusal, err, said.all, tt.waits, tt.told)
 		}
 	}
 }

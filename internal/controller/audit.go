@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/approvals"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -34,11 +36,12 @@ type AuditLog interface {
 // auditor writes the audit log.
 type auditor struct {
 	auditLog AuditLog
+	destroys policies.Ledger
 	blobs    records.Blobs
 	dialects dialect.Registry
 	live     client.Client
 	log      *slog.Logger
-	stamps   Stamps // nil believes all
+	stamps   approvals.Stamps // nil believes all
 }
 
 // record writes one entry about the stack of a pass.
@@ -52,13 +55,30 @@ func (au *auditor) recordState(ctx context.Context, of states.Subject, e audit.E
 	if au.auditLog == nil {
 		return nil
 	}
+	return au.auditLog.Record(ctx, au.whole(of, e, once))
+}
+
+// whole is an entry with the stack that it is about.
+func (au *auditor) whole(of states.Subject, e audit.Entry, once string) audit.Entry {
 	e.ID = of.ID + "/" + string(e.What) + "/" + once
 	e.Object = au.audited(of.Object)
 	e.Object.UID = of.ID
 	if e.Via == "" {
 		e.Via = audit.ViaController
 	}
-	return au.auditLog.Record(ctx, e)
+	return e
+}
+
+// recordStart records that a run begins. One that destroys resources by a plan begins only if that
+// is within the limits of the hour, which are checked in the same step.
+func (au *auditor) recordStart(ctx context.Context, p *pass, kind stack.RunKind, cause stack.Cause, e audit.Entry) error {
+	if kind.Writes() && cause.Plan != nil && cause.Plan.Changes.Destroy > 0 {
+		e.Details[policies.TenantDetail] = p.policies.Tenant
+		if au.destroys != nil && len(p.policies.PerHour) > 0 {
+			return au.destroys.Begin(ctx, policies.Beginning{Entry: au.whole(p.subject(), e, e.Run), Limits: p.policies.PerHour})
+		}
+	}
+	return au.record(ctx, p, e, e.Run)
 }
 
 func (au *auditor) audited(obj client.Object) audit.Object {
@@ -110,17 +130,20 @@ func (au *auditor) auditStart(ctx context.Context, p *pass, kind stack.RunKind, 
 				e.Who = stamped(kube.DecidedBy)
 			}
 			judgedIn(&e, p, cause.Plan)
-			if by := givenBy(stack.Given(p.o)); len(by) > 0 {
+			if by := approvals.Users(stack.Given(p.o)); len(by) > 0 {
 				e.Details["approved-by"] = strings.Join(by, ", ")
 			}
 			if by := stack.Overrode(p.o); len(by) > 0 {
 				e.Details["window-overridden-by"] = strings.Join(by, ", ")
 			}
-			if cause.Destroy {
+			if cause.DestroysAll() {
 				e.What = audit.DestroyStarted
 			}
 		}
-		err = au.record(ctx, p, e, e.Run)
+		err = au.recordStart(ctx, p, kind, cause, e)
+	}
+	if fault.Reason(err, "") == policies.Changed {
+		return err // the destroys of another run leave too little, and the next pass waits
 	}
 	if err != nil {
 		return fault.New(fault.Later, string(stack.StartFailed), fmt.Errorf("no run that changes resources starts while the audit log cannot record its author: %w", err))
@@ -320,9 +343,10 @@ func outcomeEntry(t stack.Transition) audit.Entry {
 	return e
 }
 
-// writeEnded names the end of a run that writes.
+// writeEnded names the end of a run that writes. A plan of a destroy that has targets is applied
+// as any other: its changes are in the entry, and other resources stay.
 func writeEnded(r *stack.Run) audit.What {
-	destroys := r.Kind == stack.DestroyRun || r.Cause.Destroy
+	destroys := r.Kind == stack.DestroyRun || r.Cause.DestroysAll()
 	switch well := r.Outcome == stack.Succeeded; {
 	case well && destroys:
 		return audit.Destroyed

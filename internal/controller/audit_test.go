@@ -56,6 +56,9 @@ func TestOutcomesOfRuns(t *testing.T) {
 	}
 	makes := func(p *stack.Plan) func(*stack.Run) { return func(r *stack.Run) { r.Plan = p } }
 	applies := func(p *stack.Plan) func(*stack.Run) { return func(r *stack.Run) { r.Cause.Plan = p } }
+	destroys := func(whole bool) func(*stack.Run) {
+		return func(r *stack.Run) { r.Cause = stack.Cause{Plan: plan, Destroy: true, Whole: whole} }
+	}
 	failing := stack.Status{Failure: stack.Failure{Failures: 2, FailedKind: stack.PlanRun, FailedStep: "plan"}, LastRun: "run-0"}
 	for name, c := range map[string]struct {
 		was  stack.Status
@@ -72,6 +75,10 @@ func TestOutcomesOfRuns(t *testing.T) {
 		"an apply that fails":       {stack.Status{Plans: stack.Plans{Pending: plan}}, run(stack.ApplyRun, stack.Failed, applies(plan)), []audit.What{audit.ApplyFailed}},
 		"each apply that fails":     {failing, run(stack.ApplyRun, stack.Failed, applies(plan)), []audit.What{audit.ApplyFailed}},
 		"a destroy":                 {stack.Status{Resources: stack.Resources{Created: true}}, run(stack.DestroyRun, stack.Succeeded, nil), []audit.What{audit.Destroyed}},
+		"a planned destroy":         {stack.Status{Resources: stack.Resources{Created: true}}, run(stack.ApplyRun, stack.Succeeded, destroys(true)), []audit.What{audit.Destroyed}},
+		"one that fails":            {stack.Status{Resources: stack.Resources{Created: true}}, run(stack.ApplyRun, stack.Failed, destroys(true)), []audit.What{audit.DestroyFailed}},
+		"a destroy of targets":      {stack.Status{Resources: stack.Resources{Created: true}}, run(stack.ApplyRun, stack.Succeeded, destroys(false)), []audit.What{audit.Applied}},
+		"one of targets that fails": {stack.Status{Resources: stack.Resources{Created: true}}, run(stack.ApplyRun, stack.Failed, destroys(false)), []audit.What{audit.ApplyFailed}},
 		"a plan that fails":         {stack.Status{}, run(stack.PlanRun, stack.Failed, nil), []audit.What{audit.PlanFailed}},
 		"one that fails again":      {failing, run(stack.PlanRun, stack.Failed, nil), nil},
 		"one that fails otherwise":  {failing, run(stack.PlanRun, stack.Failed, func(r *stack.Run) { r.Step = "init" }), []audit.What{audit.PlanFailed}},
@@ -197,5 +204,35 @@ func TestRequestsAreAuditedOnce(t *testing.T) {
 	}
 	if e := d.entries[2]; e.Who != "ann" {
 		t.Errorf("the suspension is by %q, want ann", e.Who)
+	}
+}
+
+// The entry of the beginning of a destroy says whether it is of everything, as that of its end
+// does. Other resources stay after one of targets.
+func TestTheBeginningOfADestroyIsRecorded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		targets []string
+		cause   stack.Cause
+		want    audit.What
+	}{
+		"an apply":                {nil, stack.Cause{}, audit.ApplyStarted},
+		"an apply of targets":     {[]string{"module.a"}, stack.Cause{}, audit.ApplyStarted},
+		"a destroy of everything": {nil, stack.Cause{Destroy: true}, audit.DestroyStarted},
+		"a destroy of targets":    {[]string{"module.a"}, stack.Cause{Destroy: true}, audit.ApplyStarted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &diary{}
+			s := takeApart(&Stacks{States: &lockOnly{}, Blobs: openRecords(t), Runner: &starter{}, Audit: d, Queue: queueOf(1)})
+			p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: &v1alpha2.Terraform{}, job: &runner.Job{Options: runner.Options{Targets: tt.targets}}, note: note{State: &kube.StateRef{}}}
+			if err := s.launch(t.Context(), p, stack.ApplyRun, tt.cause, ""); err != nil {
+				t.Fatal(err)
+			}
+			if got := d.whats(); !cmp.Equal(got, []audit.What{tt.want}) {
+				t.Errorf("recorded are %v, want %s", got, tt.want)
+			}
+			if whole := len(tt.targets) == 0; p.note.Cause.Whole != whole || p.o.Run.Cause.Whole != whole {
+				t.Errorf("the run is noted as whole: %v, and observed as whole: %v; want %v", p.note.Cause.Whole, p.o.Run.Cause.Whole, whole)
+			}
+		})
 	}
 }

@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/audit"
@@ -53,6 +55,9 @@ func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 		p.entry.audited = &is // the stack is older than the audit log
 		return nil
 	}
+	if err := takesTurn(p, is.Since(was)); err != nil {
+		return err
+	}
 	believed, err := au.believes(ctx, p)
 	if err != nil {
 		return err
@@ -98,6 +103,44 @@ func (au *auditor) recordRequests(ctx context.Context, p *pass) error {
 	}
 	p.entry.audited = &is
 	return nil
+}
+
+// How often requests of one stack are recorded that have a line each, however often they change. Those
+// that came in between were never seen: the object has the newest ones alone.
+const (
+	turnsAtOnce = 60
+	turnsEvery  = time.Minute
+)
+
+// takesTurn returns an error if requests of a stack have to wait until they are recorded. Until then no run
+// begins that writes, so nothing comes of a request that is not in the audit log. Requests that the
+// log counts by itself do not wait, and the first and the last of an object do not.
+func takesTurn(p *pass, asked []stack.Request) error {
+	if !slices.ContainsFunc(asked, hasALine) || slices.Contains(asked, stack.AskedToCreate) || slices.Contains(asked, stack.AskedToDelete) {
+		return nil
+	}
+	if p.entry.turns == nil {
+		p.entry.turns = rate.NewLimiter(rate.Every(turnsEvery), turnsAtOnce)
+	}
+	r := p.entry.turns.ReserveN(p.o.Now, 1)
+	wait := r.DelayFrom(p.o.Now)
+	if wait == 0 {
+		return nil
+	}
+	r.CancelAt(p.o.Now)
+	p.recheckIn(wait)
+	return fault.Wait(wait, "TooManyRequests", fmt.Errorf("users approve, reject or decide about this stack more often than once in %s: the newest requests are recorded in %s", turnsEvery, wait.Round(time.Second)))
+}
+
+// hasALine reports whether each request of a sort is recorded by itself, which decides what becomes of
+// resources.
+func hasALine(r stack.Request) bool {
+	switch r {
+	case stack.AskedToSuspend, stack.AskedToResume, stack.AskedToReplan, stack.AskedToCancel, stack.AskedToChange:
+		return false
+	default:
+		return true
+	}
 }
 
 // approvedIn is the plan that a request approves.

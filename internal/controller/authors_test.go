@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/approvals"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -29,7 +30,7 @@ func (e epochNow) Epoch(context.Context) (string, error) { return e.epoch, e.err
 // stamped that: an annotation may be of any user.
 func TestAuthorsAreVerified(t *testing.T) {
 	for name, tt := range map[string]struct {
-		stamps  Stamps
+		stamps  approvals.Stamps
 		stamped string
 		by      string
 		unknown string
@@ -55,7 +56,7 @@ func TestAuthorsAreVerified(t *testing.T) {
 			if by := p.o.Status.Cancelled; by.By != tt.by || !strings.Contains(by.Unknown, tt.unknown) || (by.Unknown == "") != (tt.unknown == "") {
 				t.Errorf("the run was cancelled by %q, unknown: %q; want %q, %q", by.By, by.Unknown, tt.by, tt.unknown)
 			}
-			if err := c.actor.approvals.verify(t.Context(), p); err != nil || p.o.Spec.RejectedBy != tt.by {
+			if err := c.whole.verify(t.Context(), p); err != nil || p.o.Spec.RejectedBy != tt.by {
 				t.Errorf("verify() = %v, and the plan was rejected by %q, want %q", err, p.o.Spec.RejectedBy, tt.by)
 			}
 			var want *stack.Decider
@@ -67,54 +68,6 @@ func TestAuthorsAreVerified(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The user who approved a plan is verified once, and not in each pass. Another user, another
-// plan, and a name that was not verified, are asked about.
-func TestWhoApprovedIsVerifiedOnce(t *testing.T) {
-	asked := 0
-	c := takeApart(&Stacks{Blobs: openRecords(t), Stamps: askedStamps{&asked}})
-	obj := &v1alpha2.Terraform{}
-	obj.Annotations = map[string]string{kube.DecidedBy: "ann"}
-	var was stack.Status
-	pass := func(plan, approved, stamped string) *stack.Decider {
-		t.Helper()
-		spec := stack.Spec{Mode: stack.Manual, Stamped: stamped, Approved: approved}
-		p := &pass{dialect: infra.Dialect{}, id: "uid", entry: &entry{id: "uid"}, obj: obj, st: dialect.Stack{Spec: spec}}
-		p.o = stack.Observation{Now: time.Unix(1e9, 0), Spec: spec, Status: was}
-		p.o.Status.Pending = &stack.Plan{Name: plan, Digest: "d"}
-		if err := c.actor.approvals.verify(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		was.Decider = p.o.Status.Decider
-		return was.Decider
-	}
-	for _, tt := range []struct {
-		name, plan, approved, stamped, by string
-		want                              *stack.Decider
-		asked                             int
-	}{
-		{"no approval", "p1", "", "E", "ann", nil, 0},
-		{"the approval of another plan", "p1", "p0", "E", "ann", nil, 0},
-		{"a stamp that may be forged", "p1", "p1", "D", "ann", nil, 1},
-		{"a stamp of the epoch", "p1", "p1", "E", "ann", &stack.Decider{Plan: "p1", By: "ann"}, 2},
-		{"the same", "p1", "p1", "E", "ann", &stack.Decider{Plan: "p1", By: "ann"}, 2},
-		{"a forged name after it", "p1", "p1", "D", "eve", &stack.Decider{Plan: "p1", By: "ann"}, 3},
-		{"another plan", "p2", "p2", "E", "bob", &stack.Decider{Plan: "p2", By: "bob"}, 4},
-	} {
-		obj.Annotations[kube.DecidedBy] = tt.by
-		if d := cmp.Diff(pass(tt.plan, tt.approved, tt.stamped), tt.want); d != "" || asked != tt.asked {
-			t.Errorf("%s: asked %d times, want %d; what is verified: %s", tt.name, asked, tt.asked, d)
-		}
-	}
-}
-
-// askedStamps are of the epoch E, and count who asks.
-type askedStamps struct{ n *int }
-
-func (a askedStamps) Epoch(context.Context) (string, error) {
-	*a.n++
-	return "E", nil
 }
 
 // An approval whose user cannot be verified is in the audit log with the user whom the object

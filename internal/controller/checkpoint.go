@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -32,6 +33,22 @@ func (ld *loader) restoreStatus(ctx context.Context, p *pass) error {
 	}
 	p.o.Status = p.o.Status.Restored(l)
 	ld.events.Event(p.obj, warning, "StatusRestored", "The status of this stack was lost. The records have its created and its untracked resources; a new plan finds the rest")
+	return nil
+}
+
+// completeStatus has the pass know what the object has no room to show.
+func (ld *loader) completeStatus(ctx context.Context, p *pass) error {
+	if !stack.Incomplete(p.st.Status) {
+		return nil
+	}
+	l, err := record.Checkpoint(p.id).Read(ctx, ld.blobs)
+	if fault.Of(err) == fault.Missing || fault.Reason(err, "") == blob.Damaged {
+		return nil // what is shown is all that is left
+	}
+	if err != nil {
+		return fmt.Errorf("reading the untracked resources that the status has no room for: %w", err)
+	}
+	p.st.Status = stack.Completed(p.st.Status, l)
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/records"
@@ -233,7 +232,11 @@ func (se *settler) dropSnapshots(ctx context.Context, p *pass, r *runner.Report,
 		return nil
 	}
 	stay := append(p.o.Status.Recovery.Snapshots(), p.o.Status.Snapshot, n.Cause.Snapshot)
-	return se.records.DropOthers(ctx, record.Snapshots(p.id), stay...)
+	stayed, err := se.records.KeepOnly(ctx, record.Snapshots(p.id), stay...)
+	if err == nil && !slices.Contains(stayed, p.entry.applied.key) {
+		p.entry.applied = recordSeen{} // it is read again
+	}
+	return err
 }
 
 // keepRecords keeps the report and the logs, of quiet drift checks only the newest.
@@ -268,43 +271,7 @@ func (se *settler) keepRecords(ctx context.Context, p *pass, r *runner.Report) e
 			return err
 		}
 	}
-	return se.dropOldRuns(ctx, p.id)
-}
-
-// dropOldRuns removes the records of all but the newest runs.
-func (se *settler) dropOldRuns(ctx context.Context, id string) error {
-	keys, err := se.blobs.List(ctx, record.Runs(id))
-	if err != nil {
-		return err
-	}
-	ended := map[string]time.Time{}
-	for _, k := range keys {
-		run, file, _ := record.RunOf(id, k)
-		if file != record.ReportFile || run == record.QuietRun {
-			continue
-		}
-		r, err := record.At[runner.Report](k).Read(ctx, se.blobs)
-		if reason := fault.Reason(err, ""); reason == blob.Damaged || reason == blob.KeyUnknown {
-			err = nil // when it ended is not known: it goes as the oldest
-		}
-		if err != nil {
-			return err
-		}
-		ended[run] = r.Finished
-	}
-	if len(ended) <= runsKept {
-		return nil
-	}
-	runs := slices.SortedFunc(maps.Keys(ended), func(a, b string) int { return ended[b].Compare(ended[a]) })
-	old := runs[runsKept:]
-	for _, k := range keys {
-		if run, _, _ := record.RunOf(id, k); slices.Contains(old, run) {
-			if err := se.blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
-				return err
-			}
-		}
-	}
-	return nil
+	return se.records.DropOldRuns(ctx, p.id, runsKept)
 }
 
 // keepOutputs keeps the outputs of the newest state and says their names.
@@ -447,51 +414,19 @@ func drifted(m stack.Status, kind stack.RunKind, cause stack.Cause) bool {
 	return m.Applied != nil && !cause.Destroy && !m.Destroyed && len(m.Applied.PlanInputs.Differs(cause.PlanInputs)) == 0
 }
 
-// keepApplied notes the plan that a run applied: its document outlives the next plans, so that
-// policies can be tried on it.
+// keepApplied notes the plan that a run applied.
 func keepApplied(ctx context.Context, se *settler, p *pass, r *runner.Report, n note) error {
 	made := n.Cause.Plan
 	if made == nil || !r.Kind.Writes() || r.Outcome != stack.Succeeded {
 		return nil
 	}
-	doc, err := se.records.Get(ctx, record.Plan(p.id, made.Digest, record.PlanFile))
-	if fault.Of(err) == fault.Missing {
-		return nil
-	}
-	if reason := fault.Reason(err, ""); reason == blob.Damaged || reason == blob.KeyUnknown {
-		return nil // it cannot be read later either
-	}
-	if err != nil {
-		return fmt.Errorf("reading plan %s: %w", made.Name, err)
-	}
-	before, err := appliedPlans(ctx, se, p.id)
-	if err != nil {
-		return err
-	}
-	now := record.AppliedPlan{Plan: *made, Run: r.ID, At: r.Finished, Bytes: int64(len(doc))}
-	if err := record.Applied(p.id).Write(ctx, se.blobs, record.WithApplied(before, now)); err != nil {
-		return fmt.Errorf("keeping the plans that were applied: %w", err)
-	}
-	return nil
-}
-
-// appliedPlans are the plans that were applied last. Those of a record that does not open are
-// not known.
-func appliedPlans(ctx context.Context, se *settler, id string) ([]record.AppliedPlan, error) {
-	all, err := record.Applied(id).Read(ctx, se.blobs)
-	if reason := fault.Reason(err, ""); fault.Of(err) == fault.Missing || reason == blob.Damaged || reason == blob.KeyUnknown {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the plans that were applied: %w", err)
-	}
-	return all, nil
+	return se.records.KeepApplied(ctx, p.id, *made, r.ID, r.Finished)
 }
 
 // dropOldPlans removes plans that can no longer be applied. Of those that were applied last,
 // what users read stays.
 func (se *settler) dropOldPlans(ctx context.Context, p *pass, keep string) error {
-	applied, err := appliedPlans(ctx, se, p.id)
+	applied, err := se.records.AppliedPlans(ctx, p.id)
 	if err != nil {
 		return err
 	}

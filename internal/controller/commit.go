@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -33,21 +34,22 @@ var again = ctrl.Result{RequeueAfter: time.Nanosecond}
 
 // committer writes down and tells what passes found and did.
 type committer struct {
-	blobs   records.Blobs
-	config  Config
-	live    client.Client
-	log     *slog.Logger
-	queue   Queue
-	runner  runner.Runner
-	index   *index
-	loader  *loader
-	records *records.Store
-	states  *states.Keeper
-	teller  *teller
-	turns   *turns
-	formers *formerSources
-	vaults  *vaults.Vaults
-	logins  *vaults.Vaults
+	blobs     records.Blobs
+	config    Config
+	live      client.Client
+	log       *slog.Logger
+	queue     Queue
+	runner    runner.Runner
+	index     *index
+	loader    *loader
+	records   *records.Store
+	snapshots *snapshots
+	states    *states.Keeper
+	teller    *teller
+	turns     *turns
+	formers   *formerSources
+	vaults    *vaults.Vaults
+	logins    *vaults.Vaults
 }
 
 // commit writes down and tells what the pass found and did. It is the only writer
@@ -79,11 +81,15 @@ func (cm *committer) commitment(p *pass) []func(context.Context, *pass) error {
 	if p.unreadable != nil {
 		return []func(context.Context, *pass) error{cm.turns.leaveQueue, cm.writeStatus}
 	}
+	if p.unread { // everything else follows from the run
+		return []func(context.Context, *pass) error{cm.turns.leaveQueue, cm.writeStatus, cm.teller.tell, cm.writeTimeline, cm.tendVault}
+	}
 	return []func(context.Context, *pass) error{
 		cm.turns.leaveQueue,
-		cm.writeTargets, // before the status, by which a later pass does not try again
-		cm.writeStatus,  // what must survive the status is in the records before it
-		cm.teller.tell,  // events, notifications and metrics, of what the status has now
+		cm.snapshots.rewrite, // before the status, which names the record
+		cm.writeTargets,      // before the status, by which a later pass does not try again
+		cm.writeStatus,       // what must survive the status is in the records before it
+		cm.teller.tell,       // events, notifications and metrics, of what the status has now
 		cm.writeTimeline,
 		cm.writeLabels,
 		cm.turns.checks.writeNextCheck,
@@ -95,7 +101,7 @@ func (cm *committer) commitment(p *pass) []func(context.Context, *pass) error {
 
 // tendVault renews what the run of the stack has of a Vault, and ends it after the run.
 func (cm *committer) tendVault(ctx context.Context, p *pass) error {
-	running := p.o.Run != nil && !p.o.Run.Done
+	running := p.unread || p.o.Run != nil && !p.o.Run.Done
 	p.recheckIn(cm.vaults.Tend(ctx, p.id, running, &p.entry.vault))
 	p.recheckIn(cm.logins.Tend(ctx, p.id, running, &p.entry.login))
 	return nil
@@ -104,7 +110,7 @@ func (cm *committer) tendVault(ctx context.Context, p *pass) error {
 // leaveQueue gives up the place of a stack that neither runs nor waits to.
 func (tn *turns) leaveQueue(_ context.Context, p *pass) error {
 	switch {
-	case p.unreadable != nil:
+	case p.unreadable != nil, p.unread:
 		tn.withdraw(p) // it may run
 	case p.o.Queued == "" && p.o.Run == nil:
 		if p.left != nil {
@@ -208,6 +214,8 @@ func (cm *committer) statusOf(ctx context.Context, p *pass) dialect.Summary {
 		Next: p.o.Retry(p.decision), Every: p.o.Recheck(p.decision), Now: p.o.Now,
 		Isolation: p.isolation, Ignored: cm.ignored(p), BreakGlassDenied: p.breakGlassDenied,
 		Inventory: cm.inventory(ctx, p), PostDeploy: p.postDeploy, Prerequisites: p.prerequisites,
+		RunUnread:   p.unread,
+		RecordLacks: p.recordLacks(),
 		SpecInvalid: p.o.Blocked != nil && p.o.Blocked.Reason == stack.SpecInvalid,
 	}
 	if p.job != nil {
@@ -247,14 +255,32 @@ func (cm *committer) writeTargets(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// targetsFailed tells of targets that only a user can help with, so that the status of the
-// stack is written all the same.
+// targetsPatience is how long the status of a stack waits for targets that cannot be written
+// for a reason that may pass.
+const targetsPatience = 2 * time.Minute
+
+// targetsFailed tells of targets that only a user can help with, and of those that something else
+// keeps from being written for long, so that the status of the stack is written all the same: a
+// monitoring must not keep a stack from its plans.
 func (cm *committer) targetsFailed(p *pass, err error) error {
+	since := p.entry.targetsFailed
+	p.entry.targetsFailed = time.Time{}
+	if err == nil {
+		return nil
+	}
 	k := fault.Of(err)
-	if k == fault.Denied || k == fault.Invalid || k == fault.Missing || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+	if k == fault.Denied || k == fault.Invalid || unopened(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
 		cm.teller.events.Event(p.obj, warning, "TargetsNotWritten", err.Error())
 		return nil
 	}
+	if since.IsZero() {
+		since = p.o.Now
+	}
+	if p.o.Now.Sub(since) >= targetsPatience {
+		cm.teller.events.Event(p.obj, warning, "TargetsNotWritten", fmt.Sprintf("%v. Terrier has tried for %s, and tries again with the next run of the steps: terrier steps rerun %s", err, targetsPatience, p.o.Spec.Words.Argument))
+		return nil
+	}
+	p.entry.targetsFailed = since
 	return err
 }
 
@@ -312,4 +338,80 @@ func (p *pass) nextPass() (after time.Duration, soon bool) {
 	default:
 		return 0, true
 	}
+}
+
+// failurePatience is how long the passes over a stack end early before its status says so.
+// Most of what ends them passes: an API server or a store of records that is away for a while.
+const failurePatience = time.Minute
+
+// failed takes an error that ended a pass before its commit, or in it. Nothing in the status
+// would say why it does not change: once such passes last, the condition Ready does. The next
+// pass that does not fail writes what it was.
+func (cm *committer) failed(ctx context.Context, p *pass, why error) error {
+	if ctx.Err() != nil {
+		return why // the controller stops
+	}
+	now := cm.loader.now()
+	if p.entry.failingSince.IsZero() {
+		p.entry.failingSince = now
+	}
+	if now.Sub(p.entry.failingSince) < failurePatience {
+		return why
+	}
+	return errors.Join(why, cm.tellFailing(ctx, p, dialect.Summary{Failing: why, Now: now}))
+}
+
+// When a stack asks again which policies judge it: after a time as long as it has waited. The end
+// of what it waits for wakes it as well.
+const (
+	unjudgedRecheck  = time.Second      // at first
+	unjudgedPause    = time.Minute      // at the latest
+	unjudgedPatience = 10 * time.Second // after which the status says what it waits for
+)
+
+// unjudged has a stack wait until it is known which policies judge it. Mostly that takes as long
+// as a program is compiled; once it lasts, the condition Ready says why.
+func (cm *committer) unjudged(ctx context.Context, p *pass, why error) (ctrl.Result, error) {
+	now := cm.loader.now()
+	if p.entry.failingSince.IsZero() {
+		p.entry.failingSince = now
+	}
+	waited := now.Sub(p.entry.failingSince)
+	next := ctrl.Result{RequeueAfter: min(max(unjudgedRecheck, waited), unjudgedPause)}
+	if waited < unjudgedPatience {
+		return next, nil
+	}
+	return next, cm.tellFailing(ctx, p, dialect.Summary{Failing: why, Now: now})
+}
+
+// tellFailing writes the condition, unless the object has it already.
+func (cm *committer) tellFailing(ctx context.Context, p *pass, says dialect.Summary) error {
+	obj := p.dialect.New() // p.obj may be what the pass was about to write
+	if err := cm.live.Get(ctx, client.ObjectKeyFromObject(p.obj), obj); err != nil || string(obj.GetUID()) != p.id {
+		return client.IgnoreNotFound(err)
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	p.dialect.Encode(obj, says)
+	change, err := kube.DifferenceOf(before, obj)
+	if err != nil || change.None() {
+		return err
+	}
+	if t := p.dialect.Terrier(obj); t != nil && t.Writes < math.MaxInt64 {
+		t.Writes++
+		change.Set(t.Writes, "status", "terrier", "writes")
+	}
+	patch, err := change.Patch(before.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	err = cm.live.Status().Patch(ctx, obj, patch, client.FieldOwner(kube.FieldManager))
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil // the next pass tells it
+	case err != nil:
+		return fmt.Errorf("reporting that: %w", err)
+	}
+	cm.index.wrote(p.entry.objectRef, obj)
+	cm.teller.events.Event(obj, warning, dialect.ReconcileFailed, says.Failing.Error())
+	return nil
 }

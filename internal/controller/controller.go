@@ -19,9 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
+	"github.com/terrier-iac/terrier/internal/controller/approvals"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
+	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
@@ -131,10 +133,12 @@ type Stacks struct {
 	Ours       func(context.Context) error // nil if the API server is the one of the cluster whose records Blobs has
 	Engine     func(ctx context.Context, name string) (engine.Engine, error)
 	Events     Events
-	Audit      AuditLog // nil records nothing
+	Audit      AuditLog        // nil records nothing
+	Destroys   policies.Ledger // by which policies limit destroys; nil lets them limit none
 	Reviewers  review.Reviewers
 	Policies   Policies // nil has none
-	Stamps     Stamps   // nil believes no stamps
+	Signatures provenance.Reader
+	Stamps     approvals.Stamps // nil believes no stamps
 	Queue      Queue
 	Shared     bool        // this controller works on the shards that it takes, and begins with none
 	Moves      Moving      // nil unless Shared
@@ -149,6 +153,7 @@ type Stacks struct {
 	Hosts   *aftersteps.Hosts      // by which hosts are written into repositories; nil writes none
 
 	prober *prerequisites.Prober // nil without Systems
+	beside *aftersteps.Queue     // writes hosts; nil without Hosts
 
 	reviews *review.Pool
 	imaging *imaging // nil without Images
@@ -198,6 +203,7 @@ type pass struct {
 	postDeploy *dialect.PostDeploy // what the postDeploy script of that run printed
 
 	isolation        string // of the newest run
+	unread           bool   // the run of the stack could not be read, and may go on
 	unreadable       error  // why the status in the object cannot be read
 	unaudited        error  // why the audit log does not hold what people asked for
 	breakGlassDenied bool   // a person asks for a break-glass session where none is allowed
@@ -223,6 +229,21 @@ func (p *pass) subject() states.Subject {
 	return states.Subject{ID: p.id, Dialect: p.dialect, Object: p.obj, Asked: p.st, Observed: &p.o}
 }
 
+// approvers is the stack of the pass, for package approvals.
+func (p *pass) approvers() approvals.Subject {
+	return approvals.Subject{ID: p.id, Dialect: p.dialect, Object: p.obj, Asked: p.st, Observed: &p.o, Known: &p.entry.approvers}
+}
+
+// verify finds out who approved the pending plan.
+func (c *Stacks) verify(ctx context.Context, p *pass) error {
+	if p.unreadable != nil {
+		return nil
+	}
+	recheck, err := c.steps.approvals.Verify(ctx, p.approvers())
+	p.recheckIn(recheck)
+	return err
+}
+
 // reconcile brings one stack one step further. It is one pass in six steps.
 func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, error) {
 	c.newcomers.Reconciled(of.scheduleKey())
@@ -245,9 +266,9 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 	case !in.has(p.id): // the object was created again since
 		c.index.drop(p.id)
 		return again, nil
-	case fault.Of(err) == fault.Later: // it is not known yet which policies judge it
+	case fault.Of(err) == fault.Later:
 		c.steps.turns.withdraw(p)
-		return ctrl.Result{RequeueAfter: policiesRecheck}, nil
+		return c.steps.committer.unjudged(ctx, p, err)
 	}
 	if err == nil {
 		err = c.steps.claimer.claim(ctx, p) // nothing is created for an object that is not ours
@@ -258,15 +279,18 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 	if fault.Of(err) == fault.Conflict {
 		return c.steps.loader.requeue(p.entry), nil
 	}
+	if fault.Reason(err, "") == aftersteps.Soon { // there is nothing to say yet
+		return ctrl.Result{RequeueAfter: aftersteps.Patience}, nil
+	}
 	if err == nil {
 		err = c.steps.observer.observe(ctx, p) // everything else that a decision depends on
 	}
 	if err == nil {
-		err = c.steps.approvals.verify(ctx, p) // who approved the plan that was observed
+		err = c.verify(ctx, p) // who approved the plan that was observed
 	}
 	if err != nil {
 		c.steps.turns.withdraw(p) // it asks again once it can be read
-		return ctrl.Result{}, err
+		return ctrl.Result{}, c.steps.committer.failed(ctx, p, err)
 	}
 	for {
 		c.steps.auditor.audit(ctx, p)
@@ -278,12 +302,13 @@ func (c *Stacks) reconcile(ctx context.Context, of objectRef) (ctrl.Result, erro
 			break // one effect in a pass
 		}
 	}
-	return c.steps.committer.commit(ctx, p) // what the pass found and did is written down and told
+	result, err := c.steps.committer.commit(ctx, p) // what the pass found and did is written down and told
+	if err != nil {
+		return result, c.steps.committer.failed(ctx, p, err)
+	}
+	p.entry.failingSince = time.Time{}
+	return result, nil
 }
-
-// policiesRecheck is when a stack asks again which policies judge it. The end of what it waits
-// for wakes it as well.
-const policiesRecheck = time.Second
 
 // blockedBy turns an error into something to wait for.
 func blockedBy(err error, reason stack.Reason) *stack.Blocked {

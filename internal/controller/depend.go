@@ -16,20 +16,19 @@ import (
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/graph"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// dependencyDepth bounds how far a chain of dependencies is followed.
-const dependencyDepth = 64
-
 // dependencies knows which stacks wait for which.
 type dependencies struct {
 	cache     client.Reader
 	dialects  dialect.Registry
 	referrals *referrals
+	cycles    *graph.Cycles // of what all stacks in the cache depend on: see watches.dependsOnKeys
 }
 
 // firstNotReady returns the first dependency that is not ready.
@@ -54,12 +53,16 @@ func (dp *dependencies) firstNotReady(ctx context.Context, p *pass) (*stack.Bloc
 
 // dependency says why key cannot be relied on yet, or nothing.
 func (dp *dependencies) dependency(ctx context.Context, p *pass, d dialect.Dialect, key types.NamespacedName) (string, error) {
-	if chain, err := dp.cycle(ctx, objectRef{p.dialect, client.ObjectKeyFromObject(p.obj)}, objectRef{d, key}); err != nil || chain != "" {
-		return chain, err
+	of := objectRef{d, key}
+	id, obj := dp.cycles.ID(of.String()), d.New()
+	if err := dp.cache.Get(ctx, key, obj); client.IgnoreNotFound(err) != nil {
+		return "", err
+	} else if err != nil {
+		dp.cycles.Forget(of.String(), id) // its deletion may not have been handled yet
+		return fmt.Sprintf("dependency %s does not exist", key), nil
 	}
-	obj := d.New()
-	if err := dp.cache.Get(ctx, key, obj); err != nil {
-		return fmt.Sprintf("dependency %s does not exist", key), client.IgnoreNotFound(err)
+	if circle := dp.cycle(objectRef{p.dialect, client.ObjectKeyFromObject(p.obj)}, of); circle != "" {
+		return circle, nil
 	}
 	if ready, why := d.Ready(obj); !ready {
 		return fmt.Sprintf("dependency %s is not ready: %s", key, why), nil
@@ -79,40 +82,27 @@ func (dp *dependencies) dependency(ctx context.Context, p *pass, d dialect.Diale
 	return "", nil
 }
 
-// cycle follows dependencies from next and says so if they lead back to start.
-func (dp *dependencies) cycle(ctx context.Context, start, next objectRef) (string, error) {
-	type step struct {
-		objectRef
-		path []string
+// cycle says so if start depends on next, and next leads back to start.
+func (dp *dependencies) cycle(start, next objectRef) string {
+	way := dp.cycles.Through(start.String(), next.String())
+	if way == nil {
+		return ""
 	}
-	queue, seen := []step{{next, []string{start.key.String(), next.key.String()}}}, map[string]bool{}
-	for len(queue) > 0 && len(seen) < dependencyDepth {
-		s := queue[0]
-		queue = queue[1:]
-		if s.String() == start.String() {
-			return "dependsOn is a cycle: " + strings.Join(s.path, " → "), nil
-		}
-		if seen[s.String()] {
-			continue
-		}
-		seen[s.String()] = true
-		obj := s.dialect.New()
-		if err := dp.cache.Get(ctx, s.key, obj); err != nil {
-			if client.IgnoreNotFound(err) == nil {
-				continue
-			}
-			return "", err
-		}
-		dep, err := s.dialect.Decode(obj)
-		if err != nil {
-			continue // reported where it is the object itself
-		}
-		for _, ref := range dep.Configuration.DependsOn {
-			k := keyOf(ref, obj)
-			queue = append(queue, step{objectRef{dp.dialectOf(ref, s.dialect), k}, append(slices.Clone(s.path), k.String())})
-		}
+	text, nodes := "dependsOn is a cycle: ", slices.Clone(way.First)
+	if len(way.Last) > 0 {
+		text = fmt.Sprintf("dependsOn is a cycle of %d stacks: ", way.Nodes)
+		nodes = slices.Concat(nodes, []string{"…"}, way.Last)
 	}
-	return "", nil
+	for i, node := range append(nodes, start.String()) {
+		if _, key, ok := strings.Cut(node, "/"); ok { // without its kind
+			node = key
+		}
+		if i > 0 {
+			text += " → "
+		}
+		text += node
+	}
+	return text
 }
 
 // dependents lists the stacks that depend on obj and go before it. One of another
@@ -128,9 +118,8 @@ func (dp *dependencies) dependents(ctx context.Context, of dialect.Dialect, obj 
 		}
 		if !obj.GetDeletionTimestamp().IsZero() && !dependant.GetDeletionTimestamp().IsZero() {
 			// Two that wait for each other and are both to go have no order.
-			circle, err := dp.cycle(ctx, objectRef{d, client.ObjectKeyFromObject(dependant)}, it)
-			if err != nil || circle != "" {
-				return err
+			if dp.cycle(objectRef{d, client.ObjectKeyFromObject(dependant)}, it) != "" {
+				return nil
 			}
 		}
 		name := dependant.GetName()

@@ -21,6 +21,7 @@ import (
 
 	alustanv1 "github.com/terrier-iac/terrier/api/alustan/v1alpha1"
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/alustan"
@@ -432,30 +433,50 @@ func TestStacksAreWokenByThePlaceOfTheirState(t *testing.T) {
 	}
 }
 
-// unread is a store whose git server does not answer.
-type unread struct{}
-
-func (unread) Load(context.Context, kube.StateRef) (kube.Stored, error) {
-	return kube.Stored{}, fault.New(fault.Later, string(stack.StateFailed), errors.New("the git server has not answered"))
+// answeredState is a store that answers every question alike.
+type answeredState struct {
+	found kube.Stored
+	err   error
 }
 
-// A stack that is deleted and may have inherited a state says that the state cannot be read, and
-// stays.
-func TestADeletedStackWhoseStateIsNotRead(t *testing.T) {
-	obj := asMapped("one", 0, map[string]string{"state": "x"})
-	c := newEstate([]corev1.ConfigMap{obj}, nil)
-	c.observer.inspector.Store = unread{}
-	st, err := mapped{}.Decode(&obj)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &pass{dialect: mapped{}, obj: &obj, id: string(obj.UID), st: st, entry: &entry{checks: &record.Check{}}}
-	p.o.Deleting, p.o.Spec.DestroyLast, p.o.Spec.RetryEvery = true, true, time.Minute
-	if err := c.observer.observe(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	d := stack.Decide(p.o)
-	if _, waits := d.Action.(stack.Wait); !waits || d.Reason != stack.StateFailed || !strings.Contains(d.Message, "has not answered") {
-		t.Errorf("Decide() = %+v, want it to wait and say why", d)
+func (s answeredState) Load(context.Context, kube.StateRef) (kube.Stored, error) {
+	return s.found, s.err
+}
+
+// A stack that is deleted and may have inherited a state says why it does not know, and stays.
+func TestADeletedStackThatMayHaveInheritedAState(t *testing.T) {
+	full := thing("l", 3)
+	for name, tt := range map[string]struct {
+		store  answeredState
+		reason stack.Reason
+		says   string
+	}{
+		"its git server does not answer": {
+			answeredState{err: fault.New(fault.Later, string(stack.StateFailed), errors.New("the git server has not answered"))}, stack.StateFailed, "has not answered",
+		},
+		"the state names no owner": {
+			answeredState{found: kube.Stored{State: full, Digest: stack.Sum(full)}}, stack.StateNotAdopted, "terrier.dev/deletion=retain",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := asMapped("one", 0, map[string]string{"state": "x"})
+			c := newEstate([]corev1.ConfigMap{obj}, nil)
+			kept := &records.Store{Blobs: openRecords(t)}
+			in := c.observer.inspector
+			in.Store, in.Records, in.Versions = tt.store, kept, &states.Versions{Records: kept, Log: slog.New(slog.DiscardHandler)}
+			st, err := mapped{}.Decode(&obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &pass{dialect: mapped{}, obj: &obj, id: string(obj.UID), st: st, entry: &entry{checks: &record.Check{}}}
+			p.o.Deleting, p.o.Spec.DestroyLast, p.o.Spec.RetryEvery = true, true, time.Minute
+			if err := c.observer.observe(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			d := stack.Decide(p.o)
+			if _, waits := d.Action.(stack.Wait); !waits || d.Reason != tt.reason || !strings.Contains(d.Message, tt.says) {
+				t.Errorf("Decide() = %+v, want it to wait and say why", d)
+			}
+		})
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -24,15 +26,18 @@ import (
 // uses need no lock. Others read the labels, hence the pointer.
 type entry struct {
 	objectRef
-	id string // the UID of the object
+	id      string       // the UID of the object
+	created atomic.Int64 // when the API server created the object, in seconds since 1970; 0 before it was read
 
 	written      string           // the version of the object that the last write made; see covers
 	checks       *record.Check    // nil before the record was read
 	audited      *stack.Requests  // nil before the record was read
+	turns        *rate.Limiter    // of requests that are recorded; nil before the first one
 	approvers    *stack.Approvers // nil before the record was read
 	verdict      *stack.Verdict   // that repeats the one in the status, and is not written; nil if the status has it
 	verdictRead  bool             // the record of the verdict was read
 	timeline     timeline         // decisions that are not in the records yet
+	applied      recordSeen       // the record of the last apply
 	stateOwn     bool             // the state was the stack's own, and as expected, when it was read last
 	secrets      string           // a digest of the secret values that are remembered; empty before that
 	outputs      publishedOutputs // where the outputs are as they were written
@@ -46,11 +51,21 @@ type entry struct {
 	debouncedAt  time.Time        // since when the status says less than is known; zero if it says all
 	statusLabels atomic.Pointer[writtenLabels]
 
-	stepOutputs outputsSeen // that the steps after an apply would be given
-	hostsTried  hostsTried  // in which the repositories for the hosts of a run that ended did not answer
+	stepOutputs   outputsSeen        // that the steps after an apply would be given
+	hosts         aftersteps.Written // by the run that ended last, into repositories
+	failingSince  time.Time          // since when passes over it end early; zero if they do not
+	targetsFailed time.Time          // since when targets cannot be written; zero if they can
 
 	looking prerequisites.Looking // for prerequisites that are missing
 	turn    time.Time             // since when it has a slot, and its prerequisites are asked once more; zero if not
+}
+
+// createdAt is when the API server created the object; zero if this controller never read it.
+func (e *entry) createdAt() time.Time {
+	if at := e.created.Load(); at != 0 {
+		return time.Unix(at, 0).UTC()
+	}
+	return time.Time{}
 }
 
 // index holds the entries of all stacks. A pass makes an entry when it loads its
@@ -126,8 +141,13 @@ func (x *index) newest(of objectRef) *entry {
 	return nil
 }
 
-// drop forgets a stack.
+// drop forgets a stack, of which no pass is made meanwhile.
 func (x *index) drop(id string) {
+	x.remove(id)
+	x.budgets.Drop(id) // it wakes others, which are looked up here
+}
+
+func (x *index) remove(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.byID[id]
@@ -135,7 +155,7 @@ func (x *index) drop(id string) {
 		return
 	}
 	delete(x.byID, id)
-	x.budgets.Drop(id)
+	e.hosts.Drop()
 	name := e.objectRef.String()
 	x.byName[name] = slices.DeleteFunc(x.byName[name], func(other *entry) bool { return other == e })
 	if len(x.byName[name]) == 0 {

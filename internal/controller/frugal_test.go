@@ -38,6 +38,7 @@ type script struct {
 	job    *runner.Job
 	report *runner.Report
 	left   map[string]string // files of the run
+	unread error             // why it cannot be read; nil if it can
 }
 
 func (s *script) Start(_ context.Context, job runner.Job) error {
@@ -46,7 +47,12 @@ func (s *script) Start(_ context.Context, job runner.Job) error {
 	return nil
 }
 
-func (s *script) Current(string) (*runner.Report, error) { return s.report, nil }
+func (s *script) Current(string) (*runner.Report, error) {
+	if s.unread != nil {
+		return nil, s.unread
+	}
+	return s.report, nil
+}
 
 func (s *script) Cancel(context.Context, string, string) error { return nil }
 

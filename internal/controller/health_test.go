@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,9 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
-	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/blob/blobtest"
-	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -89,67 +86,6 @@ func TestChecksBeforeOutputsAreKnown(t *testing.T) {
 	got := healthChecks([]stack.Check{{Name: "a", Target: "{{ .x }}:1"}, {Name: "b", Target: "b:1"}}, nil)
 	if !strings.Contains(got[0].Broken, "ask for a plan") || got[1].Broken != "" || got[1].Target != "b:1" {
 		t.Errorf("checks() = %+v, want only the one that needs an output to be broken", got)
-	}
-}
-
-// Outputs whose record is lost or damaged count as those that were known last, so that no step
-// runs again by that. Those of a new record count.
-func TestStepsWhoseOutputsAreLost(t *testing.T) {
-	blobs := openRecords(t)
-	c := takeApart(&Stacks{Blobs: blobs, Runner: noFiles{}})
-	p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}}
-	p.st.Configuration.AfterApply = []afterapply.Step{{Name: "say", Command: []string{"true"}}}
-	seen := func(state string) string {
-		t.Helper()
-		p.o.Status.State, p.entry = state, &entry{id: "uid"} // as another controller sees it
-		if err := c.observeSteps(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		return p.o.Steps.Outputs
-	}
-	none := seen("s1")
-	if err := c.records.Put(t.Context(), record.Outputs("uid"), []byte(`{"a":{"value":1}}`)); err != nil {
-		t.Fatal(err)
-	}
-	known := seen("s1")
-	if known == none {
-		t.Error("outputs are the same as none")
-	}
-	if err := blobs.Delete(t.Context(), record.Outputs("uid")); err != nil {
-		t.Fatal(err)
-	}
-	for _, state := range []string{"s1", "s2"} {
-		if got := seen(state); got != known {
-			t.Errorf("in the state %s, without the record, the outputs are %s, want those of before, %s", state, got, known)
-		}
-	}
-	if err := c.records.Put(t.Context(), record.Outputs("uid"), []byte(`{"a":{"value":2}}`)); err != nil {
-		t.Fatal(err)
-	}
-	if got := seen("s2"); got == known || got == none {
-		t.Errorf("other outputs are %s, as before", got)
-	}
-}
-
-// Each file of a run has its own tries, so that a repository that never answers keeps no run, and
-// no deletion, from its end.
-func TestRepositoriesThatDoNotAnswer(t *testing.T) {
-	p := &pass{entry: &entry{}}
-	well, dead := aftersteps.Order{Step: "well"}, aftersteps.Order{Step: "dead", Retries: 1}
-	passes := 0
-	for triesAgain(p, "steps-1", well, nil) || triesAgain(p, "steps-1", dead, fault.New(fault.Later, "", errors.New("no answer"))) {
-		if passes++; passes > 20 {
-			break
-		}
-	}
-	if passes != hostsPasses+1 {
-		t.Errorf("a file is written again in %d passes, want %d and its retry", passes, hostsPasses)
-	}
-	if triesAgain(p, "steps-1", dead, context.DeadlineExceeded) || !triesAgain(p, "steps-2", dead, context.DeadlineExceeded) {
-		t.Error("the tries are not those of a run")
-	}
-	if triesAgain(p, "steps-3", dead, fault.New(fault.Denied, "", errors.New("no"))) {
-		t.Error("a refusal is tried again")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/image"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/share"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -25,12 +26,14 @@ type Images interface {
 	Holds(image.Made) bool // whether runs find there what they need of it
 }
 
-// How many images are made at once, for how long one counts as being in its registry,
-// and when a stack looks for its image again while it is made.
+// How many images are made at once, and of one namespace, for how long one counts as being in its
+// registry, and when a stack looks for its image again while it is made. A registry that a stack
+// names may take ten minutes not to answer, so no namespace has all places.
 const (
-	imagesAtOnce = 2
-	imageTrusted = 10 * time.Minute
-	imageRecheck = 2 * time.Second
+	imagesAtOnce       = 4
+	imagesPerNamespace = 2
+	imageTrusted       = 10 * time.Minute
+	imageRecheck       = 2 * time.Second
 )
 
 // imaging makes images beside the reconciles. The entry of a stack has the one that it
@@ -42,9 +45,9 @@ type imaging struct {
 	more   chan struct{} // holds one: there may be something to begin
 	pause  time.Duration // before it is asked again for what is built elsewhere
 
-	mu      sync.Mutex
-	waiting []*making
-	running int
+	places *share.Places[*making]
+
+	mu sync.Mutex // of what becomes of them
 }
 
 // making is one image on its way.
@@ -62,7 +65,7 @@ func newImaging(images Images, now func() time.Time) *imaging {
 	if images == nil {
 		return nil
 	}
-	return &imaging{images: images, now: now, more: make(chan struct{}, 1), pause: imageRecheck}
+	return &imaging{images: images, now: now, more: make(chan struct{}, 1), pause: imageRecheck, places: share.New[*making](share.Bounds{All: imagesAtOnce, Most: imagesPerNamespace})}
 }
 
 // same reports whether two images have one content and one place.
@@ -96,12 +99,14 @@ func (im *imaging) find(m *making, w image.Wanted) (made image.Made, pending, be
 
 // begin has an image made, or looked for again that is known.
 func (im *imaging) begin(w image.Wanted, known image.Made) *making {
-	im.mu.Lock()
-	defer im.mu.Unlock()
 	m := &making{wanted: w, known: known}
-	im.waiting = append(im.waiting, m)
-	im.signal()
+	im.wait(m)
 	return m
+}
+
+func (im *imaging) wait(m *making) {
+	im.places.Wait(m.wanted.Namespace, m)
+	im.signal()
 }
 
 func (im *imaging) signal() {
@@ -116,7 +121,7 @@ func (im *imaging) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for {
-		for m := im.next(); m != nil; m = im.next() {
+		for m, ok := im.places.Next(nil); ok; m, ok = im.places.Next(nil) {
 			all.Go(func() {
 				made, err := im.images.Ensure(ctx, m.wanted)
 				if errors.Is(err, image.ErrBuilding) {
@@ -134,39 +139,24 @@ func (im *imaging) run(ctx context.Context) error {
 	}
 }
 
-func (im *imaging) next() *making {
-	im.mu.Lock()
-	defer im.mu.Unlock()
-	if im.running >= imagesAtOnce || len(im.waiting) == 0 {
-		return nil
-	}
-	m := im.waiting[0]
-	im.waiting = im.waiting[1:]
-	im.running++
-	return m
+// free gives the place of an image to the next one.
+func (im *imaging) free(m *making) {
+	im.places.End(m.wanted.Namespace)
+	im.signal()
 }
 
 func (im *imaging) end(m *making, made image.Made, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	im.running--
+	im.free(m)
 	m.ended, m.made, m.err = im.now(), made, err
 	m.wanted.Keys, m.wanted.Login = nil, nil
-	im.signal()
 }
 
 // again asks again later for an image that is built elsewhere. Meanwhile others have its turn.
 func (im *imaging) again(m *making) {
-	im.mu.Lock()
-	defer im.mu.Unlock()
-	im.running--
-	im.signal()
-	time.AfterFunc(im.pause, func() {
-		im.mu.Lock()
-		defer im.mu.Unlock()
-		im.waiting = append(im.waiting, m)
-		im.signal()
-	})
+	im.free(m)
+	time.AfterFunc(im.pause, func() { im.wait(m) })
 }
 
 // wantImage says which image the runs of a stack start from. Nothing of a plan depends on

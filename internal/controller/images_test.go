@@ -231,3 +231,51 @@ func TestTheCodeOfAnImageIsInItsProcess(t *testing.T) {
 		})
 	}
 }
+
+// Registries that do not answer hold up the images of their own namespace.
+func TestANamespaceDoesNotHaveAllPlacesForImages(t *testing.T) {
+	im := newImaging(&registryOf{}, time.Now)
+	for range 2 * imagesAtOnce {
+		im.begin(image.Wanted{Name: "tarpit.example/a", Namespace: "hostile"}, image.Made{})
+	}
+	im.begin(image.Wanted{Name: "registry.example/b", Namespace: "apps"}, image.Made{})
+	var began []*making
+	got := ""
+	for m, ok := im.places.Next(nil); ok; m, ok = im.places.Next(nil) {
+		began = append(began, m)
+		got += m.wanted.Namespace + " "
+	}
+	if want := "hostile apps hostile "; got != want {
+		t.Errorf("being made are those of %s, want %s", got, want)
+	}
+	for _, m := range began {
+		im.end(m, image.Made{}, nil)
+	}
+	if n := im.places.Busy(); n != 0 {
+		t.Errorf("after their end %d count as being made", n)
+	}
+	if m, ok := im.places.Next(nil); !ok || m.wanted.Namespace != "hostile" {
+		t.Errorf("the next one is %+v", m)
+	}
+}
+
+// Two namespaces with many images have all places, and the next place is for a third one.
+func TestTwoNamespacesKeepNoThirdFromItsImages(t *testing.T) {
+	im := newImaging(&registryOf{}, time.Now)
+	for range 10 {
+		im.begin(image.Wanted{Name: "tarpit.example/a", Namespace: "a"}, image.Made{})
+		im.begin(image.Wanted{Name: "tarpit.example/b", Namespace: "b"}, image.Made{})
+	}
+	var began []*making
+	for m, ok := im.places.Next(nil); ok; m, ok = im.places.Next(nil) {
+		began = append(began, m)
+	}
+	im.begin(image.Wanted{Name: "registry.example/late", Namespace: "late"}, image.Made{})
+	if len(began) != imagesAtOnce {
+		t.Fatalf("%d are made at once, want %d", len(began), imagesAtOnce)
+	}
+	im.end(began[0], image.Made{}, nil)
+	if m, ok := im.places.Next(nil); !ok || m.wanted.Namespace != "late" {
+		t.Errorf("the next one is %+v, want that of the third namespace", m)
+	}
+}

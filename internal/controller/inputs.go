@@ -45,6 +45,7 @@ type inputs struct {
 	template string      // the text of the module's main.tf.tpl; empty if it has none
 	origin   string      // the URL that the archive is certainly from; empty if it is not certain
 	revision string      // the one of the source that the archive is from, whatever the plan inputs name
+	artifact string      // digest of the artifact that the archive is of, or of which it is a part
 	imports  *workdir.File
 
 	input.Inputs
@@ -98,7 +99,7 @@ func (jb *jobs) findSource(ctx context.Context, p *pass) *stack.Blocked {
 	if p.in.archive, err = jb.artifacts.Get(ctx, artifact); err != nil {
 		return blockedBy(fmt.Errorf("fetching the artifact of %s %s: %w", ref.Kind, key, err), stack.SourceFailed)
 	}
-	p.in.origin, p.in.revision = artifact.Origin, artifact.Revision
+	p.in.origin, p.in.revision, p.in.artifact = artifact.Origin, artifact.Revision, artifact.Digest
 	p.o.PlanInputs.Source, p.o.PlanInputs.Revision, p.o.SourceAt = artifact.Digest, artifact.Revision, artifact.At
 	if b := p.below(artifact.Directory); b != nil {
 		return b
@@ -503,7 +504,7 @@ func (p *pass) findImports() *stack.Blocked {
 	for _, u := range p.o.Imports() {
 		if u.ID == "" {
 			return &stack.Blocked{Kind: fault.Invalid, Reason: stack.StateIncomplete, Message: fmt.Sprintf(
-				"The repair cannot be planned: the identifier of %s is not known. Say it with terrier repair --id '%[1]s=…', or say that it does not exist with --absent '%[1]s'", u.Address)}
+				"The repair cannot be planned: the identifier of %s is not known. Say it with terrier repair %[2]s --id '%[1]s=…', or say that it does not exist with --absent '%[1]s'", u.Address, p.o.Spec.Words.Argument)}
 		}
 		imports = append(imports, module.Import{Address: u.Address, ID: u.ID})
 	}

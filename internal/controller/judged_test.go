@@ -2,11 +2,17 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/review"
@@ -118,5 +124,64 @@ func TestAVerdictThatRepeatsIsNotWritten(t *testing.T) {
 	l.looks(t)
 	if again, _ := now(); again.Review.By == held.Review.By || again.Pending.Name != held.Pending.Name || l.stored(t).ResourceVersion != version {
 		t.Errorf("a hold that repeats: %+v, the object was written: %v", again.Review, l.stored(t).ResourceVersion != version)
+	}
+}
+
+// An apply waits until its tenant may destroy more, says until when, and is in the ledger before
+// it begins. A pass that was told that it fits in is refused when another run was before it.
+func TestAnApplyWaitsForTheHour(t *testing.T) {
+	l := newFrugal(t, "hour")
+	log, err := audit.Open(t.TempDir(), audit.Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ledger := policies.NewHours(log, time.Now)
+	l.auditor.auditLog, l.auditor.destroys, l.observer.destroys = log, ledger, ledger
+	set := &policies.Set{Tenant: l.key.Namespace, PerHour: []policies.PerHour{{Policy: "ClusterPolicy/p", Tenant: l.key.Namespace, Most: 5}}}
+	l.loader.policies = changing{(*policies.Policies)(nil), set}
+	another := func(n int) {
+		t.Helper()
+		for _, what := range []audit.What{audit.ApplyStarted, audit.Applied} {
+			if err := log.Record(t.Context(), audit.Entry{
+				What: what, Run: fmt.Sprint("apply-", n), Object: audit.Object{UID: "another"}, Changes: stack.Changes{Destroy: n}, Details: map[string]string{policies.TenantDetail: l.key.Namespace},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	another(4)
+	l.creates(t)
+	l.works(t, stack.PlanRun)
+	l.runs.ends(func(r *runner.Report) { r.Changes, r.ChangesHash = stack.Changes{Destroy: 3}, "sha256:c" },
+		map[string]string{runner.FilePlan: "a plan", runner.FilePlanDoc: "{}", runner.FileLog: "planned"})
+	l.looks(t)
+	applies := func() bool { return l.runs.job != nil && l.runs.job.Kind == stack.ApplyRun }
+	if applies() || l.wait < 55*time.Minute {
+		t.Errorf("it applies: %v, and the next pass comes in %s, want it to wait for the hour: %v", applies(), l.wait, l.stored(t).Status.Conditions)
+	}
+	if said := l.stored(t).Status.Conditions; !slices.ContainsFunc(said, func(c metav1.Condition) bool { return c.Reason == string(stack.ApplyWithheld) }) {
+		t.Errorf("the conditions are %v, want %s", said, stack.ApplyWithheld)
+	}
+
+	// The pass knows nothing of the other run, and the ledger does.
+	l.observer.destroys = nil
+	for range 3 {
+		if _, err := l.whole.reconcile(t.Context(), l.ref()); err != nil && fault.Of(err) != fault.Conflict {
+			t.Fatal(err)
+		}
+	}
+	if applies() {
+		t.Fatal("it applies beyond the limit")
+	}
+
+	l.observer.destroys, set.PerHour = ledger, []policies.PerHour{{Policy: "ClusterPolicy/p", Tenant: l.key.Namespace, Most: 7}}
+	l.works(t, stack.ApplyRun)
+	if got, err := ledger.Destroyed(t.Context(), l.key.Namespace); err != nil || len(got) != 2 || got[1].Stack != string(l.stored(t).UID) || got[1].Resources != 3 || got[1].Ended {
+		t.Errorf("the ledger has %+v, %v; want the apply that began", got, err)
 	}
 }

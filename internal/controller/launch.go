@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/terrier-iac/terrier/internal/controller/approvals"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/controller/vaults"
@@ -38,7 +39,6 @@ type launcher struct {
 	jobs    *jobs
 	gates   *gates
 
-	policies Policies
 	registry func(RegistryReader) (*runner.Registry, error) // see Stacks
 }
 
@@ -73,12 +73,13 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		return nil
 	}
 	p.note.Waited, p.note.Class, p.note.Tenant = la.queue.Waited(p.id), candidate.Class.String(), candidate.Tenant
-	p.note.Stamped, p.note.Changes = p.st.Spec.Stamped, newestChange(p.st.Spec)
+	p.note.Stamped, p.note.Changes = p.st.Spec.Stamped, approvals.NewestChange(p.st.Spec)
 	if kind.Writes() || kind == stack.StepsRun || unlock != "" {
 		if err := errors.Join(la.loader.confirm(ctx, p), p.policies.Confirm(ctx, p.obj)); err != nil {
 			return err
 		}
 	}
+	cause.Whole = len(p.job.Options.Targets) == 0
 	job, err := la.ready(ctx, p, kind, cause, unlock)
 	if err == nil {
 		p.o.Run = &stack.Run{ID: job.ID, Kind: kind, Cause: cause, Since: p.o.Now}
@@ -91,7 +92,6 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		err = la.start(ctx, p, *job)
 	}
 	if err == nil {
-		la.destroying(p, kind, cause)
 		return nil
 	}
 	p.o.Run = nil
@@ -103,13 +103,6 @@ func (la *launcher) launch(ctx context.Context, p *pass, kind stack.RunKind, cau
 		return nil
 	}
 	return la.locked(p, kind, cause, errors.Join(err, why))
-}
-
-// destroying notes what a run that began destroys, for policies that limit it.
-func (la *launcher) destroying(p *pass, kind stack.RunKind, cause stack.Cause) {
-	if kind.Writes() && cause.Plan != nil {
-		la.policies.Began(p.obj, cause.Plan.Changes.Destroy)
-	}
 }
 
 // start starts a run. Only this copy of the job has what is made for this run alone: the token
@@ -270,7 +263,6 @@ func (la *launcher) ready(ctx context.Context, p *pass, kind stack.RunKind, caus
 	if kind == stack.CheckRun && unlock == "" && la.status.config.Pods {
 		job.Shares = p.note.Tenant
 	}
-	cause.Whole = len(job.Options.Targets) == 0
 	p.note.Cause, p.note.After = cause, new(p.o.Status.LastRun)
 	if err := la.expect(ctx, p, kind); err != nil {
 		return nil, err

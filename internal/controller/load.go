@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/review"
@@ -44,24 +44,51 @@ func (ld *loader) load(ctx context.Context, of objectRef) (*pass, error) {
 		return nil, nil
 	}
 	p := &pass{dialect: of.dialect, obj: obj, stale: cached, id: id, entry: ld.index.make(id, of)}
+	p.entry.created.Store(obj.GetCreationTimestamp().Unix())
 	return p, ld.decode(ctx, p)
+}
+
+// When a record is read again that could not be. Nothing else wakes its stack.
+const (
+	unreadableRecheck = time.Minute      // once an operator has done something
+	failedRecheck     = 20 * time.Second // what was in the way may pass
+)
+
+// cannotRead has the pass say that a record beside the status cannot be read, and decide
+// nothing. Users see it, and what helps.
+func (p *pass) cannotRead(err error) {
+	if fault.Of(err) == fault.Later { // an operator has to do something, and the error says what
+		p.recheckIn(unreadableRecheck)
+	} else {
+		p.recheckIn(failedRecheck)
+		err = fault.New(fault.Later, fault.Reason(err, ""), fmt.Errorf("%w. If that does not pass, restore the record from a backup", err))
+	}
+	p.unreadable, p.o.Unreadable = err, err.Error()
 }
 
 // decode begins the observation with what the object says.
 func (ld *loader) decode(ctx context.Context, p *pass) error {
 	var err error
 	p.st, err = p.dialect.Decode(p.obj)
+	lacks := ld.completeStatus(ctx, p)
 	p.restoreVerdict()
 	p.o = stack.Observation{
 		Now: ld.now(), Spec: p.st.Spec, Status: p.st.Status, Replan: p.st.Replan,
 		Deleting: !p.obj.GetDeletionTimestamp().IsZero(),
 	}
-	if p.policies, err = ld.judging(ctx, p, err); p.policies.Invalid != nil && fault.Of(err) == fault.None {
-		err = p.policies.Invalid
+	if lacks != nil {
+		p.cannotRead(lacks)
+		return nil
+	}
+	switch unjudged := ld.judging(ctx, p); fault.Of(unjudged) {
+	case fault.None:
+		err = cmp.Or(err, p.policies.Invalid)
+	case fault.Invalid, fault.Denied:
+		err = unjudged
+	default: // it is not known which policies judge the stack, or what they judge; Later: not yet
+		return unjudged
 	}
 	switch fault.Of(err) {
-	case fault.Later: // it is not known yet which policies judge the stack
-		return err
 	case fault.None:
 		p.o.Status = p.o.Status.WithoutOldFailure(p.o.Spec)
 	case fault.Invalid, fault.Denied:
@@ -70,7 +97,10 @@ func (ld *loader) decode(ctx context.Context, p *pass) error {
 		p.unreadable, p.o.Unreadable = err, err.Error()
 		return nil
 	}
-	return ld.restoreStatus(ctx, p)
+	if err := ld.restoreStatus(ctx, p); err != nil {
+		p.cannotRead(err)
+	}
+	return nil
 }
 
 // restoreVerdict gives the status the newest verdict, if it was not written: see more.
@@ -83,16 +113,17 @@ func (p *pass) restoreVerdict() {
 	}
 }
 
-// judging finds the policies that judge the stack, which is decoded, and passes on the error
-// of that. Policies join the reviewers that the object names.
-func (ld *loader) judging(ctx context.Context, p *pass, decoded error) (policies.Set, error) {
+// judging finds the policies that judge the stack, which is decoded. Policies join the reviewers
+// that the object names.
+func (ld *loader) judging(ctx context.Context, p *pass) error {
 	set, err := ld.policies.For(ctx, p.obj)
 	if err != nil {
-		return set, fmt.Errorf("reading the policies: %w", err)
+		return fmt.Errorf("reading the policies: %w", err)
 	}
+	p.policies = set
 	p.o.Spec.Policies, p.o.Spec.Times, p.o.Spec.Drift = set.Digest, set.Times, set.Drift
 	p.o.Spec.Approvers, p.o.Spec.ApprovalRules = len(set.Approvals) > 0, set.Approvals
 	p.o.Spec.Webhooks = p.o.Spec.Reviews != ""
 	p.o.Spec.Reviews = review.Digest(p.o.Spec.Reviews, set.Digest)
-	return set, decoded
+	return nil
 }

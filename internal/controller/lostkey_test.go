@@ -62,7 +62,7 @@ func TestRecordsWhoseKeyIsLostBlockNoRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := takeApart(&Stacks{Blobs: lost})
-	if err := c.dropOldRuns(t.Context(), "uid"); err != nil {
+	if err := c.records.DropOldRuns(t.Context(), "uid", runsKept); err != nil {
 		t.Error(err)
 	}
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)

@@ -1,15 +1,21 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/afterapply"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/gitstate"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -31,7 +37,7 @@ type observer struct {
 	gates        *gates
 	jobs         *jobs
 	inspector    *states.Inspector
-	policies     Policies
+	destroys     policies.Ledger
 	records      *records.Store
 	snapshots    *snapshots
 	steps        *aftersteps.Files
@@ -50,6 +56,11 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		return err
 	}
 	p.o.CheckedAt, p.o.DriftedAt = checks.At, checks.Drifted
+	if p.o.Run == nil && p.o.Unsettled == nil && !p.o.Deleting {
+		if err := ob.snapshots.look(ctx, p); err != nil {
+			return err
+		}
+	}
 	if ob.jobs.config.Pods && p.o.Blocked == nil {
 		p.o.Pod = p.st.Configuration.PodShape()
 	}
@@ -63,8 +74,9 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 		if p.o.Dependents, err = ob.dependencies.dependents(ctx, p.dialect, p.obj); err == nil {
 			err = ob.inspector.Inherit(ctx, p.subject())
 		}
-		if reason := stack.Reason(fault.Reason(err, "")); reason == stack.StateFailed || reason == gitstate.ReasonNoAccess {
-			p.o.Obstacle, err = obstacle(err), nil // a git server that does not answer says so in the condition
+		switch stack.Reason(fault.Reason(err, "")) {
+		case stack.StateNotAdopted, stack.StateFailed, gitstate.ReasonNoAccess: // a user has to say whose it is, or a git server does not answer
+			p.o.Obstacle, err = obstacle(err), nil
 		}
 		if err == nil {
 			err = ob.observeCorrection(ctx, p)
@@ -104,6 +116,52 @@ func (ob *observer) observe(ctx context.Context, p *pass) error {
 	return err
 }
 
+// observeSteps finds which steps follow an apply, and what they would be given.
+func (ob *observer) observeSteps(ctx context.Context, p *pass) error {
+	p.o.Steps = nil
+	if steps := p.st.Configuration.AfterApply; len(steps) > 0 {
+		files, err := ob.steps.Digest(p.in.archive, p.o.PlanInputs.Source, p.st.Configuration.Path, steps)
+		if err != nil {
+			return fmt.Errorf("reading the files of the steps after an apply: %w", err)
+		}
+		outputs, err := ob.stepOutputs(ctx, p)
+		if err != nil {
+			return fmt.Errorf("reading the outputs for the steps after an apply: %w", err)
+		}
+		p.o.Steps = &stack.Steps{Digest: stack.Digest([]any{steps, files}), Outputs: outputs}
+		if slices.ContainsFunc(steps, func(s afterapply.Step) bool { return s.Command != nil || s.Ansible != nil }) {
+			p.o.Steps.Source = stack.Digest([]string{p.o.PlanInputs.Source, p.st.Configuration.Path})
+		}
+	}
+	p.o.Status = stack.WithSteps(p.o.Status, p.o.Steps)
+	return nil
+}
+
+// stepOutputs is a digest of the outputs that steps would be given. While their record is lost
+// the outputs count as those that were known last: nothing says that they are others, and the
+// next run that reads them writes the record again.
+func (ob *observer) stepOutputs(ctx context.Context, p *pass) (string, error) {
+	if seen := p.entry.stepOutputs; seen.digest != "" && seen.state == p.o.Status.State {
+		return seen.digest, nil
+	}
+	b, err := ob.records.Get(ctx, record.Outputs(p.id))
+	if reason := fault.Reason(err, ""); fault.Of(err) == fault.Missing || reason == blob.Damaged || reason == blob.KeyUnknown {
+		known := ""
+		if a := p.o.Status.AfterApply; a != nil {
+			known = a.Outputs
+		}
+		return cmp.Or(known, ob.jobs.keyed("")), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	p.entry.stepOutputs = outputsSeen{p.o.Status.State, ob.jobs.keyed(string(b))}
+	return p.entry.stepOutputs.digest, nil
+}
+
+// outputsSeen is a keyed digest of the outputs that belong to a state.
+type outputsSeen struct{ state, digest string }
+
 // otherDestroy reports whether the inputs differ from those of the last apply in nothing but
 // the script that destroys, which the record of that apply has. Without the record the script
 // that applies runs again.
@@ -112,7 +170,7 @@ func (ob *observer) otherDestroy(ctx context.Context, p *pass) bool {
 	if p.st.Configuration.Script == nil || m.Snapshot == "" || m.Planned.Inputs == p.o.PlanInputs.Inputs {
 		return false
 	}
-	before, err := record.At[snapshot](m.Snapshot).Read(ctx, ob.blobs)
+	before, err := record.SnapshotNamed[snapshot](p.id, m.Snapshot).Read(ctx, ob.blobs)
 	if err != nil || before.Job.Script == nil {
 		return false
 	}
@@ -133,7 +191,7 @@ func (ob *observer) observeCorrection(ctx context.Context, p *pass) error {
 	if m.Snapshot == "" || p.o.Blocked != nil || m.Failures == 0 && (m.Pending == nil || !m.Pending.Destroy) {
 		return nil
 	}
-	applied, err := record.At[snapshot](m.Snapshot).Read(ctx, ob.blobs)
+	applied, err := record.SnapshotNamed[snapshot](p.id, m.Snapshot).Read(ctx, ob.blobs)
 	if err != nil {
 		return nil //nolint:nilerr // the destroy that needs the record says what is wrong with it
 	}

@@ -3,8 +3,12 @@ package controller
 import (
 	"testing"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
+	"github.com/terrier-iac/terrier/internal/afterapply"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -71,5 +75,44 @@ func TestACorrectionKeepsTheState(t *testing.T) {
 		if got := p.keepsState(tt.was); got != tt.want {
 			t.Errorf("%s: keepsState() = %v, want %v", name, got, tt.want)
 		}
+	}
+}
+
+// Outputs whose record is lost or damaged count as those that were known last, so that no step
+// runs again by that. Those of a new record count.
+func TestStepsWhoseOutputsAreLost(t *testing.T) {
+	blobs := openRecords(t)
+	c := takeApart(&Stacks{Blobs: blobs, Runner: noFiles{}})
+	p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{}, id: "uid", entry: &entry{id: "uid"}}
+	p.st.Configuration.AfterApply = []afterapply.Step{{Name: "say", Command: []string{"true"}}}
+	seen := func(state string) string {
+		t.Helper()
+		p.o.Status.State, p.entry = state, &entry{id: "uid"} // as another controller sees it
+		if err := c.observeSteps(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		return p.o.Steps.Outputs
+	}
+	none := seen("s1")
+	if err := c.records.Put(t.Context(), record.Outputs("uid"), []byte(`{"a":{"value":1}}`)); err != nil {
+		t.Fatal(err)
+	}
+	known := seen("s1")
+	if known == none {
+		t.Error("outputs are the same as none")
+	}
+	if err := blobs.Delete(t.Context(), record.Outputs("uid")); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{"s1", "s2"} {
+		if got := seen(state); got != known {
+			t.Errorf("in the state %s, without the record, the outputs are %s, want those of before, %s", state, got, known)
+		}
+	}
+	if err := c.records.Put(t.Context(), record.Outputs("uid"), []byte(`{"a":{"value":2}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := seen("s2"); got == known || got == none {
+		t.Errorf("other outputs are %s, as before", got)
 	}
 }

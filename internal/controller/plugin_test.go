@@ -70,7 +70,7 @@ func TestARecordedJobIsOfTheClusterOfNow(t *testing.T) {
 			if err := record.At[snapshot](key).Write(t.Context(), s.snapshots.blobs, snapshot{Job: runner.Job{Backend: &recorded}}); err != nil {
 				t.Fatal(err)
 			}
-			p := &pass{dialect: infra.Dialect{}, obj: &v1alpha2.Terraform{}}
+			p := &pass{dialect: infra.Dialect{}, id: "uid", obj: &v1alpha2.Terraform{}}
 			p.obj.SetAnnotations(map[string]string{backend.AdoptStateOf: "moved"})
 			p.o.Status.Snapshot = key
 			if err := s.snapshots.recall(t.Context(), p); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/states"
-	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -23,19 +23,19 @@ import (
 )
 
 // retain records the resources that stay when a stack is released, and reports how
-// many of them its runs forgot. Whole says that the resources in the state stay, too:
+// many of them its runs forgot. Origin is that of the stack. Whole says that the resources in the state stay, too:
 // without it, the state was destroyed.
-func (rm *removals) retain(ctx context.Context, p *pass, whole bool) (forgotten int, err error) {
+func (rm *removals) retain(ctx context.Context, p *pass, origin kube.Origin, whole bool) (forgotten int, err error) {
 	left, err := forgottenBefore(ctx, rm.blobs, p.id)
 	if err != nil {
 		return 0, err
 	}
 	switch {
 	case whole:
-		err = rm.retainState(ctx, p)
+		err = rm.retainState(ctx, p, origin)
 	case len(left.Resources) > 0 || len(left.GivenUp) > 0:
 		r := kube.Retained{
-			Stack: left.Stack, Kind: left.Kind, UID: p.id, At: p.o.Now,
+			Stack: left.Stack, Kind: left.Kind, UID: p.id, At: p.o.Now, Origin: origin,
 			Why: "its runs forgot the resources, as the configuration asks (destroy = false), and did not destroy them",
 		}
 		if len(left.Resources) == 0 {
@@ -51,9 +51,9 @@ func (rm *removals) retain(ctx context.Context, p *pass, whole bool) (forgotten 
 }
 
 // retainState records the resources in the state of a stack that is released.
-func (rm *removals) retainState(ctx context.Context, p *pass) error {
+func (rm *removals) retainState(ctx context.Context, p *pass, origin kube.Origin) error {
 	r := kube.Retained{
-		Stack: client.ObjectKeyFromObject(p.obj).String(), Kind: rm.dialects.Word(p.dialect), UID: p.id, At: p.o.Now, Untracked: p.o.Status.Untracked,
+		Stack: client.ObjectKeyFromObject(p.obj).String(), Kind: rm.dialects.Word(p.dialect), UID: p.id, At: p.o.Now, Untracked: p.o.Status.Untracked, Origin: origin,
 		Why: "destroyResourcesOnDeletion is not set",
 	}
 	if p.o.Spec.Retain {
@@ -194,7 +194,8 @@ func (rm *removals) relieve(ctx context.Context, p *pass) error {
 // keepLastRun keeps the report and the log of the last run of a stack that goes, which is its
 // destroy if it had one: the other records go with the stack, and a user may want to see what
 // was destroyed. What does not open holds up no deletion.
-func (rm *removals) keepLastRun(ctx context.Context, id string, d dialect.Dialect, of client.ObjectKey) error {
+func (rm *removals) keepLastRun(ctx context.Context, e *entry, origin kube.Origin) error {
+	id, of := e.id, e.key
 	if of.Name == "" {
 		return nil // only its records were found
 	}
@@ -202,7 +203,7 @@ func (rm *removals) keepLastRun(ctx context.Context, id string, d dialect.Dialec
 	if err != nil || name == "" {
 		return err // a pass before this one may have kept it, and dropped the others
 	}
-	kind := rm.dialects.Word(d)
+	kind := rm.dialects.Word(e.dialect)
 	to := func(file string) string { return record.Gone(kind, of.Namespace, of.Name, id, file) }
 	log, err := rm.blobs.Get(ctx, record.Run(id, name, runner.FileLog))
 	if err == nil {
@@ -212,7 +213,28 @@ func (rm *removals) keepLastRun(ctx context.Context, id string, d dialect.Dialec
 		return fmt.Errorf("keeping the log of the last run: %w", err)
 	}
 	last.Gone, last.Note = rm.now(), nil
-	return record.At[runner.Report](to(record.ReportFile)).Write(ctx, rm.blobs, last)
+	return record.At[goneRun](to(record.ReportFile)).Write(ctx, rm.blobs, goneRun{last, origin})
+}
+
+// goneRun is the report of the last run of a deleted stack, with the origin of that stack.
+type goneRun struct {
+	runner.Report
+	kube.Origin
+}
+
+// origin says in which namespace a stack was that goes or is gone. Existed and here are as
+// kube.OriginOf takes them. A controller that may not list namespaces leaves the decision to
+// those who read the record: they compare times.
+func (rm *removals) origin(ctx context.Context, e *entry, existed time.Time, here bool) (kube.Origin, error) {
+	created := e.createdAt()
+	if e.key.Namespace == "" {
+		return kube.Origin{StackCreated: created}, nil // only its records were found
+	}
+	n, err := kube.FindNamespace(ctx, rm.live, e.key.Namespace)
+	if err != nil && fault.Of(err) != fault.Denied {
+		return kube.Origin{}, fmt.Errorf("recording the namespace of a stack that goes: %w", err)
+	}
+	return kube.OriginOf(n, created, existed, here), nil
 }
 
 // lastRun is the report of the last run of a stack, and the name under which it is kept; that

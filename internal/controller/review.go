@@ -15,10 +15,8 @@ import (
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/controller/policies"
-	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
-	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/policy"
@@ -165,7 +163,7 @@ func (ac *actor) question(p *pass, made stack.Plan) review.Question {
 func (ac *actor) shown(ctx context.Context, p *pass) (map[string]json.RawMessage, error) {
 	obj := p.obj.DeepCopyObject().(client.Object)
 	obj.SetManagedFields(nil)
-	if epoch, err := ac.approvals.epoch(ctx); err != nil || epoch != p.st.Spec.Stamped {
+	if epoch, err := ac.approvals.Epoch(ctx); err != nil || epoch != p.st.Spec.Stamped {
 		for _, stamp := range kube.Stamps() {
 			dialect.SetAnnotation(obj, stamp, "") // users may have written it
 		}
@@ -208,10 +206,6 @@ func (p *pass) lost(made stack.Plan, err error) error {
 type Policies interface {
 	// For returns the policies of a stack.
 	For(ctx context.Context, obj client.Object) (policies.Set, error)
-	// Spent says why a plan that destroys n resources waits for the end of an hour.
-	Spent(ctx context.Context, obj client.Object, limits []policies.PerHour, n int) (policy.Withheld, error)
-	// Began notes that a run begins that destroys n resources.
-	Began(obj client.Object, n int)
 	// Judged notes that policies judged a plan.
 	Judged(by []policy.Judge, at time.Time)
 }
@@ -228,7 +222,7 @@ func (ob *observer) observeSpent(ctx context.Context, p *pass) error {
 		return nil
 	}
 	var err error
-	p.o.Spent, err = ob.policies.Spent(ctx, p.obj, p.policies.PerHour, m.Pending.Changes.Destroy)
+	p.o.Spent, err = policies.Withheld(ctx, ob.destroys, p.o.Now, p.id, p.policies.PerHour, m.Pending.Changes.Destroy)
 	return err
 }
 
@@ -339,201 +333,4 @@ func (m *metrics) judged(v *stack.Verdict) {
 		}
 		m.findings.WithLabelValues(name, effect).Inc()
 	}
-}
-
-// Stamps says which stamps of the API server may be believed.
-type Stamps interface {
-	// Epoch returns the epoch of the stamps that the API server puts on objects now. An
-	// error says in words for the user why no stamp can be believed, and what to do.
-	Epoch(ctx context.Context) (string, error)
-}
-
-// approvals finds out who approved a plan, and who asked for what it does.
-type approvals struct {
-	blobs  records.Blobs
-	stamps Stamps
-	live   client.Client
-}
-
-// stampsAgain is after what time a plan is reconciled again whose approvals could not be
-// verified. No object changes when the API server begins to stamp.
-const stampsAgain = time.Minute
-
-// verify finds who decided about the pending plan. Where a policy asks for certain users, it
-// finds the approvals that can be believed, too, and keeps when it saw each of them first. It
-// asks the API server for nothing where no user has decided and no policy wants to know.
-func (as *approvals) verify(ctx context.Context, p *pass) error {
-	if p.unreadable != nil {
-		return nil
-	}
-	if p.o.Spec.RejectedBy != "" && p.o.Status.Pending.Is(p.o.Spec.Rejected) {
-		p.o.Spec.RejectedBy, _ = as.author(ctx, p, kube.DecidedBy)
-	}
-	as.decided(ctx, p)
-	wanted, overrides := stack.Restricted(p.o) || stack.ConfirmsSteps(p.o), stack.WantsOverride(p.o)
-	known, err := as.known(ctx, p, wanted || overrides)
-	if err != nil {
-		return err
-	}
-	was := p.o.Status.Approving
-	p.o.Status.Approving = stack.Approving{Overridable: stack.Overridable(p.o) != nil}
-	if !wanted && !overrides && len(known.Seen)+len(known.Overrides) == 0 {
-		return nil
-	}
-	epoch, err := as.epoch(ctx)
-	if err != nil {
-		if wanted {
-			p.o.Status.Unverified = err.Error()
-		}
-		if overrides {
-			p.o.Status.Unproven = err.Error()
-		}
-		if wanted || overrides {
-			p.recheckIn(stampsAgain)
-		}
-		p.o.Status.Approvals = was.Approvals // they are not counted, and their times are in the record
-		return nil
-	}
-	if epoch != p.o.Spec.Stamped {
-		p.o.Spec.Approvals, p.o.Spec.Changes, p.o.Spec.Overrides = nil, nil, nil // users may have written them
-	}
-	now := known.WithStamps(p.o.Status, p.o.Spec, p.o.Now)
-	if err := as.keep(ctx, p, now); err != nil {
-		return err
-	}
-	p.o.Status.Approvals = now.Seen
-	if wanted || overrides {
-		c := p.st.Configuration
-		p.o.Status.Requesters = now.RequestersOf(p.o, stack.External{Source: c.Source != nil, Inputs: input.Outside(c)})
-	}
-	if overrides {
-		as.overrides(ctx, p, now.Overrides)
-	}
-	return nil
-}
-
-// decided notes who approved or rejected the pending plan, once the API server is known to have
-// recorded that user. It asks about no plan and user that is noted already.
-func (as *approvals) decided(ctx context.Context, p *pass) {
-	m, by := &p.o.Status, p.obj.GetAnnotations()[kube.DecidedBy]
-	if by == "" || !p.o.Spec.Decides(m.Pending) || stack.Verified(*m, p.o.Spec, by) {
-		return
-	}
-	if who, unknown := as.author(ctx, p, kube.DecidedBy); unknown == "" {
-		m.Decider = &stack.Decider{Plan: m.Pending.Name, By: who}
-	}
-}
-
-// overrides finds the users who want the pending plan to be applied outside of windows, and who
-// may. They are asked about each time, so that a right that was revoked does not count.
-func (as *approvals) overrides(ctx context.Context, p *pass, given []policy.Given) {
-	m := &p.o.Status
-	if len(p.o.Spec.Overrides) == 0 {
-		m.Unproven = "the API server did not record the user of the annotation " + kube.OverrideWindow + ". Write it again, with other words behind the name of the plan"
-		return
-	}
-	right := kube.Right{Verb: "update", Subresource: "windows", Resource: dialect.ResourceOf(p.dialect), Object: client.ObjectKeyFromObject(p.obj)}
-	for _, g := range given {
-		if !m.Pending.Is(g.Plan) {
-			continue
-		}
-		may, err := kube.Allowed(ctx, as.live, g.By, g.Groups, right)
-		if err != nil {
-			m.Overrides, m.Powerless, m.Unproven = nil, nil, err.Error()
-			p.recheckIn(stampsAgain)
-			return
-		}
-		if may {
-			m.Overrides = append(m.Overrides, g)
-		} else {
-			m.Powerless = append(m.Powerless, g.By)
-		}
-	}
-}
-
-// author is the user whom a stamp on the object names, or why it is not known who it was. A stamp
-// counts if it is of the epoch of now.
-func (as *approvals) author(ctx context.Context, p *pass, stamp string) (who, unknown string) {
-	epoch, err := as.epoch(ctx)
-	switch {
-	case err != nil:
-		return "", err.Error()
-	case epoch != p.st.Spec.Stamped || p.obj.GetAnnotations()[stamp] == "":
-		return "", "the API server did not record the user, or an operator has changed the policy of the records since"
-	default:
-		return p.obj.GetAnnotations()[stamp], ""
-	}
-}
-
-// epoch is Stamps.Epoch.
-func (as *approvals) epoch(ctx context.Context) (string, error) {
-	if as.stamps == nil {
-		return "", errors.New("this controller cannot ask the API server whether it records users")
-	}
-	return as.stamps.Epoch(ctx)
-}
-
-// known is what was kept of the approvals of a stack. A stack of which the status has none, and
-// that no policy holds, costs no read.
-func (as *approvals) known(ctx context.Context, p *pass, wanted bool) (stack.Approvers, error) {
-	if p.entry.approvers != nil {
-		return *p.entry.approvers, nil
-	}
-	if !wanted && len(p.o.Status.Approvals) == 0 {
-		return stack.Approvers{}, nil
-	}
-	a, err := record.Approvers(p.id).Read(ctx, as.blobs)
-	if err != nil && fault.Of(err) != fault.Missing {
-		return a, fmt.Errorf("reading the approvals that were seen: %w", err)
-	}
-	p.entry.approvers = &a
-	return a, nil
-}
-
-// keep writes what is kept, if it is another thing than before.
-func (as *approvals) keep(ctx context.Context, p *pass, now stack.Approvers) error {
-	if p.entry.approvers != nil && p.entry.approvers.Same(now) {
-		return nil
-	}
-	if err := record.Approvers(p.id).Write(ctx, as.blobs, now); err != nil {
-		return fmt.Errorf("keeping the approvals that were seen: %w", err)
-	}
-	p.entry.approvers = &now
-	return nil
-}
-
-// settled keeps which changes of the object an apply had, for policies that want to know who
-// requested the next one.
-func (as *approvals) settled(ctx context.Context, p *pass, run stack.Run, n note) error {
-	if p.policies.Digest == "" {
-		return nil
-	}
-	was, err := as.known(ctx, p, true)
-	if err != nil {
-		return err
-	}
-	if now := was.Settled(run, n.Stamped, n.Changes); !now.Same(was) {
-		return as.keep(ctx, p, now)
-	}
-	return nil
-}
-
-// newestChange is the number of the newest change of an object that the API server stamped, 0
-// if it stamped none.
-func newestChange(s stack.Spec) int {
-	if len(s.Changes) == 0 {
-		return 0
-	}
-	return s.Changes[len(s.Changes)-1].Number
-}
-
-// givenBy are the users who approved a plan, for the audit log.
-func givenBy(given []policy.Given) []string {
-	var all []string
-	for _, g := range given {
-		if g.By != "" {
-			all = append(all, g.By)
-		}
-	}
-	return all
 }

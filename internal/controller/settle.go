@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
+	"github.com/terrier-iac/terrier/internal/controller/approvals"
 	"github.com/terrier-iac/terrier/internal/controller/records"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
@@ -79,17 +81,40 @@ type settler struct {
 	states    *states.Keeper
 	turns     *turns
 	metrics   *metrics
-	approvals *approvals
-	hosts     *hostsWriter
+	approvals *approvals.Verifier
+
+	// What the controller writes after a run, and what it needs to know of the stack for that.
+	hosts    *aftersteps.Writer
+	accounts Accounts
+	config   Config
+	people   Events
+	wakes    *wakeQueues
 }
+
+// unreadRecheck is when a run is read again that could not be. Its end may have been announced.
+const unreadRecheck = 20 * time.Second
 
 // settle takes over what the run of the stack left: of a run that goes on the state
 // so far, of a run that ended everything. It is the only place that folds the
-// report of a run into the status.
+// report of a run into the status. A stack whose run cannot be read waits, and says why:
+// the run may go on.
 func (se *settler) settle(ctx context.Context, p *pass) error {
 	if p.unreadable != nil {
 		return nil
 	}
+	err := takeOver(ctx, se, p)
+	if err == nil || ctx.Err() != nil || fault.Of(err) == fault.Conflict || fault.Reason(err, "") == aftersteps.Soon {
+		return err
+	}
+	p.unread = true
+	p.o.Unsettled = &stack.Blocked{Kind: fault.Later, Reason: stack.StateFailed, Message: fmt.Sprintf(
+		"Terrier cannot read the run of this stack, which may be running: %v. Terrier tries again by itself, and begins no other run of the stack before", err)}
+	p.recheckIn(unreadRecheck)
+	se.log.Error("run not read", "stack", client.ObjectKeyFromObject(p.obj).String(), "err", err)
+	return nil
+}
+
+func takeOver(ctx context.Context, se *settler, p *pass) error {
 	report, err := se.runner.Current(p.id)
 	if err != nil || report == nil {
 		return err
@@ -139,6 +164,10 @@ func (se *settler) settle(ctx context.Context, p *pass) error {
 				se.log.Warn("run is not taken over, since a later one was", "stack", report.Name, "run", report.ID, "err", err)
 				p.o.Status = was
 				return se.runner.Forget(p.id, report.ID)
+			}
+			if fault.Reason(err, "") == aftersteps.Soon {
+				p.o.Status = was
+				return err
 			}
 			if err != nil {
 				// The run stays where it is, and the next pass repeats every step.
@@ -233,7 +262,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		{"untracked-before", func(ctx context.Context) error { return se.followUntracked(ctx, p, n, run) }},
 		{"forgotten", func(ctx context.Context) error { return se.keepForgotten(ctx, p, r, n) }},
 		{"lock", func(ctx context.Context) error { return se.freeLock(ctx, r, n) }},
-		{"hosts", func(ctx context.Context) error { return se.hosts.settle(ctx, p, r, n.Hosts, run) }}, // before the report is kept
+		{"hosts", func(ctx context.Context) error { return writeHosts(ctx, se, p, r, n, run) }}, // before the report is kept
 		{"tolerated", func(context.Context) error { return judgeDrift(se, p, r, n, run) }},
 		{"records", func(ctx context.Context) error { return se.keepRecords(ctx, p, r) }},
 		{"memory", func(ctx context.Context) error { return se.checks.observeMemory(ctx, p, r) }},
@@ -246,7 +275,7 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		{"plan", func(ctx context.Context) error { return se.keepPlan(ctx, p, r, n, run) }},
 		{"post-deploy", func(ctx context.Context) error { return takePostDeploy(ctx, se, p, r) }},
 		{"check-blocks", func(ctx context.Context) error { return se.hideCheckBlocks(ctx, p, run) }},
-		{"approvers", func(ctx context.Context) error { return se.approvals.settled(ctx, p, *run, n) }},
+		{"approvers", func(ctx context.Context) error { return settleApprovers(ctx, se, p, *run, n) }},
 		{"drift-check", func(ctx context.Context) error { return se.checked(ctx, p, r, run) }},
 	}
 	for i, s := range steps {
@@ -256,6 +285,23 @@ func (se *settler) settlement(p *pass, r *runner.Report, n note, run *stack.Run)
 		}
 	}
 	return steps
+}
+
+// writeHosts carries out the orders of a run. Secrets are read with the rights of the stack,
+// where the operator says so.
+func writeHosts(ctx context.Context, se *settler, p *pass, r *runner.Report, n note, run *stack.Run) error {
+	of := p.entry.objectRef
+	return se.hosts.Settle(ctx, aftersteps.Stack{
+		UID: p.id, Namespace: p.obj.GetNamespace(), Name: p.obj.GetName(), By: managedBy(p), RolledBack: p.o.Status.Rollback != nil,
+		Secrets: func() (client.Reader, error) {
+			if se.config.ReadAs == "" {
+				return se.live, nil
+			}
+			return se.accounts.As(types.NamespacedName{Namespace: p.obj.GetNamespace(), Name: cmp.Or(p.st.Configuration.Pod.Account, se.config.ReadAs)})
+		},
+		Wake: func() { se.wakes.add(of) },
+		Warn: func(reason, message string) { se.people.Event(p.obj, warning, reason, message) },
+	}, &p.entry.hosts, r, n.Hosts, run)
 }
 
 // runOf is a report in the words of the core.
@@ -302,4 +348,12 @@ func isolation(level int) string {
 		return ""
 	}
 	return names[level]
+}
+
+// settleApprovers keeps which changes of the object a run had, where policies may ask.
+func settleApprovers(ctx context.Context, se *settler, p *pass, run stack.Run, n note) error {
+	if p.policies.Digest == "" {
+		return nil
+	}
+	return se.approvals.Settled(ctx, p.approvers(), run, n.Stamped, n.Changes)
 }

@@ -27,12 +27,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/terrier-iac/terrier/internal/cache"
+	"github.com/terrier-iac/terrier/internal/controller/aftersteps"
 	"github.com/terrier-iac/terrier/internal/controller/modules"
 	"github.com/terrier-iac/terrier/internal/controller/prerequisites"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/controller/sources"
 	"github.com/terrier-iac/terrier/internal/controller/states"
 	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/graph"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/review"
@@ -109,10 +111,18 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 		c.shards = newShards()
 	}
 	c.listenToSchedule()
+	c.index.budgets.Wake = func(id string) {
+		if e := c.index.find(id); e != nil {
+			c.wakes.add(e.objectRef)
+		}
+	}
 	c.reviews = review.NewPool(c.ask)
 	c.imaging = newImaging(c.Images, c.Now)
 	if c.Systems != nil {
 		c.prober = prerequisites.NewProber(c.Systems.Ask, c.Now)
+	}
+	if c.Hosts != nil {
+		c.beside = aftersteps.NewQueue(c.Now)
 	}
 	c.steps = c.assemble()
 	ctx := context.Background() // all this is done before the manager starts
@@ -130,6 +140,11 @@ func (c *Stacks) Setup(mgr ctrl.Manager, ended <-chan string, workers int) error
 	}
 	if c.prober != nil {
 		if err := mgr.Add(kube.Everywhere(c.prober.Run)); err != nil {
+			return err
+		}
+	}
+	if c.beside != nil {
+		if err := mgr.Add(kube.Everywhere(c.beside.Run)); err != nil {
 			return err
 		}
 	}
@@ -161,7 +176,7 @@ func (c *Stacks) setupKind(ctx context.Context, mgr ctrl.Manager, d dialect.Dial
 	b := ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(d.New(), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, w.labelsChanged(), finalizersChanged{}, w.statusLost()))).
-		Watches(d.New(), handler.Funcs{CreateFunc: w.newcomer, UpdateFunc: w.answered}).
+		Watches(d.New(), handler.Funcs{CreateFunc: w.newcomer, UpdateFunc: w.answered, DeleteFunc: w.gone}).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			c.wakes.serve(dialect.KindOf(d), q)
 			return nil
@@ -234,6 +249,7 @@ type watches struct {
 	metrics   *metrics
 	newcomers *schedule.Newcomers
 	turns     *turns
+	cycles    *graph.Cycles
 
 	// What objects say, by UID and version. A change of one object is asked about by each
 	// index and each watch, some ten times: a thousand statuses that are written at once
@@ -253,13 +269,24 @@ type readObject struct {
 	err error
 }
 
-// dependsOnKeys are the stacks that obj depends on.
+// dependsOnKeys are the stacks that obj depends on. The cache asks for them with each version of
+// an object before a pass can read that version, so that cycles are those of the cache.
 func (wt *watches) dependsOnKeys(obj client.Object) []string {
 	var keys []string
 	for _, of := range wt.dependenciesOf(obj) {
 		keys = append(keys, of.String())
 	}
+	wt.cycles.Set(wt.refOf(obj).String(), string(obj.GetUID()), keys)
 	return keys
+}
+
+func (wt *watches) refOf(obj client.Object) objectRef {
+	return objectRef{wt.dialects.For(obj), client.ObjectKeyFromObject(obj)}
+}
+
+// gone forgets what a stack depended on that the cache has no more.
+func (wt *watches) gone(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	wt.cycles.Forget(wt.refOf(e.Object).String(), string(e.Object.GetUID()))
 }
 
 // refersKeys are the objects that obj is made from, those that it waits for, and the one it writes.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -163,7 +164,7 @@ func (c *Stacks) Give(ctx context.Context, which []int) error {
 
 // runsOf are the runs of stacks that go on, as the queue counts them.
 func (c *Stacks) runsOf(ctx context.Context, in func(key string) bool) (map[string]schedule.Candidate, error) {
-	reports, err := c.Runner.List()
+	reports, err := found(c.Runner, c.Log)
 	if err != nil {
 		return nil, fmt.Errorf("finding the runs that are running: %w", err)
 	}
@@ -185,6 +186,20 @@ func (c *Stacks) runsOf(ctx context.Context, in func(key string) bool) (map[stri
 		}
 	}
 	return running, nil
+}
+
+// found are the runs that can be read. One that cannot be is the trouble of its stack, whose
+// passes say so, and keeps no other stack from its work. It takes no slot: as a rule it has
+// died, and what it left cannot be saved yet.
+func found(runs runner.Runner, log *slog.Logger) ([]runner.Report, error) {
+	reports, err := runs.List()
+	if !runner.Listed(err) {
+		return nil, err
+	}
+	if err != nil {
+		log.Error("some runs cannot be read, and their stacks wait", "err", err)
+	}
+	return reports, nil
 }
 
 // known are the kinds of all stacks that may have runs and records.
@@ -211,7 +226,7 @@ func (c *Stacks) wakeAll(ctx context.Context, in func(key string) bool) error {
 	}); err != nil {
 		return err
 	}
-	reports, err := c.Runner.List()
+	reports, err := found(c.Runner, c.Log)
 	if err != nil {
 		return fmt.Errorf("finding the runs of stacks that are gone: %w", err)
 	}

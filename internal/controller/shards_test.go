@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
+	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/shard"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -202,5 +205,51 @@ func TestAStackIsNotFormerBecauseTheCacheIsOld(t *testing.T) {
 	}
 	if kept, err := l.whole.Blobs.List(t.Context(), record.AllRetained()); err != nil || len(kept) > 0 {
 		t.Errorf("written down as gone: %v, %v, want nothing", kept, err)
+	}
+}
+
+// moved is a runner of which nothing has to be found first.
+type moved struct{ foundRuns }
+
+func (moved) Take(context.Context, []int) error { return nil }
+func (moved) Give(context.Context, []int) error { return nil }
+
+// A run that cannot be read concerns its stack alone: the runs beside it are counted, and the
+// controller starts and takes its shards. Without a list nothing is known, and neither is done.
+func TestARunThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	unread := runner.Unread{Err: errors.New("the run of a: its state cannot be saved")}
+	ref := objectRef{infra.Dialect{}, nn("ns", "gone")}
+	for name, begin := range map[string]func(c *Stacks) error{
+		"starts":       func(c *Stacks) error { return c.countRuns(t.Context()) },
+		"takes shards": func(c *Stacks) error { return c.Take(t.Context(), 1, allShards()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, err := range []error{unread, errors.New("no list")} {
+				found := foundRuns{fail: err}
+				if runner.Listed(err) {
+					found.reports = []runner.Report{{Stack: "gone", Name: "ns/gone", Kind: stack.ApplyRun, Phase: runner.Applying}}
+				}
+				c := takeApart(&Stacks{
+					LeftOut: dialect.NewRegistry(infra.Dialect{}), // so that no API server is asked for objects
+					Blobs:   openRecords(t), Runner: found, Moves: moved{found}, Queue: queueOf(1), Log: slog.New(slog.DiscardHandler),
+				}).whole
+				c.shards = newShards()
+				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+				defer q.ShutDown()
+				c.wakes.serve(dialect.KindOf(ref.dialect), q)
+				if got := begin(c); (got == nil) != runner.Listed(err) {
+					t.Fatalf("after the error %q: %v", err, got)
+				}
+				if !runner.Listed(err) {
+					continue
+				}
+				if why := c.Queue.Admit("new", schedule.Candidate{Key: objectRef{infra.Dialect{}, nn("ns", "new")}.scheduleKey(), Tenant: "ns"}); why == "" {
+					t.Error("a run was admitted to the slot of the one that goes on")
+				}
+				if name == "takes shards" && q.Len() != 1 {
+					t.Errorf("%d stacks are woken, want the one whose run goes on", q.Len())
+				}
+			}
+		})
 	}
 }

@@ -50,9 +50,10 @@ func takeApart(c *Stacks) *apart {
 func TestEveryStepHasWhatItNeeds(t *testing.T) {
 	l := newFrugal(t, "net")
 	unset := []string{
-		"jobs.artifacts", "jobs.accounts", "jobs.imaging", "jobs.vaults", "committer.vaults", "committer.logins", // no stack of the test has a source or an image, and inputs are read by the controller
-		"launcher.registry",                 // nor a registry
-		"auditor.stamps",                    // the stamps of the test server are believed
+		"jobs.artifacts", "jobs.accounts", "settler.accounts", "jobs.imaging", "jobs.vaults", "committer.vaults", "committer.logins", // no stack of the test has a source or an image, and inputs are read by the controller
+		"launcher.registry",                     // nor a registry
+		"auditor.stamps",                        // the stamps of the test server are believed
+		"auditor.destroys", "observer.destroys", // no policy limits destroys
 		"removals.shards", "removals.leads", // all stacks are this controller's
 	}
 	for _, step := range []any{

@@ -136,7 +136,7 @@ func TestTheLastRunOutlivesItsStack(t *testing.T) {
 	of := client.ObjectKey{Namespace: "apps", Name: strings.Repeat("n", 253)} // longer than a part of a key
 	keep := func() {
 		t.Helper()
-		if err := c.removals.keepLastRun(t.Context(), "uid", alustan.Dialect{}, of); err != nil {
+		if err := c.removals.keepLastRun(t.Context(), &entry{id: "uid", objectRef: objectRef{alustan.Dialect{}, of}}, kube.Origin{NamespaceUID: "apps-1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,8 +148,8 @@ func TestTheLastRunOutlivesItsStack(t *testing.T) {
 	at := func(file string) string {
 		return record.Gone("terraform.alustan.io", of.Namespace, of.Name, "uid", file)
 	}
-	last, err := record.At[runner.Report](at(record.ReportFile)).Read(t.Context(), files)
-	if err != nil || last.ID != "destroy-2" || !last.Gone.Equal(now) || last.Note != nil {
+	last, err := record.At[goneRun](at(record.ReportFile)).Read(t.Context(), files)
+	if err != nil || last.NamespaceUID != "apps-1" || last.ID != "destroy-2" || !last.Gone.Equal(now) || last.Note != nil {
 		t.Errorf("the last run is %+v, %v, want destroy-2 of a stack that is gone since now, without a note", last, err)
 	}
 	if log, err := c.records.Get(t.Context(), at(runner.FileLog)); string(log) != "log of destroy-2" {
@@ -177,7 +177,7 @@ func TestALastRunThatDoesNotOpen(t *testing.T) {
 	if err := c.records.Put(t.Context(), record.Run("uid", "destroy-1", record.ReportFile), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.removals.keepLastRun(t.Context(), "uid", infra.Dialect{}, client.ObjectKey{Namespace: "apps", Name: "net"}); err != nil {
+	if err := c.removals.keepLastRun(t.Context(), &entry{id: "uid", objectRef: objectRef{infra.Dialect{}, client.ObjectKey{Namespace: "apps", Name: "net"}}}, kube.Origin{}); err != nil {
 		t.Errorf("keepLastRun() = %v, want the stack to go without it", err)
 	}
 }

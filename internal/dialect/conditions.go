@@ -12,8 +12,8 @@ import (
 )
 
 // Condition types and reasons that every kind has, as tofu-controller writes them, and
-// two of ours: FieldsIgnored and ChecksFailed. ConditionGlass, in breakglass.go, is ours
-// as well.
+// three of ours: FieldsIgnored, ChecksFailed and RecordMissing. ConditionGlass, in
+// breakglass.go, is ours as well.
 const (
 	ConditionReady       = "Ready"
 	ConditionReconciling = "Reconciling"
@@ -24,6 +24,7 @@ const (
 	ConditionStateLocked = "StateLocked"
 	ConditionIgnored     = "FieldsIgnored"
 	ConditionChecks      = "ChecksFailed"
+	ConditionRecord      = "RecordMissing"
 
 	ReasonProgressing = "Progressing"
 	reasonChanges     = "TerraformPlannedWithChanges"
@@ -35,12 +36,17 @@ const (
 	reasonLockHeld    = "LockHeld"
 	reasonUnlocked    = "ForceUnlock"
 	reasonChecks      = "CheckBlocksFailed"
+	reasonRecord      = "SnapshotMissing"
 
 	ReasonUnhealthy = "HealthChecksFailed"
 )
 
-// StatusUnreadable is the reason of an object whose status.terrier cannot be read.
-const StatusUnreadable = "StatusUnreadable"
+// Reasons of an object about which nothing else can be said: its status.terrier cannot be read,
+// and passes over it end early.
+const (
+	StatusUnreadable = "StatusUnreadable"
+	ReconcileFailed  = "ReconcileFailed"
+)
 
 // messageRunes is how long upstream lets messages be, in characters; Terrier counts
 // bytes, which are not fewer.
@@ -163,12 +169,26 @@ func SetConditions(c Conditions, s Summary) {
 	} else {
 		c.Drop(ConditionIgnored)
 	}
+	recorded(c, s.RecordLacks)
 	prerequisites(c, s.Prerequisites)
 	afterApply(c, s)
 	if f := s.Status.FailingCheckBlocks; f != nil {
 		c.Set(ConditionChecks, metav1.ConditionTrue, reasonChecks, f.String())
 	} else {
 		c.Drop(ConditionChecks)
+	}
+}
+
+// recorded says what is wrong with the record of the last apply.
+func recorded(c Conditions, lacks *string) {
+	switch {
+	case lacks == nil:
+	case *lacks == "":
+		c.Drop(ConditionRecord)
+	default:
+		c.Set(ConditionRecord, metav1.ConditionTrue, reasonRecord, "The record of the last apply "+*lacks+". A deletion destroys the resources from this record. "+
+			"Terrier writes it again as soon as the source and the inputs that the object names can be read and are what was applied. "+
+			"Make them readable, apply the pending plan, or restore the records from a backup")
 	}
 }
 
@@ -244,6 +264,7 @@ func planned(c Conditions, s Summary) {
 func applied(c Conditions, s Summary) {
 	m := s.Status
 	switch {
+	case s.RunUnread:
 	case s.Run != nil && !s.Run.Done && s.Run.Kind.Writes() && s.Run.Kind != stack.BreakGlassRun, s.Decision.Reason == stack.Applying:
 		c.Set(ConditionApply, metav1.ConditionUnknown, ReasonProgressing, "Apply started")
 	case m.Failures > 0 && m.FailedKind.Writes():
@@ -283,10 +304,21 @@ func (c Conditions) Set(kind string, status metav1.ConditionStatus, reason, mess
 // Drop removes one condition.
 func (c Conditions) Drop(kind string) { meta.RemoveStatusCondition(c.All, kind) }
 
-// Unreadable says that the status cannot be read, and what to do.
+// Unreadable says that the status cannot be read, and what to do. An error that is Later is of a
+// record beside the status: it says itself what to wait for.
 func (c Conditions) Unreadable(why error) {
+	if fault.Of(why) == fault.Later {
+		c.Set(ConditionReady, metav1.ConditionFalse, StatusUnreadable, why.Error()+". Terrier does nothing with this stack until then, and tries again by itself")
+		return
+	}
 	c.Set(ConditionReady, metav1.ConditionFalse, StatusUnreadable, why.Error()+
 		". Terrier does nothing with this stack until the status is readable: restore it, or remove status.terrier to have the stack adopted again from the rest of its status")
+}
+
+// Failing says that passes over the object end early, and why.
+func (c Conditions) Failing(why error) {
+	c.Set(ConditionReady, metav1.ConditionFalse, ReconcileFailed, why.Error()+
+		". Terrier retries by itself, and changes nothing until then; the rest of the status is as it was before")
 }
 
 // Ready reports whether others may rely on the object, whose status was written for

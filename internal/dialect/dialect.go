@@ -89,10 +89,14 @@ type Summary struct {
 	Inventory        *Inventory  // nil leaves what the object lists
 	PostDeploy       *PostDeploy // nil leaves what the object has
 
+	RecordLacks *string // what is wrong with the record of the last apply; empty if nothing is, nil leaves what the object says
+
 	Prerequisites []prerequisite.Result // what is known of each; nil leaves what the object has
 
+	RunUnread   bool  // it is not known whether a run goes on: what the object says of it stays
 	SpecInvalid bool  // the spec or an annotation is not valid
 	Unreadable  error // why the status in the object cannot be read: say so, and leave everything else
+	Failing     error // why passes over the object end early: likewise
 }
 
 // PostDeploy is what the script after an apply has printed as its outputs.

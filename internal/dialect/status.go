@@ -48,7 +48,7 @@ func Lasting(t *v1alpha2.TerrierStatus) (*v1alpha2.TerrierStatus, error) {
 // Terrier is the part of the status of every kind that upstream does not have, after it
 // was old. What the summary is silent about stays.
 func Terrier(old *v1alpha2.TerrierStatus, s Summary) *v1alpha2.TerrierStatus {
-	raw, err := json.Marshal(s.Status)
+	raw, err := json.Marshal(stack.Shown(s.Status))
 	if err != nil {
 		panic("dialect: encoding the status: " + err.Error()) // a plain struct always encodes
 	}
@@ -64,7 +64,7 @@ func Terrier(old *v1alpha2.TerrierStatus, s Summary) *v1alpha2.TerrierStatus {
 		t.RecheckEvery = &metav1.Duration{Duration: s.Every}
 	}
 	if !s.Decision.Reason.Settled() {
-		t.WaitingFor = s.Decision.Message
+		t.WaitingFor = cut(s.Decision.Message)
 	}
 	t.Since = At(s.Now)
 	if old != nil {
@@ -90,6 +90,9 @@ func keepOld(t *v1alpha2.TerrierStatus, old v1alpha2.TerrierStatus, s Summary) {
 	}
 	if s.Environment == nil {
 		t.Environment = old.Environment
+	}
+	if s.RunUnread {
+		t.Run = old.Run
 	}
 }
 

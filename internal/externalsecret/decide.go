@@ -21,8 +21,12 @@ type Live struct {
 	Data        map[string][]byte
 	Labels      map[string]string
 	Annotations map[string]string
-	Mark        *Mark // what the object has written; nil if nothing
+	Mark        *Mark  // what the object has written; nil if nothing
+	Writer      string // another ExternalSecret that writes all of it without being its controller, where keys are to be added
 }
+
+// writer begins Live.Controller of a Secret that another object writes as a whole.
+const writer = "ExternalSecret "
 
 // mine reports whether the object may write the whole Secret.
 func (l Live) mine() bool { return l.Ours || l.Controller == "" && l.Mark != nil && l.Mark.Whole }
@@ -167,6 +171,10 @@ func (s Spec) May(l Live) error {
 		return nil
 	case slices.Contains(guarded, l.Type):
 		return notOwned("has the type %s, which the cluster trusts: name another target", l.Type)
+	case t.CreationPolicy == Merge && strings.HasPrefix(l.Controller, writer): // which removes what is added, again and again
+		return notOwned("is written as a whole by the %s: add the keys there, or name another target", l.Controller)
+	case t.CreationPolicy == Merge && l.Writer != "":
+		return notOwned("is written as a whole by the ExternalSecret %s: add the keys there, or name another target", l.Writer)
 	case t.CreationPolicy == Merge:
 		return nil
 	case l.Controller != "":
@@ -178,6 +186,10 @@ func (s Spec) May(l Live) error {
 	}
 	return nil
 }
+
+// Whole reports whether the Secret holds what the object writes, and nothing else. It may be asked
+// of a spec that was not checked.
+func (t Target) Whole() bool { return t.CreationPolicy != Merge && t.CreationPolicy != None }
 
 // typed is the type that the Secret is to have.
 func (t Target) typed() string {

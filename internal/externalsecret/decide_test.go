@@ -75,6 +75,9 @@ func TestDecide(t *testing.T) {
 		"a key of the user is not replaced":           {policies(Merge, Retain), strange, read, false, outcome{Reason: ReasonNotOwned, Kind: fault.Invalid}},
 		"a key of the object is":                      {policies(Merge, Retain), Live{Exists: true, Type: "Opaque", Data: bytesOf("user", "u", "password", "old"), Mark: &Mark{Keys: []string{"password"}}}, read, false, outcome{Write, bytesOf("user", "u", "password", "new"), false, RestartAll, ReasonSynced, fault.None}},
 		"a key that it has written before is removed": {policies(Merge, Retain), Live{Exists: true, Type: "Opaque", Data: bytesOf("user", "u", "former", "x"), Mark: &Mark{Keys: []string{"former"}}}, read, false, outcome{Write, bytesOf("user", "u", "password", "new"), false, RestartAll, ReasonSynced, fault.None}},
+		"what another object writes as a whole":       {policies(Merge, Retain), Live{Exists: true, Type: "Opaque", Data: bytesOf("user", "u"), Controller: "ExternalSecret other"}, read, false, outcome{Reason: ReasonNotOwned, Kind: fault.Invalid}},
+		"what an orphan of another object writes":     {policies(Merge, Retain), Live{Exists: true, Type: "Opaque", Data: bytesOf("user", "u"), Writer: "other"}, read, false, outcome{Reason: ReasonNotOwned, Kind: fault.Invalid}},
+		"what another controller writes":              {policies(Merge, Retain), Live{Exists: true, Type: "Opaque", Data: bytesOf("user", "u"), Controller: "Certificate other"}, read, false, outcome{Write, bytesOf("user", "u", "password", "new"), false, RestartKnown, ReasonSynced, fault.None}},
 		"nothing to merge into":                       {policies(Merge, Retain), Live{}, read, false, outcome{Reason: ReasonNoTarget, Kind: fault.Missing}},
 		"the token of a ServiceAccount":               {policies(Merge, Retain), Live{Exists: true, Type: "kubernetes.io/service-account-token"}, read, false, outcome{Reason: ReasonNotOwned, Kind: fault.Invalid}},
 

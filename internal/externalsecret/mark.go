@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/terrier-iac/terrier/internal/secret"
 )
@@ -35,6 +36,17 @@ const (
 
 // MarkName is the name of the annotation of an object.
 func MarkName(object string) string { return "externalsecret.terrier.dev/" + label(object) }
+
+// Wholes are the names of the annotations that mark a Secret as one object's.
+func Wholes(annotations map[string]string) map[string]bool {
+	out := map[string]bool{}
+	for name, text := range annotations {
+		if m := ReadMark(text); strings.HasPrefix(name, MarkName("")) && m != nil && m.Whole {
+			out[name] = true
+		}
+	}
+	return out
+}
 
 // RestartName is the name of the annotation of the pods of a workload whose value is the
 // content of a Secret that they were restarted for.

@@ -2,6 +2,7 @@
 // what an edge leads to is below what it comes from, with few crossings. It is
 // arithmetic only: the same graph has the same layout always and everywhere,
 // and what boxes and edges mean, or how they are drawn, is no concern of it.
+// Cycles finds what leads back to itself in a graph that changes.
 //
 // Start reading at Lay; its steps are in the files ranks.go, order.go and
 // place.go, in this order.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrier-iac/terrier/internal/testkit/executable"
 )
 
 // ansible runs ansible-inventory, without the settings of a user.
@@ -190,7 +192,7 @@ func TestAnsibleReadsWhatIsWritten(t *testing.T) {
 	}
 	dir := written(t, map[string]string{"list.json": string(text)})
 	script := filepath.Join(dir, "inventory.sh")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec cat '"+filepath.Join(dir, "list.json")+"'\n"), 0o700); err != nil {
+	if err := executable.Write(script, []byte("#!/bin/sh\nexec cat '"+filepath.Join(dir, "list.json")+"'\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	merged, err := Merge([]byte(handWritten), hosts, "grooveiq/machines")

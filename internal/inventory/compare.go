@@ -63,7 +63,7 @@ func (v *Inventory) differences(is *host, want Host) (lines []string) {
 	has, vars := v.ofHost(is), want.variables()
 	mac := v.host(is).MAC
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		value, there := has[name]
+		value, there := has.get(name)
 		switch {
 		case name == macVars[0] && mac == want.MAC:
 		case name == addressVar && v.host(is).Address == want.Address: // the name may be the address

@@ -16,21 +16,46 @@ var extensions = []string{"", ".yml", ".yaml", ".json"}
 
 // variables reads group_vars and host_vars.
 func (r *reader) variables() error {
+	ofGroups, err := r.directory(GroupVars)
+	if err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.inventory.groups)) {
-		vars, err := r.scope(GroupVars, name)
-		if err != nil {
+		if !ofGroups {
+			break
+		}
+		if r.inventory.groups[name].files, err = r.scope(GroupVars, name); err != nil {
 			return err
 		}
-		r.inventory.groups[name].files = vars
+	}
+	ofHosts, err := r.directory(HostVars)
+	if err != nil {
+		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.inventory.hosts)) {
-		vars, err := r.scope(HostVars, name)
-		if err != nil {
+		if !ofHosts {
+			break
+		}
+		if r.inventory.hosts[name].files, err = r.scope(HostVars, name); err != nil {
 			return err
 		}
-		r.inventory.hosts[name].files = vars
 	}
-	return r.strays()
+	return r.strays(map[string]bool{GroupVars: ofGroups, HostVars: ofHosts})
+}
+
+// directory reports whether there is a directory of variables. A file in its place is
+// noted: Ansible does not read it.
+func (r *reader) directory(name string) (bool, error) {
+	info, err := fs.Stat(r.tree, path.Join(r.dir, name))
+	switch {
+	case isMissing(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s: %w", name, err)
+	case !info.IsDir():
+		r.note(name, 0, "it is no directory, so Ansible does not read it")
+	}
+	return info.IsDir(), nil
 }
 
 // scope are the variables of the files of one group or host; a later file wins.
@@ -61,6 +86,9 @@ func (r *reader) find(dir, name string) ([]string, error) {
 	var found []string
 	first := ""
 	for _, ext := range extensions {
+		if len(name+ext) > maxFileName {
+			continue // no file is called that, and to ask for it is an error
+		}
 		file := path.Join(dir, name+ext)
 		info, err := fs.Stat(r.tree, path.Join(r.dir, file))
 		if isMissing(err) || errors.Is(err, fs.ErrInvalid) {
@@ -160,13 +188,13 @@ func (r *reader) varsFile(name string) (scope, error) {
 
 // strays notes files of variables that belong to no group and no host: Ansible does not
 // read them.
-func (r *reader) strays() error {
+func (r *reader) strays(there map[string]bool) error {
 	for _, dir := range []string{GroupVars, HostVars} {
-		entries, err := fs.ReadDir(r.tree, path.Join(r.dir, dir))
-		switch {
-		case isMissing(err):
+		if !there[dir] {
 			continue
-		case err != nil:
+		}
+		entries, err := fs.ReadDir(r.tree, path.Join(r.dir, dir))
+		if err != nil {
 			return fmt.Errorf("reading %s: %w", dir, err)
 		}
 		for _, e := range entries {

@@ -121,7 +121,7 @@ func (s *structure) groupVars(g *group, n *yaml.Node, depth int) error {
 		}
 		v.Line = e.key.Line
 		if e.name == priorityVar {
-			n, err := strconv.Atoi(scope{e.name: v}.text(e.name))
+			n, err := strconv.Atoi(v.text())
 			if err != nil {
 				return s.fail(e.value, "%s has to be a whole number", priorityVar)
 			}

@@ -102,6 +102,7 @@ const (
 	maxExpanded = 32 << 20 // bytes of all values of a tenant, each alias counted with all that it stands for
 	maxName     = 253      // bytes of the name of a host, its address, its user and its MAC address
 	maxGroup    = 255      // bytes of the name of a group
+	maxFileName = 255      // bytes of the name of a file, by Linux
 	maxKey      = 1024     // bytes of a host's key, ranges included
 	maxMembers  = 500_000  // groups of all hosts together, the parents of groups included
 )
@@ -241,10 +242,9 @@ func (v *Inventory) host(h *host) Host {
 	return out
 }
 
-// text is a variable as text; empty if it is none, or has to be evaluated.
-func (s scope) text(name string) string {
-	v, ok := s[name]
-	if !ok || v.Vaulted || v.Jinja {
+// text is a value as text; empty if it is none, or has to be evaluated.
+func (v Value) text() string {
+	if v.Vaulted || v.Jinja {
 		return ""
 	}
 	switch d := v.Data.(type) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -326,6 +327,31 @@ func TestBytesAreBounded(t *testing.T) {
 		if _, err := Read(tree(files), "t"); err == nil || !strings.Contains(err.Error(), "bytes") {
 			t.Errorf("%s: Read() = %v, want the bound of bytes", name, err)
 		}
+	}
+}
+
+// The hosts of a tenant are bounded, and its variables are. What both together cost is not
+// their product: the author of one directory must not occupy a registry with it.
+func TestManyHostsThatSeeManyVariables(t *testing.T) {
+	var vars strings.Builder
+	allowed := make([]Variable, 500)
+	for i := range 5000 {
+		fmt.Fprintf(&vars, "v%d: %d\n", i, i)
+	}
+	for i := range allowed {
+		allowed[i] = Variable{Name: fmt.Sprintf("v%d", i)}
+	}
+	v := read(t, map[string]string{"hosts.yml": "all: {hosts: {'h[0001:0500]': }}", "group_vars/all.yml": vars.String()})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	hosts := v.Hosts()
+	values, notes, errs := v.Variables(allowed)
+	runtime.ReadMemStats(&after)
+	if len(hosts) != 500 || len(values) != 500 || len(notes)+len(errs) != 0 {
+		t.Errorf("%d hosts, %d values, %v, %v", len(hosts), len(values), notes, errs)
+	}
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 32 {
+		t.Errorf("500 hosts and 500 variables of 5000 took %d MiB of memory, want at most 32", took)
 	}
 }
 

@@ -62,7 +62,7 @@ func (v *Inventory) Variables(allowed []Variable) (map[string]any, []Note, []err
 			}
 			continue
 		}
-		value, ok := v.ofGroup(g)[a.Name]
+		value, ok := v.ofGroup(g).get(a.Name)
 		switch {
 		case !ok && a.Required:
 			errs = append(errs, problem(HostsFile, 0, "the required variable %s is not set for the group %s%s", quoted(a.Name), quoted(group), v.elsewhere(a.Name)))
@@ -138,31 +138,59 @@ func typeOf(data any) Type {
 }
 
 // ofGroup are the variables that a host sees which is in one group and no other.
-func (v *Inventory) ofGroup(g *group) scope {
+func (v *Inventory) ofGroup(g *group) layers {
 	in := map[string]bool{g.name: true}
 	v.ancestors(g.name, in)
 	return v.layered(in)
 }
 
 // ofHost are the variables that a host sees.
-func (v *Inventory) ofHost(h *host) scope {
-	out := v.layered(h.groups)
-	maps.Copy(out, h.vars)
-	maps.Copy(out, h.files)
+func (v *Inventory) ofHost(h *host) layers {
+	return append(v.layered(h.groups), h.vars, h.files)
+}
+
+// layers are scopes, of which later ones win. They are not merged: thousands of hosts may
+// see a hundred thousand variables each, and few of these are asked for.
+type layers []scope
+
+func (l layers) get(name string) (Value, bool) {
+	for _, s := range slices.Backward(l) {
+		if v, ok := s[name]; ok {
+			return v, true
+		}
+	}
+	return Value{}, false
+}
+
+// text is a variable as text; empty if it is none, or has to be evaluated.
+func (l layers) text(name string) string {
+	v, _ := l.get(name)
+	return v.text()
+}
+
+// merged are all variables.
+func (l layers) merged() scope {
+	out := scope{}
+	for _, s := range l {
+		maps.Copy(out, s)
+	}
 	return out
 }
 
-func (v *Inventory) layered(in map[string]bool) scope {
-	out := scope{}
+func (v *Inventory) layered(in map[string]bool) layers {
 	all := v.groups[All]
 	groups := v.ordered(in)
-	maps.Copy(out, all.vars)
+	out := layers{all.vars}
 	for _, g := range groups {
-		maps.Copy(out, g.vars)
+		if len(g.vars) > 0 {
+			out = append(out, g.vars)
+		}
 	}
-	maps.Copy(out, all.files)
+	out = append(out, all.files)
 	for _, g := range groups {
-		maps.Copy(out, g.files)
+		if len(g.files) > 0 {
+			out = append(out, g.files)
+		}
 	}
 	return out
 }
@@ -189,7 +217,7 @@ func (v *Inventory) Vars(name string) map[string]any {
 		return nil
 	}
 	out := map[string]any{}
-	for name, value := range v.ofHost(h) {
+	for name, value := range v.ofHost(h).merged() {
 		if !value.Vaulted && value.unfit == "" && name != Managed {
 			out[name] = value.Data
 		}

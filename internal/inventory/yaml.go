@@ -220,7 +220,7 @@ func (w *walk) valueOf(n *yaml.Node, depth int) (Value, error) {
 // short refuses a variable that every template and message would repeat, if it is long.
 func (w *walk) short(name string, v Value) error {
 	if name == addressVar || name == userVar || name == portVar || slices.Contains(macVars, name) {
-		if n := len(scope{name: v}.text(name)); n > maxName {
+		if n := len(v.text()); n > maxName {
 			return problem(w.file, v.Line, "the variable %s has %d bytes, and may have %d", name, n, maxName)
 		}
 	}

@@ -48,6 +48,7 @@ type Options struct {
 	Store Store
 	Times identity.Times
 	Life  time.Duration // of a token
+	Wait  time.Duration // for the records, while the keys are in memory; 5 seconds if zero
 	Now   func() time.Time
 	Log   *slog.Logger
 }
@@ -102,6 +103,9 @@ func New(o Options) *Issuer {
 	if o.Life <= 0 {
 		o.Life = 15 * time.Minute
 	}
+	if o.Wait <= 0 {
+		o.Wait = 5 * time.Second
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -115,16 +119,24 @@ func (i *Issuer) URL() string { return i.o.URL }
 // a key is published before it is used.
 const rereadAfter = 30 * time.Second
 
-// known are the keys. Those in memory are used while the records cannot be read.
+// known are the keys. Those in memory are used while the records cannot be read: runs that go on
+// need tokens, and have no time to wait for a store that does not answer. So one caller waits for
+// it, for a short time, and the next one half a minute later.
 func (i *Issuer) known(ctx context.Context) ([]pair, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if now := i.o.Now(); len(i.keys) > 0 && now.Sub(i.read) < rereadAfter && !now.Before(i.read) {
 		return i.keys, nil
 	}
+	if len(i.keys) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, i.o.Wait)
+		defer cancel()
+	}
 	keys, err := i.load(ctx)
 	if len(keys) == 0 && len(i.keys) > 0 || err != nil && len(keys) < len(i.keys) {
 		i.o.Log.Warn("the keys of identities cannot be read: those in memory are used", "err", err)
+		i.read = i.o.Now()
 		return i.keys, nil
 	}
 	if len(keys) == 0 && err != nil {

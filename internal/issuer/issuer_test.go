@@ -213,12 +213,42 @@ func TestKeysSurvive(t *testing.T) {
 	}
 }
 
+// A store that does not answer is waited for once in half a minute, and not for long: each run that
+// asks for tokens would wait otherwise, until those that it has expire.
+func TestAStoreThatDoesNotAnswer(t *testing.T) {
+	s := open(t)
+	s.rotate(t)
+	silent := &away{Store: s.to}
+	i := issuer.New(issuer.Options{URL: s.url, Store: silent, Wait: time.Millisecond, Now: func() time.Time { return s.now }})
+	issue(t, i)
+	silent.hangs, silent.asked = true, 0
+	for _, want := range []int{1, 1, 2} { // times that it was asked by then
+		s.now = s.now.Add(20 * time.Second)
+		if want == 1 && silent.asked == 0 {
+			s.now = s.now.Add(time.Minute)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		tokens, err := i.Issue(ctx, run, uses)
+		if err != nil || len(tokens) != 1 || ctx.Err() != nil || silent.asked != want {
+			t.Errorf("Issue() = %d tokens, %v, the caller's time: %v, and the store was asked %d times, want %d", len(tokens), err, ctx.Err(), silent.asked, want)
+		}
+		cancel()
+	}
+}
+
 type away struct {
 	issuer.Store
-	down bool
+	down  bool
+	hangs bool
+	asked int
 }
 
 func (a *away) List(ctx context.Context, prefix string) ([]string, error) {
+	a.asked++
+	if a.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if a.down {
 		return nil, errors.New("the bucket is away")
 	}

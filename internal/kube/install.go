@@ -51,19 +51,19 @@ func InstallDefinitions(ctx context.Context, c client.Client, files fs.FS, share
 				continue
 			}
 		}
-		if err := applyOnce(ctx, c, u); err != nil {
+		if err := ApplyOnce(ctx, c, u); err != nil {
 			return err
 		}
 	}
 	return AwaitDefinitions(ctx, c, files)
 }
 
-// annotationApplied is the digest of what applyOnce applied last.
+// annotationApplied is the digest of what ApplyOnce applied last.
 const annotationApplied = "terrier.dev/applied"
 
-// applyOnce gives an object the fields of u, unless an earlier apply did and no other
+// ApplyOnce gives an object the fields of u, unless an earlier apply did and no other
 // program has changed any of them. Each start would write all definitions otherwise.
-func applyOnce(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+func ApplyOnce(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 	text, err := u.MarshalJSON()
 	if err != nil {
 		return fmt.Errorf("encoding %s %s: %w", u.GetKind(), u.GetName(), err)

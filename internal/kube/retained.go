@@ -18,6 +18,7 @@ type Retained struct {
 	Resources []string         `json:"resources,omitempty"` // addresses in that state
 	Sealed    bool             `json:"sealed,omitempty"`    // that state is encrypted, and they are not known
 	Untracked *stack.Untracked `json:"gap,omitempty"`       // untracked resources
+	Origin
 
 	Forgotten []stack.ForgottenResource `json:"forgotten,omitempty"` // that its runs took out of the state and did not destroy
 	GivenUp   []stack.GivenUp           `json:"givenUp,omitempty"`   // states in whose place a user accepted others
@@ -34,6 +35,21 @@ type Forgotten struct {
 	Resources []stack.ForgottenResource `json:"resources"`
 	GivenUp   []stack.GivenUp           `json:"givenUp,omitempty"`
 }
+
+// WhyRemoved is why a stack is retained whose object was removed by force. The time of such a
+// record is when a controller noticed.
+const WhyRemoved = "the object was removed before Terrier released it"
+
+// existed is a time at which the stack existed: when it was released.
+func (r Retained) existed() time.Time {
+	if r.Why == WhyRemoved {
+		return time.Time{}
+	}
+	return r.At
+}
+
+// In reports whether the stack was in n, and not in a former namespace of its name.
+func (r Retained) In(n Namespace) bool { return r.Origin.In(n, r.existed()) }
 
 // RetainedFor is how long the record of a deleted stack is kept.
 const RetainedFor = 30 * 24 * time.Hour

@@ -398,7 +398,7 @@ func (s *Stamping) put(ctx context.Context, epoch string) error {
 			return fmt.Errorf("%w: it has no kind %s of %s", ErrNoPolicies, gvk.Kind, gvk.GroupVersion())
 		}
 		setEpoch(u, epoch)
-		if err := applyOnce(ctx, s.Client, u); fault.Of(err) == fault.Denied {
+		if err := ApplyOnce(ctx, s.Client, u); fault.Of(err) == fault.Denied {
 			return fmt.Errorf("%w: %w", ErrNoPolicies, err)
 		} else if err != nil {
 			return err

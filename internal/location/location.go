@@ -50,6 +50,19 @@ var scpLike = regexp.MustCompile(`^(?:([^@:/\s]+)@)?([A-Za-z0-9][-A-Za-z0-9._]*|
 // segments.
 var depths = map[string]int{"github.com": 2, "ssh.github.com": 2, "bitbucket.org": 2, "codeberg.org": 2}
 
+// GitHost is the host of a URL that ParseGit reads, with its port if the URL has one.
+func GitHost(text string) (string, error) {
+	g, err := ParseGit(text)
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(g.Repository)
+	if err != nil {
+		return "", err
+	}
+	return u.Host, nil
+}
+
 // ParseGit reads a URL of a repository: https://host/path, ssh://user@host/path or
 // user@host:path. A directory behind the repository is told apart by "//", by ".git/",
 // or by the host, if all its repositories have paths of one depth; else Search is set.

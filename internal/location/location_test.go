@@ -135,3 +135,16 @@ func FuzzParseGit(f *testing.F) {
 		}
 	})
 }
+
+func TestGitHost(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://git.example.com/team/code":             "git.example.com",
+		"https://git.example.com:8443/team/code.git//a": "git.example.com:8443",
+		"git@git.example.com:team/code.git":             "git.example.com",
+		"https://git.example.com":                       "",
+	} {
+		if got, err := GitHost(text); got != want || (err == nil) != (want != "") {
+			t.Errorf("GitHost(%s) = %q, %v, want %q", text, got, err, want)
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/share"
 )
 
 // Bounds of a dispatcher.
@@ -23,7 +25,7 @@ const (
 	flushAtEnd  = 2 * time.Second
 	upstream    = "notification-controller" // the name of the queue of Options.Upstream
 	reasonGone  = "it was not delivered within a day"
-	reasonSpace = "too many messages wait: messages that are no errors are dropped first, the oldest before the others"
+	reasonSpace = "too many messages wait: those of the namespace that has the most are dropped, first those that are no errors, the oldest before the others"
 )
 
 // Options configure a Dispatcher.
@@ -53,10 +55,11 @@ type Dispatcher struct {
 	unread []string  // keys
 	told   bool      // which cannot be read
 
+	places *share.Places[*queue] // for deliveries
+
 	mu      sync.Mutex
 	queues  map[string]*queue
 	waiting int // messages in all queues
-	away    int // concurrent deliveries
 	serial  int
 	same    map[string]sent
 	lost    int // events that did not fit into the queue, since the last log line about it
@@ -64,10 +67,11 @@ type Dispatcher struct {
 
 // queue holds the messages to one destination, in order.
 type queue struct {
-	messages []*message
-	busy     bool
-	failures int // in a row
-	next     time.Time
+	namespace string // of the provider; empty for Options.Upstream
+	messages  []*message
+	busy      bool
+	failures  int // in a row
+	next      time.Time
 }
 
 // sent is when a message was sent first, and whether the history has its repetition.
@@ -83,7 +87,7 @@ func New(o Options) *Dispatcher {
 	}
 	return &Dispatcher{
 		Options: o, events: make(chan Event, queued), wake: make(chan struct{}, 1), history: newHistory(o.Store, o.Damage),
-		queues: map[string]*queue{}, same: map[string]sent{},
+		places: share.New[*queue](share.Bounds{All: atOnce}), queues: map[string]*queue{}, same: map[string]sent{},
 	}
 }
 
@@ -95,6 +99,7 @@ func pause(failures int) time.Duration {
 // Notify accepts an event. It never waits: if there are too many at once the newest
 // are lost, and the log says how many.
 func (d *Dispatcher) Notify(e Event) {
+	e.Metadata = bounded(e.Metadata)
 	select {
 	case d.events <- e:
 	default:
@@ -230,7 +235,7 @@ func (d *Dispatcher) repeats(p *message, now time.Time) (first sent, again bool)
 func (d *Dispatcher) enqueue(p *message) {
 	l := d.queues[p.queue()]
 	if l == nil {
-		l = &queue{}
+		l = &queue{namespace: p.Namespace}
 		d.queues[p.queue()] = l
 	}
 	l.messages = append(l.messages, p)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -233,6 +234,147 @@ func TestOldestInfoGoesFirst(t *testing.T) {
 	}
 	if kept := l.outbox(t); len(kept) != waiting {
 		t.Errorf("the outbox holds %d messages, want %d", len(kept), waiting)
+	}
+}
+
+// A namespace that sends more than may wait loses its own messages, and none of another, however
+// urgent its own are.
+func TestANamespaceLosesNoMessageToAnother(t *testing.T) {
+	l := newLab(t, Destination{})
+	l.accept(t.Context(), event(0))
+	l.routes = []Route{{Namespace: "loud", Provider: "one"}, {Namespace: "loud", Provider: "two"}}
+	for n := range waiting/2 + 1 {
+		e := event(n + 1)
+		e.Severity = Error
+		l.accept(t.Context(), e)
+	}
+	dropped := 0
+	for _, d := range l.Deliveries() {
+		if d.Outcome == Dropped {
+			dropped++
+			if d.Message == event(0).Message {
+				t.Error("the message of the other namespace was dropped")
+			}
+		}
+	}
+	if dropped != 3 {
+		t.Errorf("%d messages were dropped, want 3", dropped)
+	}
+}
+
+// So it is with the messages to Flux's controller, which have one queue for all namespaces: those of
+// a namespace that sends too much while that controller is down take no place of another one.
+func TestANamespaceLosesNoMessageToFluxToAnother(t *testing.T) {
+	l := newLab(t, Destination{})
+	l.Options.Upstream = func(context.Context, Event) error { return errors.New("it is down") }
+	l.routes = nil
+	of := func(namespace string, n int) Event {
+		e := event(n)
+		e.InvolvedObject.Namespace = namespace
+		return e
+	}
+	const others = 5
+	for n := range others {
+		l.accept(t.Context(), of(fmt.Sprint("quiet-", n), n))
+	}
+	l.routes = []Route{{Namespace: "quiet-0", Provider: "hook"}}
+	l.accept(t.Context(), of("quiet-0", others))
+	l.routes = nil
+	for n := range waiting {
+		e := of("loud", 10+n)
+		e.Severity = Error
+		l.accept(t.Context(), e)
+	}
+	dropped := 0
+	for _, d := range l.Deliveries() {
+		if d.Outcome == Dropped {
+			dropped++
+			if d.Namespace != "loud" {
+				t.Errorf("%q of %s was dropped", d.Message, d.Namespace)
+			}
+		}
+	}
+	if dropped != others+2 {
+		t.Errorf("%d messages were dropped, want %d", dropped, others+2)
+	}
+}
+
+// Of the messages that are due those of the namespace go first that has the fewest deliveries:
+// receivers that do not answer keep those of other namespaces waiting for one of them at most.
+func TestNamespacesTakeTurns(t *testing.T) {
+	l := newLab(t, Destination{})
+	began, gate := make(chan string, 200), make(chan struct{})
+	l.Send = func(_ context.Context, _ Destination, e Event) error {
+		began <- e.Message
+		<-gate
+		return nil
+	}
+	l.routes = nil
+	for n := range 100 {
+		l.routes = append(l.routes, Route{Namespace: "loud", Provider: fmt.Sprint(n)})
+	}
+	loud, quiet := event(1), event(2)
+	l.accept(t.Context(), loud)
+	var all sync.WaitGroup
+	l.start(t.Context(), &all)
+	for range atOnce {
+		if got := <-began; got != loud.Message {
+			t.Errorf("delivered is %q, want %q", got, loud.Message)
+		}
+	}
+	l.routes = []Route{{Namespace: "team", Provider: "hook"}}
+	l.accept(t.Context(), quiet)
+	gate <- struct{}{}
+	for free := false; !free; {
+		<-l.wake
+		l.mu.Lock()
+		free = l.places.Busy() < atOnce
+		l.mu.Unlock()
+	}
+	l.start(t.Context(), &all)
+	if got := <-began; got != quiet.Message {
+		t.Errorf("delivered next is %q, want that of the other namespace", got)
+	}
+	close(gate)
+	all.Wait()
+}
+
+// An annotation of an object takes the place of no fact that the controller says.
+func TestAnnotationsReplaceNoFacts(t *testing.T) {
+	e := event(1)
+	e.Metadata["event.toolkit.fluxcd.io/plan"], e.Metadata["event.toolkit.fluxcd.io/env"] = "plan-harmless", "prod"
+	for range 50 { // in the order of a map
+		got := e.plain(map[string]string{"plan": "of the alert", "env": "of the alert", "team": "a"}).Metadata
+		if got["plan"] != "plan-main-1" || got["env"] != "prod" || got["team"] != "a" {
+			t.Fatalf("the metadata are %v, want the plan of the controller, the annotation env, and the team of the alert", got)
+		}
+	}
+}
+
+// Metadata of an object or of an Alert are bounded, however large these are: a thousand messages
+// that wait must not fill the disk.
+func TestMetadataAreBounded(t *testing.T) {
+	l := newLab(t, Destination{})
+	long := strings.Repeat("ä", 1<<19)
+	l.routes[0].Metadata = map[string]string{"summary": "short", "z-long": long}
+	e := event(1)
+	for n := range 100 {
+		e.Metadata[fmt.Sprintf("event.toolkit.fluxcd.io/y-%03d", n)] = long
+	}
+	l.Notify(e)
+	l.accept(t.Context(), <-l.events)
+	kept := l.outbox(t)
+	if len(kept) != 1 {
+		t.Fatalf("the outbox holds %d messages, want one", len(kept))
+	}
+	b, err := read(t.Context(), l.Store, kept[0])
+	if err != nil || len(b) > 3*metadataBytes {
+		t.Errorf("the message has %d bytes, %v, want at most %d", len(b), err, 3*metadataBytes)
+	}
+	for _, want := range []string{`"summary":"short"`, `plan":"plan-main-1"`, `"commit":"sha1:abc"`, "ä…"} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("the message lacks %s", want)
+		}
 	}
 }
 

@@ -28,7 +28,8 @@ const (
 type Delivery struct {
 	ID        string    `json:"id"`
 	At        time.Time `json:"at"`
-	Namespace string    `json:"namespace"` // of the object
+	Caused    time.Time `json:"caused,omitzero"` // when what it is about happened; zero in records of earlier releases
+	Namespace string    `json:"namespace"`       // of the object
 	Kind      string    `json:"kind"`
 	Name      string    `json:"name"`
 	Event     string    `json:"event"`

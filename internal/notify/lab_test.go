@@ -149,7 +149,7 @@ func run(t *testing.T, d *Dispatcher) (stop func()) {
 
 // to is a destination of a type at a server that is allowed.
 func to(kind string, r *receiver) Destination {
-	return Destination{Type: kind, Address: secret.New(r.URL + "/services/" + canary), Token: secret.New(canary + "-token"), PlainHTTP: true, Timeout: 10 * time.Second}
+	return Destination{Type: kind, Address: secret.New(r.URL + "/services/" + canary), Token: secret.New(canary + "-token"), PlainHTTP: true, Timeout: soon}
 }
 
 func host(r *receiver) string { return strings.TrimPrefix(r.URL, "http://") }

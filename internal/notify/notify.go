@@ -14,9 +14,11 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -63,20 +65,51 @@ func (o Object) group() string {
 	return group
 }
 
-// plain is the event as providers get it: without the prefixes that tell metadata
-// of the object from other annotations, and with the metadata of more that it lacks.
-func (e Event) plain(more map[string]string) Event {
-	facts := maps.Clone(more)
-	if facts == nil {
-		facts = map[string]string{}
-	}
-	for key, value := range e.Metadata {
-		prefix, name, ok := strings.Cut(key, "/")
-		if ok && (prefix == EventGroup || prefix == e.InvolvedObject.group()) {
-			key = name
+// Bounds of the metadata of an event. An object, or an Alert, may have a megabyte of it, and a
+// thousand messages wait.
+const (
+	metadataValue = 1 << 10  // bytes of one value
+	metadataBytes = 16 << 10 // bytes of all names and values
+)
+
+// bounded is metadata within these bounds: values are cut, and what does not fit is left out,
+// first what annotations of an object say of its events, so that these hide no fact of Terrier.
+func bounded(metadata map[string]string) map[string]string {
+	out := map[string]string{}
+	left := metadataBytes
+	said := func(key string) int { return len(key) - len(strings.TrimPrefix(key, EventGroup+"/")) }
+	order := func(a, b string) int { return cmp.Or(cmp.Compare(said(a), said(b)), cmp.Compare(a, b)) }
+	for _, key := range slices.SortedFunc(maps.Keys(metadata), order) {
+		value := metadata[key]
+		if len(value) > metadataValue {
+			value = strings.ToValidUTF8(value[:metadataValue], "") + "…" // no part of the long one is kept
 		}
-		facts[key] = value
+		if left -= len(key) + len(value); left < 0 {
+			break
+		}
+		out[key] = value
 	}
+	return out
+}
+
+// plain is the event as providers get it: without the prefixes that tell metadata
+// of the object from other annotations, and with the metadata of more that it lacks. What a
+// controller says wins over what annotations of the object say under the same name: their author
+// must not tell approvers of other plans, or that a policy holds none.
+func (e Event) plain(more map[string]string) Event {
+	facts := bounded(more)
+	own := map[string]string{}
+	for key, value := range e.Metadata {
+		switch prefix, name, ok := strings.Cut(key, "/"); {
+		case ok && prefix == EventGroup:
+			facts[name] = value
+		case ok && prefix == e.InvolvedObject.group():
+			own[name] = value
+		default:
+			own[key] = value
+		}
+	}
+	maps.Copy(facts, own)
 	e.Metadata = facts
 	return e
 }

@@ -40,11 +40,21 @@ func (p *message) queue() string {
 	return p.Namespace + "/" + p.Provider
 }
 
+// countsFor is the namespace whose messages are counted with this one: that of the provider. The
+// messages to Flux's controller have one queue for all namespaces, and each counts for the
+// namespace of its object.
+func (p *message) countsFor() string {
+	if p.volatile {
+		return p.Event.InvolvedObject.Namespace
+	}
+	return p.Namespace
+}
+
 // delivery is the entry in the history.
 func (p *message) delivery(at time.Time, outcome Outcome, why string) Delivery {
 	o := p.Event.InvolvedObject
 	d := Delivery{
-		ID: p.ID, At: at, Namespace: o.Namespace, Kind: o.Kind, Name: o.Name,
+		ID: p.ID, At: at, Caused: p.Event.Timestamp, Namespace: o.Namespace, Kind: o.Kind, Name: o.Name,
 		Event: p.Event.Reason, Severity: p.Event.Severity, Message: shown(p.Event.Message, textRunes/4),
 		Provider: p.Provider, Type: p.kind, Address: p.host, Attempts: p.Attempts, Outcome: outcome, Error: shown(why, textRunes/4),
 	}

@@ -24,7 +24,9 @@ func (d *Dispatcher) dispatch(ctx context.Context, all *sync.WaitGroup) {
 	}
 }
 
-// start sends the due messages, and returns the time until the next one is due.
+// start sends the due messages, and returns the time until the next one is due. Of the namespaces
+// that have any, the one with the fewest deliveries is next, so that one with many receivers that
+// do not answer has no more than its part.
 func (d *Dispatcher) start(ctx context.Context, all *sync.WaitGroup) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -33,15 +35,18 @@ func (d *Dispatcher) start(ctx context.Context, all *sync.WaitGroup) time.Durati
 		switch {
 		case l.busy:
 		case len(l.messages) == 0:
+			d.places.Withdraw(l)
 			delete(d.queues, name)
 		case now.Before(l.next):
 			next = min(next, l.next.Sub(now))
-		case d.away < atOnce:
-			l.busy = true
-			d.away++
-			p := l.messages[0]
-			all.Go(func() { d.deliver(ctx, l, p) })
+		default:
+			d.places.Wait(l.namespace, l)
 		}
+	}
+	for l, ok := d.places.Next(nil); ok; l, ok = d.places.Next(nil) {
+		l.busy = true
+		p := l.messages[0]
+		all.Go(func() { d.deliver(ctx, l, p) })
 	}
 	return next
 }
@@ -54,7 +59,7 @@ func (d *Dispatcher) deliver(ctx context.Context, l *queue, p *message) {
 	now := d.Now()
 	d.mu.Lock()
 	l.busy = false
-	d.away--
+	d.places.End(l.namespace)
 	switch {
 	case err != nil && ctx.Err() != nil: // the process ends; the next one retries
 		d.mu.Unlock()
@@ -117,8 +122,9 @@ func (d *Dispatcher) over(ctx context.Context, p *message, outcome Outcome, why 
 	}
 }
 
-// makeRoom drops messages until no more wait than allowed: the oldest of those that
-// are no errors, and then the oldest of all. The caller holds mu.
+// makeRoom drops messages until no more wait than allowed: of the namespace that has the most, so
+// that none loses its messages to another, the oldest of those that are no errors, and then the
+// oldest of all. The caller holds mu.
 func (d *Dispatcher) makeRoom() []*message {
 	var gone []*message
 	for d.waiting > waiting {
@@ -132,18 +138,39 @@ func (d *Dispatcher) makeRoom() []*message {
 	return gone
 }
 
-// least is the least important message that is not being delivered.
+// least is the least important message, of the namespace with the most, that is not being
+// delivered.
 func (d *Dispatcher) least() (from *queue, least *message) {
+	has := map[string]int{}
 	for _, l := range d.queues {
-		for i, p := range l.messages {
-			if i == 0 && l.busy {
-				continue
+		for _, p := range l.idle() {
+			has[p.countsFor()]++
+		}
+	}
+	for _, l := range d.queues {
+		for _, p := range l.idle() {
+			n, most := has[p.countsFor()], 0
+			if least != nil {
+				most = has[least.countsFor()]
 			}
-			info, was := p.Event.Severity != Error, least != nil && least.Event.Severity != Error
-			if least == nil || info && !was || info == was && p.ID < least.ID {
+			if n > most || n == most && before(p, least) {
 				from, least = l, p
 			}
 		}
 	}
 	return from, least
+}
+
+// idle are the messages of a queue that are not being delivered.
+func (l *queue) idle() []*message {
+	if l.busy {
+		return l.messages[1:]
+	}
+	return l.messages
+}
+
+// before reports whether a message is dropped before another.
+func before(p, other *message) bool {
+	info, was := p.Event.Severity != Error, other.Event.Severity != Error
+	return info && !was || info == was && p.ID < other.ID
 }

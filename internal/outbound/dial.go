@@ -60,7 +60,7 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 func (c *Client) check(addr netip.Addr, host, port string, own []netip.Prefix) error {
-	if c.policy.Allow.host(host, port) || c.policy.Allow.addr(addr) {
+	if c.policy.Allow.host(host, port) || c.policy.Allow.addr(addr, c.policy.Deny) {
 		return nil
 	}
 	why := c.policy.denied(addr, own)

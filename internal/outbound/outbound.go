@@ -38,8 +38,9 @@ const (
 // Policy is the strict one.
 type Policy struct {
 	Allow     Allow          // exceptions from what is refused
-	Deny      []netip.Prefix // more to refuse: the API server, our own services
+	Deny      []netip.Prefix // more to refuse, unless Allow has the host with its port, or a narrower network
 	NoPrivate bool           // private networks are refused, too, for what a user learns without a right to it
+	Private   []netip.Prefix // networks that are private here although their addresses are the internet's; see ServiceNetwork
 	PlainHTTP bool           // objects may ask for unencrypted connections
 	Proxy     bool           // honour HTTP_PROXY and friends; a proxy resolves names itself, so addresses behind it are not checked
 	ProxyURL  *url.URL       // an HTTP proxy for all requests, in place of those of the environment

@@ -258,7 +258,7 @@ func TestSilentPeer(t *testing.T) {
 	// A relay that stops to pass anything on stands for a node that lost its network.
 	silent := make(chan struct{})
 	relay := relayTo(t, strings.TrimPrefix(b.server.URL, "https://"), silent)
-	a := start(t, "a", settings{ca: ca, alive: 50 * time.Millisecond})
+	a := start(t, "a", settings{ca: ca, alive: 2 * time.Second})
 	front := httptest.NewServer(a.Forward(shard.Member{ID: "b", URL: "https://" + relay}))
 	defer front.Close()
 	resp, err := http.Get(front.URL)

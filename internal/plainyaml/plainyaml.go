@@ -16,7 +16,7 @@ import (
 const (
 	MaxAnnotation = 32 << 10
 	MaxFile       = 1 << 20
-	maxExpanded   = 8 << 20 // of a file, what its aliases repeat included
+	maxRepeated   = 8 << 20 // that the aliases of a file repeat
 )
 
 // Annotation converts the text of an annotation to JSON. A key that is there twice is an
@@ -37,19 +37,38 @@ func Decode(text string, into any) error {
 	return objectyaml.UnmarshalStrict([]byte(text), into)
 }
 
-// File converts a file of a repository to JSON. Its aliases count with all that they repeat.
-func File(text []byte) ([]byte, error) {
-	if len(text) > MaxFile {
-		return nil, fmt.Errorf("it has %d bytes, and may have %d", len(text), MaxFile)
-	}
-	doc, err := marked(text)
-	if err != nil {
+// File converts a file of a repository to JSON. What its aliases repeat is bounded.
+func File(text []byte) ([]byte, error) { return Within(text, MaxFile) }
+
+// Within is File for a text that may have as many bytes as the caller says.
+func Within(text []byte, most int) ([]byte, error) {
+	if err := checkFile(text, most); err != nil {
 		return nil, err
 	}
-	if doc != nil && weight(doc, map[*yaml.Node]int{}) > maxExpanded {
-		return nil, fmt.Errorf("with what its aliases repeat it has more than %d bytes: write fewer of them", maxExpanded)
-	}
 	return objectyaml.YAMLToJSON(text)
+}
+
+// DecodeFile reads a file into a value within the bounds of File. Numbers become texts where the
+// value wants those.
+func DecodeFile(text []byte, into any) error {
+	if err := checkFile(text, MaxFile); err != nil {
+		return err
+	}
+	return objectyaml.Unmarshal(text, into)
+}
+
+func checkFile(text []byte, most int) error {
+	if len(text) > most {
+		return fmt.Errorf("it has %d bytes, and may have %d", len(text), most)
+	}
+	doc, err := marked(text)
+	if err != nil || doc == nil {
+		return err
+	}
+	if bound := own(doc) + maxRepeated; weight(doc, bound, map[*yaml.Node]int{}) > bound {
+		return fmt.Errorf("its aliases repeat more than %d bytes: write fewer of them", maxRepeated)
+	}
+	return nil
 }
 
 func checkAnnotation(text string) error {
@@ -88,19 +107,30 @@ func refuseAnchors(n *yaml.Node) error {
 	return nil
 }
 
-// weight is about how many bytes a value has, or more than maxExpanded. known holds what
+// own is about how many bytes a value has without what its aliases repeat.
+func own(n *yaml.Node) int {
+	w := size(n)
+	for _, each := range n.Content {
+		w += own(each)
+	}
+	return w
+}
+
+func size(n *yaml.Node) int { return len(n.Value) + len(n.Tag) + 8 }
+
+// weight is about how many bytes a value has with that, or more than bound. known holds what
 // was weighed; a value that contains itself weighs too much.
-func weight(n *yaml.Node, known map[*yaml.Node]int) int {
+func weight(n *yaml.Node, bound int, known map[*yaml.Node]int) int {
 	if w, ok := known[n]; ok {
 		return w
 	}
-	known[n] = maxExpanded + 1
-	w := len(n.Value) + len(n.Tag) + 8
+	known[n] = bound + 1
+	w := size(n)
 	if n.Kind == yaml.AliasNode {
-		w = weight(n.Alias, known)
+		w = weight(n.Alias, bound, known)
 	}
 	for _, each := range n.Content {
-		w = min(w+weight(each, known), maxExpanded+1)
+		w = min(w+weight(each, bound, known), bound+1)
 	}
 	known[n] = w
 	return w

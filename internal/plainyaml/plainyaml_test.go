@@ -69,3 +69,17 @@ func TestFilesOfRepositories(t *testing.T) {
 		}
 	}
 }
+
+// A larger file is bounded by its caller, and what is in it once is no repetition.
+func TestLargeFiles(t *testing.T) {
+	const most = 4 << 20
+	large := "[&a 1, *a" + strings.Repeat(", 1", most/6) + "]"
+	if got, err := Within([]byte(large), most); err != nil || len(got) < most/6 {
+		t.Errorf("Within() = %d bytes, %v, want the list", len(got), err)
+	}
+	for name, text := range map[string]string{"many aliases": flat(1<<20, 100), "larger": strings.Repeat("#", most+1)} {
+		if got, err := Within([]byte(text), most); err == nil {
+			t.Errorf("%s: Within() = %d bytes, want an error", name, len(got))
+		}
+	}
+}

@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 )
@@ -18,6 +19,8 @@ type Before struct {
 const (
 	beforeType = "terrier_before"
 	beforeMost = 5000 // objects in one event
+
+	beforeBytes = eventLine - 1<<20 // of their names as JSON, where a character may take six bytes
 )
 
 // BeforeApply returns the lines of Before events for this state; none if it
@@ -35,7 +38,7 @@ func BeforeApply(state []byte, at time.Time) ([][]byte, error) {
 	}
 	slices.Sort(names)
 	var lines [][]byte
-	for some := range slices.Chunk(names, beforeMost) {
+	for some := range batches(names) {
 		line, err := json.Marshal(map[string]any{
 			"@level": "debug", "@message": fmt.Sprintf("%d objects are in the state", len(held)), "@timestamp": at.UTC(),
 			"type": beforeType, "objects": some,
@@ -46,6 +49,26 @@ func BeforeApply(state []byte, at time.Time) ([][]byte, error) {
 		lines = append(lines, line)
 	}
 	return lines, nil
+}
+
+// batches divides names among events, none of which is longer than readers of events read.
+func batches(names []string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		from, bytes := 0, 0
+		for i, name := range names {
+			size := 6 * len(name)
+			if i > from && (i-from == beforeMost || bytes+size > beforeBytes) {
+				if !yield(names[from:i]) {
+					return
+				}
+				from, bytes = i, 0
+			}
+			bytes += size
+		}
+		if from < len(names) {
+			yield(names[from:])
+		}
+	}
 }
 
 func (e wireEvent) before(line []byte, h Head) (Event, error) {

@@ -46,19 +46,41 @@ func Unheard(events io.Reader) ([]stack.UntrackedResource, error) {
 
 func readCreations(events io.Reader) (*creations, error) {
 	c := &creations{before: map[string]bool{}, open: map[string]*creation{}}
-	lines := bufio.NewScanner(events)
-	lines.Buffer(nil, eventLine)
-	for lines.Scan() {
-		e, err := ParseEvent(lines.Bytes())
-		if err != nil {
-			continue // text between events
+	err := eachLine(events, func(line []byte) {
+		if e, err := ParseEvent(line); err == nil { // else it is text between events
+			c.see(e)
 		}
-		c.see(e)
-	}
-	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("reading the events: %w", err)
 	}
 	return c, nil
+}
+
+// eachLine hands on the lines of a stream, less those that are longer than an event may be. What
+// follows such a line is read all the same: it may be the only trace of a resource.
+func eachLine(r io.Reader, do func(line []byte)) error {
+	in := bufio.NewReader(r)
+	var line []byte
+	for long := false; ; {
+		part, err := in.ReadSlice('\n')
+		if long = long || len(line)+len(part) > eventLine; !long {
+			line = append(line, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if !long && len(line) > 0 {
+			do(line)
+		}
+		if err != nil {
+			return nil
+		}
+		line, long = line[:0], false
+	}
 }
 
 // except lists what was created, or may have been, less what is known of, by

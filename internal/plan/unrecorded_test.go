@@ -176,3 +176,45 @@ func TestUnheard(t *testing.T) {
 		})
 	}
 }
+
+// A line that is longer than any event hides none of those after it, which may be the only trace
+// of what was created.
+func TestUnrecordedAfterALongLine(t *testing.T) {
+	created := did("start", "create", "x.a", "") + did("complete", "create", "x.a", "new")
+	want := []stack.UntrackedResource{{Address: "x.a", ID: "new", Finished: true}}
+	for name, before := range map[string]string{
+		"text":              strings.Repeat("a", eventLine+1) + "\n",
+		"an event":          `{"@message":"` + strings.Repeat("a", 2*eventLine) + `","type":"log"}` + "\n",
+		"several":           strings.Repeat(strings.Repeat("a", eventLine+1)+"\n", 3),
+		"as long as it may": strings.Repeat("a", eventLine-1) + "\n",
+		"an empty line":     "\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, events := range []string{before + created, created + before, before + strings.TrimSuffix(created, "\n")} {
+				if got, err := Unrecorded(strings.NewReader(events), nil); err != nil || !slices.Equal(got, want) {
+					t.Errorf("Unrecorded() = %+v, %v, want %+v", got, err, want)
+				}
+			}
+		})
+	}
+}
+
+// However long identifiers are, the events that say what there was can be read again.
+func TestBeforeApplyWithLongIdentifiers(t *testing.T) {
+	var all []string
+	for i := range 3 * beforeMost / 2 {
+		all = append(all, fmt.Sprintf(`{"index_key":%d,"attributes":{"id":"%d%s"}}`, i, i, strings.Repeat("<", 1000)))
+	}
+	lines, err := BeforeApply([]byte(held(strings.Join(all, ","))), time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := 0
+	if err := eachLine(bytes.NewReader(bytes.Join(lines, []byte("\n"))), func(line []byte) {
+		if e, err := ParseEvent(line); err == nil {
+			known += len(e.(Before).Objects)
+		}
+	}); err != nil || known != len(all) {
+		t.Errorf("%d of %d objects are known, %v", known, len(all), err)
+	}
+}

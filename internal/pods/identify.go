@@ -4,14 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/terrier-iac/terrier/internal/cache"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -29,35 +30,71 @@ const (
 const (
 	identityTTL   = 10 * time.Second
 	identitiesMax = 4096
+	refusalTTL    = 2 * time.Second // short: an API server may not know the pod yet
 	reviewTimeout = 20 * time.Second
 )
 
 // identities are answers of the API server, by the hash of the token.
-type identities = *cache.Map[string, remote.Place]
+type identities struct {
+	known    *cache.Map[string, remote.Place]
+	refused  *cache.Map[string, error]
+	accepted *cache.Map[string, struct{}] // tokens that were accepted before, and may have expired since
+	asking   *asking
+}
 
 func newIdentities(now func() time.Time) identities {
-	return &cache.Map[string, remote.Place]{Size: identitiesMax, TTL: identityTTL, Now: now}
+	return identities{
+		known:    &cache.Map[string, remote.Place]{Size: identitiesMax, TTL: identityTTL, Now: now},
+		refused:  &cache.Map[string, error]{Size: identitiesMax, TTL: refusalTTL, Now: now},
+		accepted: &cache.Map[string, struct{}]{Size: identitiesMax, TTL: tokenSeconds * time.Second, Now: now},
+		asking:   newAsking(),
+	}
 }
 
 // Identify returns the pod that a token is bound to. It is Denied if the API server
-// does not know the token, issued it for another audience, or bound it to no pod. A
-// refusal is never cached.
+// does not know the token, issued it for another audience, or bound it to no pod. The API
+// server is asked only about tokens that may be valid by what they say, and about few
+// at once: each client that reaches the port may send any. A token that was valid before waits for no
+// other.
 func (p *Pods) Identify(ctx context.Context, token string) (remote.Place, error) {
+	claims, err := readToken(token, p.config.Audience, p.config.Now())
+	if err != nil {
+		return remote.Place{}, err
+	}
 	sum := sha256.Sum256([]byte(token))
-	return p.known.Load(ctx, hex.EncodeToString(sum[:]), func(ctx context.Context) (remote.Place, error) {
+	key := hex.EncodeToString(sum[:])
+	if err, refused := p.identities.refused.Get(key); refused {
+		return remote.Place{}, err
+	}
+	return p.identities.known.Load(ctx, key, func(ctx context.Context) (remote.Place, error) {
 		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
-		return p.review(ctx, token)
+		if _, before := p.identities.accepted.Get(key); !before {
+			leave, err := p.identities.asking.enter(ctx, claims, p.runs(ctx, claims))
+			if err != nil {
+				return remote.Place{}, fault.New(fault.Later, "APIServerBusy", fmt.Errorf("waiting to ask the API server about a token: %w", err))
+			}
+			defer leave()
+		}
+		place, err := p.review(ctx, token)
+		switch {
+		case err == nil:
+			p.identities.accepted.Put(key, struct{}{})
+		case fault.Of(err) == fault.Denied:
+			p.identities.refused.Put(key, err)
+		}
+		return place, err
 	})
 }
 
+// runs reports whether a place is a pod of this installation, as far as the watch has told.
+func (p *Pods) runs(ctx context.Context, at remote.Place) bool {
+	var pod corev1.Pod
+	return p.informer.HasSynced() && p.seen.Get(ctx, types.NamespacedName{Namespace: at.Namespace, Name: at.Name}, &pod) == nil && string(pod.UID) == at.UID
+}
+
 func (p *Pods) review(ctx context.Context, token string) (remote.Place, error) {
-	denied := func(why string) (remote.Place, error) {
-		return remote.Place{}, fault.New(fault.Denied, "TokenRefused", errors.New(why))
-	}
-	if token == "" {
-		return denied("no token was presented")
-	}
+	denied := func(why string) (remote.Place, error) { return remote.Place{}, denied(why) }
 	review := &authnv1.TokenReview{Spec: authnv1.TokenReviewSpec{Token: token, Audiences: []string{p.config.Audience}}}
 	review, err := p.reviews.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {

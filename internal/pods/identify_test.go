@@ -23,9 +23,19 @@ import (
 // audience.
 func TestIdentify(t *testing.T) {
 	c := testkit.Kube(t)
+	set, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An account of its own: Kubernetes makes "default" some time after the namespace.
+	const account = "runs"
+	accounts := set.CoreV1().ServiceAccounts(c.Namespace)
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	p, err := New(Config{
 		API: c.Config, Installation: "0123456789abcdef", Namespaces: []string{c.Namespace}, Audience: "terrier-run",
-		Settings: Settings{Image: "i", PullPolicy: corev1.PullIfNotPresent, Account: "default"},
+		Settings: Settings{Image: "i", PullPolicy: corev1.PullIfNotPresent, Account: account},
 		Server:   func() (string, []byte) { return "https://127.0.0.1:1", nil },
 		Now:      time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -43,12 +53,8 @@ func TestIdentify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	token := func(audience string, bound *authnv1.BoundObjectReference) string {
-		issued, err := set.CoreV1().ServiceAccounts(c.Namespace).CreateToken(t.Context(), "default", &authnv1.TokenRequest{
+		issued, err := accounts.CreateToken(t.Context(), account, &authnv1.TokenRequest{
 			Spec: authnv1.TokenRequestSpec{Audiences: []string{audience}, BoundObjectRef: bound},
 		}, metav1.CreateOptions{})
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,10 +69,10 @@ type Pods struct {
 	seen     cache.Cache
 	informer cache.Informer // of pods in seen
 	reviews  authnclient.TokenReviewInterface
-	known    identities
-	changed  chan remote.Place
-	stop     context.CancelFunc
-	ended    chan struct{} // closed when seen has ended
+	identities
+	changed chan remote.Place
+	stop    context.CancelFunc
+	ended   chan struct{} // closed when seen has ended
 }
 
 var _ remote.Launcher = (*Pods)(nil)
@@ -91,7 +92,7 @@ func New(c Config) (*Pods, error) {
 		return nil, err
 	}
 	p := &Pods{
-		config: c, live: live, reviews: reviews.TokenReviews(), known: newIdentities(c.Now),
+		config: c, live: live, reviews: reviews.TokenReviews(), identities: newIdentities(c.Now),
 		changed: make(chan remote.Place), ended: make(chan struct{}),
 	}
 	p.seen, err = cache.New(c.API, cache.Options{
@@ -193,7 +194,10 @@ func (p *Pods) Places(ctx context.Context) ([]remote.Place, error) {
 	for _, namespace := range namespaces {
 		var pods metav1.PartialObjectMetadataList
 		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := p.live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: p.ours()}); err != nil {
+		if err := p.live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: p.ours()}); apierrors.IsForbidden(err) && p.ends(ctx, namespace) {
+			p.config.Log.Warn("the pods of runs in a namespace are passed over: it was deleted, and the right to list them with it", "namespace", namespace)
+			continue
+		} else if err != nil {
 			return nil, fmt.Errorf("listing the pods of runs: %w", err)
 		}
 		for i := range pods.Items {
@@ -201,6 +205,24 @@ func (p *Pods) Places(ctx context.Context) ([]remote.Place, error) {
 		}
 	}
 	return all, nil
+}
+
+// LeftOut reports whether Places lists no pods of a namespace, so that there may be some with runs.
+// Those of a namespace that ends are not meant: Kubernetes deletes them.
+func (p *Pods) LeftOut(namespace string) bool {
+	return len(p.config.Namespaces) > 0 && !slices.Contains(p.config.Namespaces, namespace)
+}
+
+// ends reports whether a namespace is known to be gone, or to be deleted with its pods.
+func (p *Pods) ends(ctx context.Context, namespace string) bool {
+	if namespace == metav1.NamespaceAll {
+		return false
+	}
+	var found corev1.NamespaceList // the controller may list namespaces, and get few of them
+	if err := p.live.List(ctx, &found, client.MatchingFields{metav1.ObjectNameField: namespace}); err != nil {
+		return false
+	}
+	return len(found.Items) == 0 || !found.Items[0].DeletionTimestamp.IsZero()
 }
 
 // Changed implements remote.Launcher.

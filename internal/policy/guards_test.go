@@ -103,3 +103,27 @@ func TestWithhold(t *testing.T) {
 		t.Errorf("Outdates() = %v, want none", a)
 	}
 }
+
+// Two policies whose windows alternate are never both open, and a stack is reconciled often: the
+// next time is not looked for in all minutes of a year.
+func TestWindowsThatAlternate(t *testing.T) {
+	var even, odd Windows
+	for minute := range 24 * 60 {
+		w := Window{From: time.Duration(minute) * time.Minute, To: time.Duration(minute+1) * time.Minute}
+		if minute%2 == 0 {
+			even.Any = append(even.Any, w)
+		} else {
+			odd.Any = append(odd.Any, w)
+		}
+	}
+	now := time.Date(2026, 11, 30, 12, 0, 30, 0, time.UTC)
+	got := Times{Windows: []Windows{even, odd}}.Withhold(now, time.Time{})
+	if got.Rule != WindowsGuard || !got.Until.After(now) {
+		t.Errorf("Withhold() = %+v, want a time at which to ask again", got)
+	}
+	even.Any = append(even.Any, Window{Days: []time.Weekday{time.Monday}, From: 12*time.Hour + 3*time.Minute, To: 12*time.Hour + 4*time.Minute})
+	got = Times{Windows: []Windows{even, odd}}.Withhold(now, time.Time{})
+	if want := now.Add(150 * time.Second); !got.Until.Equal(want) {
+		t.Errorf("Withhold() = %+v, want %s, when both are open", got, want)
+	}
+}

@@ -126,19 +126,25 @@ func (t Times) Overridable(now, sourceAt time.Time, by Overrides) (lacks []Lack,
 // None reports whether nothing is withheld.
 func (w Withheld) None() bool { return w.Rule == "" }
 
-// horizon bounds how far ahead the next time is looked for.
-const horizon = 366 * 24 * time.Hour
+// Bounds of looking for the next time at which nothing withholds a plan: how far ahead, and how
+// many windows and freezes are looked at. Windows of two policies that alternate have no time in
+// common, and may have thousands of beginnings in a year.
+const (
+	horizon   = 366 * 24 * time.Hour
+	looksMost = 20_000
+)
 
 // Withhold says why no plan of a source that is known since sourceAt may be applied at
-// now. A time that is zero is not known, and is no reason.
+// now. A time that is zero is not known, and is no reason. Where the next time takes too long
+// to find, Until is one at which to ask again.
 func (t Times) Withhold(now, sourceAt time.Time) Withheld {
 	first := t.at(now, sourceAt)
 	if first.None() {
 		return first
 	}
 	// The end of one may lie within another.
-	next := first
-	for !next.None() {
+	next, each := first, t.size()
+	for looks := each; !next.None() && looks <= looksMost; looks += each {
 		if next.Until.IsZero() || next.Until.Sub(now) > horizon {
 			first.Until = time.Time{}
 			return first
@@ -147,6 +153,15 @@ func (t Times) Withhold(now, sourceAt time.Time) Withheld {
 		next = t.at(next.Until, sourceAt)
 	}
 	return first
+}
+
+// size is how many windows, freezes and ages there are.
+func (t Times) size() int {
+	n := len(t.Freezes) + len(t.SourceAge)
+	for _, w := range t.Windows {
+		n += len(w.Any)
+	}
+	return n
 }
 
 // at is what withholds at a time, without regard to what follows.

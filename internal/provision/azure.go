@@ -128,26 +128,23 @@ func (a *azure) traits() []trait {
 	}}}
 }
 
-// others reports whether there are objects, but for one.
-func (a *azure) others(ctx context.Context, but string) (bool, error) {
-	pages := a.container.NewListBlobsFlatPager(nil)
+// empty reports whether a list of the container is empty.
+func (a *azure) empty(ctx context.Context, include container.ListBlobsInclude) (bool, error) {
+	pages := a.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Include: include})
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return false, a.told("listing", err)
 		}
-		for _, item := range page.Segment.BlobItems {
-			if item.Name == nil || *item.Name != but {
-				return true, nil
-			}
+		if len(page.Segment.BlobItems) > 0 {
+			return false, nil
 		}
 	}
-	return false, nil
+	return true, nil
 }
 
 func (a *azure) vacant(ctx context.Context) (bool, error) {
-	some, err := a.others(ctx, "")
-	return !some, err
+	return a.empty(ctx, container.ListBlobsInclude{})
 }
 
 func (a *azure) state() string    { return a.key }
@@ -203,9 +200,11 @@ func (a *azure) remove(ctx context.Context, object string) error {
 	return a.judged("removing a blob of", err)
 }
 
-// removePlace looks first: Azure removes a container with all that is in it.
+// removePlace looks first: Azure removes a container with all that is in it, blobs that can
+// still be recovered included.
 func (a *azure) removePlace(ctx context.Context) (bool, error) {
-	if some, err := a.others(ctx, ""); err != nil || some {
+	all := container.ListBlobsInclude{Deleted: true, Snapshots: true, UncommittedBlobs: true, Versions: true}
+	if empty, err := a.empty(ctx, all); err != nil || !empty {
 		return false, err
 	}
 	_, err := a.container.Delete(ctx, nil)

@@ -123,18 +123,26 @@ func (s *s3) ensureMore(ctx context.Context, say func(string)) error {
 	return nil
 }
 
+// digestSuffix ends the key of the item in which the engine keeps the digest of a state.
+const digestSuffix = "-md5"
+
+// removeMore forgets the digest of the removed state: with it the engine would refuse the next
+// state of that name. The table stays, since states of other buckets may have their locks in it.
 func (s *s3) removeMore(ctx context.Context, say func(string)) error {
 	if s.Table == "" {
 		return nil
 	}
 	var out struct{}
-	code, err := s.ask(ctx, "DeleteTable", map[string]string{"TableName": s.Table}, &out)
+	code, err := s.ask(ctx, "DeleteItem", map[string]any{
+		"TableName": s.Table,
+		"Key":       map[string]map[string]string{lockKey: {"S": s.Bucket + "/" + s.Object + digestSuffix}},
+	}, &out)
 	if err == nil && code != "" && code != "ResourceNotFoundException" {
 		err = fmt.Errorf("it answers %s", code)
 	}
 	if err != nil {
-		return fmt.Errorf("removing the table %s: %w", s.Table, err)
+		return fmt.Errorf("removing the digest of the state from the table %s: %w", s.Table, err)
 	}
-	say("removed the table " + s.Table)
+	say("the table " + s.Table + " stays: states of other buckets may have their locks in it. If none has, remove it yourself")
 	return nil
 }

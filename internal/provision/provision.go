@@ -52,7 +52,7 @@ type place interface {
 // more is what some places have beside themselves: a table for locks.
 type more interface {
 	ensureMore(ctx context.Context, say func(string)) error
-	removeMore(ctx context.Context, say func(string)) error
+	removeMore(ctx context.Context, say func(string)) error // what belongs to the state alone
 }
 
 // trait is a property that every place for states should have.
@@ -179,17 +179,19 @@ func (p plugin) Destroy(ctx context.Context, r backend.Request, say func(string)
 	if err := at.objects().remove(ctx, at.owner()); err != nil && !errors.Is(err, errDenied) {
 		return fmt.Errorf("removing %s: %w", at.owner(), err)
 	}
+	if m, ok := at.(more); ok {
+		if err := m.removeMore(ctx, say); err != nil {
+			return err
+		}
+	}
 	removed, err := at.removePlace(ctx)
 	if err != nil {
 		return err
 	}
-	if !removed {
+	if removed {
+		say("removed " + at.what())
+	} else {
 		say(at.what() + " stays: it holds other objects, or earlier versions")
-		return nil
-	}
-	say("removed " + at.what())
-	if m, ok := at.(more); ok {
-		return m.removeMore(ctx, say)
 	}
 	return nil
 }

@@ -122,7 +122,9 @@ func TestGCS(t *testing.T) {
 	})
 }
 
-func TestAzure(t *testing.T) {
+// azurite starts a stand-in of Azure's storage, and is its address.
+func azurite(t *testing.T) string {
+	t.Helper()
 	program, err := filepath.Abs("../../bin/azurite/node_modules/.bin/azurite-blob")
 	if err != nil {
 		t.Fatal(err)
@@ -130,22 +132,32 @@ func TestAzure(t *testing.T) {
 	if _, err := os.Stat(program); err != nil {
 		t.Skipf("%v: make bin/azurite, which needs npm", err)
 	}
-	c := storage.Watch(t, storage.StartAzure(t, program), nil)
+	return storage.StartAzure(t, program)
+}
+
+// azureContainer is a client of the container store.
+func azureContainer(t *testing.T, at string) *container.Client {
+	t.Helper()
+	shared, err := container.NewSharedKeyCredential(storage.AzureAccount, storage.AzureKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := container.NewClientWithSharedKeyCredential(at+"/store", shared, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func TestAzure(t *testing.T) {
+	c := storage.Watch(t, azurite(t), nil)
 	at := c.URL + "/" + storage.AzureAccount
 	backendtest.Run(t, backendtest.Plugin{
 		Ask: asker(provision.Plugins{Azure: at}, map[string]string{"ARM_ACCESS_KEY": storage.AzureKey}), Backend: "azurerm", Type: "azurerm",
 		Settings: map[string]string{"storageAccount": storage.AzureAccount, "container": "store"},
 		Writes:   func() int { return len(c.Take()) },
 		Store: func(t *testing.T, b backend.Block) {
-			shared, err := container.NewSharedKeyCredential(storage.AzureAccount, storage.AzureKey)
-			if err != nil {
-				t.Fatal(err)
-			}
-			client, err := container.NewClientWithSharedKeyCredential(at+"/store", shared, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := client.NewBlockBlobClient(b.Text("key")).UploadBuffer(t.Context(), []byte("{}"), nil); err != nil {
+			if _, err := azureContainer(t, at).NewBlockBlobClient(b.Text("key")).UploadBuffer(t.Context(), []byte("{}"), nil); err != nil {
 				t.Fatal(err)
 			}
 		},

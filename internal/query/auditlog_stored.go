@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -17,23 +18,43 @@ const (
 
 // StoredAuditLog is the AuditLog of the server.
 type StoredAuditLog struct {
-	files  *audit.Log
-	walk   *audit.Walk
-	anchor kube.Anchor
+	files      *audit.Log
+	walk       *audit.Walk
+	anchor     kube.Anchor
+	namespaces Namespaces
 }
 
-// NewAuditLog returns the audit log in files, whose head is kept in anchor.
-func NewAuditLog(files *audit.Log, anchor kube.Anchor) *StoredAuditLog {
-	return &StoredAuditLog{files: files, walk: audit.NewWalk(files), anchor: anchor}
+// NewAuditLog returns the audit log in files, whose head is kept in anchor. A user who may see
+// the entries of some namespaces sees those since each of them was created: earlier ones are
+// about a former namespace of its name. Nil namespaces have no former ones.
+func NewAuditLog(files *audit.Log, anchor kube.Anchor, namespaces Namespaces) *StoredAuditLog {
+	return &StoredAuditLog{files: files, walk: audit.NewWalk(files), anchor: anchor, namespaces: namespaces}
 }
 
 var _ AuditLog = (*StoredAuditLog)(nil)
 
-func (j *StoredAuditLog) Entries(_ context.Context, sight AuditSight, q AuditQuery) (AuditPage, error) {
+// searched is how long one page of the log is searched for. What a user may see takes a
+// question to the cluster for each namespace, and there may be thousands of them: the page then
+// has what was found, and where to continue.
+const searched = 5 * time.Second
+
+func (j *StoredAuditLog) Entries(ctx context.Context, sight AuditSight, q AuditQuery) (AuditPage, error) {
+	enough, cancel := context.WithTimeout(ctx, searched)
+	defer cancel()
+	own, failed := j.namespaces.own(ctx)
+	seen := func(namespace string, at time.Time) bool {
+		return sight.All || sight.Has(namespace) && own(namespace, at)
+	}
 	page, err := j.files.Read(audit.Query{
 		Since: q.Since, Until: q.Until, Who: q.Who, What: q.What, Via: q.Via, ByUsers: q.ByUsers, Namespace: q.Namespace, Stack: q.Stack, Kind: q.Kind,
-		Text: q.Text, Before: q.Before, Limit: q.Limit, Seen: sight.Has,
+		Text: q.Text, Before: q.Before, Limit: q.Limit, Seen: seen, Enough: func() bool { return enough.Err() != nil },
 	})
+	if err == nil && ctx.Err() != nil { // what the user may see was not answered to the end
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = failed()
+	}
 	if err != nil {
 		return AuditPage{}, err
 	}

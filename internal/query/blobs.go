@@ -47,7 +47,7 @@ func NewBlobs(store Blobstore, live Live, every time.Duration) *Blobs {
 
 func (b *Blobs) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
 	if id.UID == "" {
-		last, _, err := b.gone(ctx, id.Key)
+		last, _, err := b.gone(ctx, id)
 		return []runner.Report{last}, err
 	}
 	if err := CheckID(id, "any"); err != nil {
@@ -87,7 +87,7 @@ func (b *Blobs) Runs(ctx context.Context, id StackID) ([]runner.Report, error) {
 
 func (b *Blobs) Run(ctx context.Context, id StackID, run string) (runner.Report, error) {
 	if id.UID == "" {
-		last, _, err := b.goneRun(ctx, id.Key, run)
+		last, _, err := b.goneRun(ctx, id, run)
 		return last, err
 	}
 	if err := CheckID(id, run); err != nil {
@@ -124,7 +124,7 @@ func (b *Blobs) Log(ctx context.Context, id StackID, run string, o LogOptions) (
 // log opens the log of a run as it was recorded.
 func (b *Blobs) log(ctx context.Context, id StackID, run string, follow bool) (io.ReadCloser, error) {
 	if id.UID == "" {
-		_, files, err := b.goneRun(ctx, id.Key, run)
+		_, files, err := b.goneRun(ctx, id, run)
 		if err != nil {
 			return nil, err
 		}
@@ -159,8 +159,9 @@ func (b *Blobs) log(ctx context.Context, id StackID, run string, follow bool) (i
 }
 
 // gone is the last run of the stack of a name that was deleted last, and what the keys of its
-// files begin with.
-func (b *Blobs) gone(ctx context.Context, key Key) (last runner.Report, files string, err error) {
+// files begin with. Stacks of former namespaces count as id says.
+func (b *Blobs) gone(ctx context.Context, id StackID) (last runner.Report, files string, err error) {
+	key := id.Key
 	keys, err := b.store.List(ctx, record.GoneStack(key.Kind, key.Namespace, key.Name))
 	if err != nil {
 		return last, "", fmt.Errorf("looking for the last run of the deleted stack %s: %w", key, err)
@@ -177,9 +178,12 @@ func (b *Blobs) gone(ctx context.Context, key Key) (last runner.Report, files st
 		if err != nil {
 			return last, "", err
 		}
-		report, err := decodeReport(r)
+		report, origin, err := decodeGone(r)
 		if err != nil {
 			return last, "", err
+		}
+		if !id.Former && !origin.In(id.In, report.Started) {
+			continue
 		}
 		if files == "" || report.Gone.After(last.Gone) {
 			last, files = report, at
@@ -192,10 +196,10 @@ func (b *Blobs) gone(ctx context.Context, key Key) (last runner.Report, files st
 }
 
 // goneRun is the same, if it is the run of that name.
-func (b *Blobs) goneRun(ctx context.Context, key Key, run string) (last runner.Report, files string, err error) {
-	last, files, err = b.gone(ctx, key)
+func (b *Blobs) goneRun(ctx context.Context, id StackID, run string) (last runner.Report, files string, err error) {
+	last, files, err = b.gone(ctx, id)
 	if err == nil && last.ID != run {
-		err = fault.New(fault.Missing, ReasonNotKept, fmt.Errorf("of the deleted stack %s only the last run is kept, %s", key, last.ID))
+		err = fault.New(fault.Missing, ReasonNotKept, fmt.Errorf("of the deleted stack %s only the last run is kept, %s", id.Key, last.ID))
 	}
 	return last, files, err
 }

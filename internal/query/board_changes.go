@@ -23,7 +23,7 @@ var soon = func() chan struct{} { c := make(chan struct{}); close(c); return c }
 // knows when it changed last, and a reader who is slow is told of it once.
 //
 // A cursor is good for as long as this board is: one of another board, or one
-// from before something went that is no longer remembered, is answered with
+// from before something went that is no longer remembered or told, is answered with
 // Reset.
 func (b *Board) Changes(scope access.Scope, since string) (BoardNews, error) {
 	b.mu.RLock()
@@ -43,7 +43,12 @@ func (b *Board) Changes(scope access.Scope, since string) (BoardNews, error) {
 		news.Reset = true
 		return news, nil
 	}
-	changed := append(after(&b.recent, seq), after(&b.gone, seq)...)
+	gone := after(&b.gone, seq) // the newest first
+	if n := len(gone); n > 0 && b.o.Now().Sub(gone[n-1].at) > ghostsTold {
+		news.Reset = true
+		return news, nil
+	}
+	changed := append(after(&b.recent, seq), gone...)
 	slices.SortFunc(changed, func(x, y *card) int { return cmp.Compare(x.seq, y.seq) })
 	for i, e := range changed {
 		if !scope.Of(e.key.Kind).Has(e.key.Namespace) {

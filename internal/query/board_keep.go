@@ -73,6 +73,11 @@ type UsesIndex interface {
 // what changed.
 const ghostsKept = 4096
 
+// ghostsTold is for how long a reader is told what a stack was that is gone. It is enough for
+// readers who lost their connection. A namespace that is created again under its name may have
+// other users, who may choose any cursor.
+const ghostsTold = 30 * time.Second
+
 // card is what is kept of one stack.
 type card struct {
 	key     Key

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/dialect/kinds"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -179,6 +181,36 @@ func TestCursors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a stack was that is gone is told to readers who lost their connection for a moment, and
+// to no others: they may be new users of the name of a namespace, and choose any cursor.
+func TestWhatIsGoneIsToldForAMoment(t *testing.T) {
+	now := day
+	b := NewBoard(BoardOptions{Kinds: kinds.All(), Now: func() time.Time { return now }})
+	b.Synced()
+	first := b.cursor(b.seq)
+	b.Set(placed("a", "one", stack.Applied))
+	b.Set(placed("a", "two", stack.Applied))
+	b.Drop(Key{Namespace: "a", Name: "one"})
+	tells := func(since string, want bool) {
+		t.Helper()
+		news, err := b.Changes(access.Everything, since)
+		told := slices.ContainsFunc(news.Changes, func(c BoardChange) bool { return c.Row.Name == "one" })
+		if err != nil || told != want || news.Reset == want {
+			t.Errorf("Changes() = %+v, %v, want the one that is gone: %v", news, err, want)
+		}
+	}
+	tells(first, true)
+	now = now.Add(ghostsTold)
+	tells(first, true)
+	now = now.Add(time.Second)
+	tells(first, false)
+	if news, err := b.Changes(access.Everything, b.cursor(b.seq)); err != nil || news.Reset {
+		t.Errorf("Changes() since it is gone = %+v, %v, want to go on", news, err)
+	}
+	b.Drop(Key{Namespace: "a", Name: "two"})
+	tells(first, false) // one of them was gone for long
 }
 
 // Many changes are sent in parts.

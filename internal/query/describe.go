@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/input"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/query/steps"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -24,11 +25,11 @@ type Detail struct {
 	Prerequisites []steps.Prerequisite `json:"prerequisites,omitempty"` // what its plans wait for
 	Steps         *steps.Steps         `json:"steps,omitempty"`         // after its applies; nil without any
 
-	DependsOn []string  `json:"dependsOn,omitempty"`
-	Rejected  string    `json:"rejected,omitempty"` // the plan that was rejected last
-	Events    []Event   `json:"events,omitempty"`   // newest first
-	Unseen    string    `json:"unseen,omitempty"`   // why events are not shown
-	Means     Situation `json:"means"`
+	DependsOn []string          `json:"dependsOn,omitempty"`
+	Rejected  string            `json:"rejected,omitempty"` // the plan that was rejected last
+	Events    []Event           `json:"events,omitempty"`   // newest first
+	Unseen    string            `json:"unseen,omitempty"`   // why events are not shown
+	Means     meaning.Situation `json:"means"`
 }
 
 // Failure is the last failure, if nothing has succeeded since.

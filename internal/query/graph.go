@@ -56,6 +56,11 @@ const (
 // graphNodes bounds how many stacks one picture holds.
 const graphNodes = 200
 
+// publishersShown bounds how many stacks that publish to one Secret are drawn. One of them owns
+// the Secret and the others fail; without a bound a namespace whose stacks all publish to it and
+// read it has the square of its stacks in edges.
+const publishersShown = 8
+
 // Graph returns a stack with what it needs and what needs it, up to depth steps
 // away, or however far if depth is 0. The rights of the user to the stack have been checked
 // itself; the scope is what they may see of others.
@@ -164,13 +169,18 @@ func (b *Board) edges() (needs, neededBy map[Key][]need) {
 	for _, c := range b.order {
 		if s := c.ties.writes; s != "" {
 			secret := types.NamespacedName{Namespace: c.key.Namespace, Name: s}
-			publishers[secret] = append(publishers[secret], c.key)
+			if known := publishers[secret]; len(known) < publishersShown {
+				publishers[secret] = append(known, c.key)
+			}
 		}
 	}
+	known := map[need]bool{} // of one stack
 	for _, c := range b.order {
+		clear(known)
 		tie := func(to Key, kind EdgeKind) {
-			if to != c.key && !slices.Contains(needs[c.key], need{to, kind}) {
-				needs[c.key] = append(needs[c.key], need{to, kind})
+			if n := (need{to, kind}); to != c.key && !known[n] {
+				known[n] = true
+				needs[c.key] = append(needs[c.key], n)
 				neededBy[to] = append(neededBy[to], need{c.key, kind})
 			}
 		}
@@ -295,8 +305,10 @@ func tiesOf(kinds Kinds, o *Object) ties {
 	if refs.Writes != nil {
 		t.writes = refs.Writes.Name
 	}
+	known := map[string]bool{}
 	for _, r := range refs.Reads {
-		if r.Kind == input.Secret && r.Namespace == o.GetNamespace() && !slices.Contains(t.reads, r.Name) {
+		if r.Kind == input.Secret && r.Namespace == o.GetNamespace() && !known[r.Name] {
+			known[r.Name] = true
 			t.reads = append(t.reads, r.Name)
 		}
 	}

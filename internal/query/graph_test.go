@@ -167,6 +167,31 @@ func TestGraphHasACeiling(t *testing.T) {
 	}
 }
 
+// A namespace whose stacks all publish to one Secret and all read it costs a multiple of its
+// stacks, not their square: each request for a picture would hold up every page for seconds.
+func TestGraphOfManyPublishersStaysSmall(t *testing.T) {
+	const stacks = 300
+	read := func(s *v1alpha2.TerraformSpec) {
+		for range 3 {
+			s.ReadInputsFromSecrets = append(s.ReadInputsFromSecrets, v1alpha2.InputSecret{Name: "out", As: "x"})
+		}
+	}
+	b := syncedBoard(tied("a/first", publishes("out")))
+	for i := range stacks {
+		b.Set(tied(fmt.Sprintf("a/each-%04d", i), publishes("out"), read))
+	}
+	needs, neededBy := b.edges()
+	for direction, of := range map[string]map[Key][]need{"needs": needs, "needed by": neededBy} {
+		total := 0
+		for _, n := range of {
+			total += len(n)
+		}
+		if total < stacks || total > publishersShown*stacks {
+			t.Errorf("%s: %d edges of %d stacks, want at least one and at most %d of each", direction, total, stacks, publishersShown)
+		}
+	}
+}
+
 // Whatever needs whatever: it ends, no node comes twice, no name of another
 // namespace is told, and every edge is one that the objects have.
 func TestGraphTellsNothingThatIsHidden(t *testing.T) {

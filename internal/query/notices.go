@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -79,10 +80,15 @@ type Delivered interface {
 	Deliveries() []notify.Delivery
 }
 
-// NewNotices answers questions about what was sent.
-func NewNotices(of Delivered) Notices { return notices{of} }
+// NewNotices answers questions about what was sent. A user who may see some namespaces sees
+// what is about each of them since it was created: what was before is about a former namespace
+// of its name. Nil namespaces have no former ones.
+func NewNotices(of Delivered, namespaces Namespaces) Notices { return notices{of, namespaces} }
 
-type notices struct{ of Delivered }
+type notices struct {
+	of         Delivered
+	namespaces Namespaces
+}
 
 // Bounds of a page of deliveries.
 const (
@@ -92,13 +98,14 @@ const (
 
 // Deliveries implements Notices. What the scope does not have is not even
 // counted.
-func (n notices) Deliveries(_ context.Context, scope access.Scope, q NoticeQuery) (NoticePage, error) {
+func (n notices) Deliveries(ctx context.Context, scope access.Scope, q NoticeQuery) (NoticePage, error) {
 	page := NoticePage{Items: []Delivery{}, Counts: map[Outcome]int{}}
+	own, failed := n.namespaces.own(ctx)
 	providers, events := map[string]bool{}, map[string]bool{}
 	var found []Delivery
 	for _, kept := range n.of.Deliveries() {
 		d := deliveryOf(kept)
-		if !scope.Has(d.Namespace) {
+		if !scope.Has(d.Namespace) || !scope.All && !own(d.Namespace, cmp.Or(kept.Caused, d.At)) {
 			continue
 		}
 		providers[d.Provider], events[d.Event] = true, true
@@ -112,6 +119,9 @@ func (n notices) Deliveries(_ context.Context, scope access.Scope, q NoticeQuery
 		if len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, d.Outcome) {
 			found = append(found, d)
 		}
+	}
+	if err := failed(); err != nil {
+		return NoticePage{}, err
 	}
 	slices.SortFunc(found, func(a, b Delivery) int {
 		if c := b.At.Compare(a.At); c != 0 {

@@ -20,7 +20,7 @@ func TestDeliveriesOfAScope(t *testing.T) {
 		{ID: "2", At: at(3), Namespace: "team", Name: "net", Event: "Failed", Provider: "chat", Outcome: notify.Failed, Error: "no"},
 		{ID: "3", At: at(2), Namespace: "team", Name: "web", Event: "Applied", Provider: "hook", Outcome: notify.Delivered},
 		{ID: "4", At: at(0), Namespace: "other", Name: "net", Event: "Secret", Provider: "spy", Outcome: notify.Dropped},
-	})
+	}, nil)
 	team := access.Scope{In: map[string]bool{"team": true}}
 	for name, c := range map[string]struct {
 		scope access.Scope

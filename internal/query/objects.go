@@ -59,6 +59,10 @@ type Objects struct {
 	Kinds   Kinds
 	Records Records
 	Now     func() time.Time
+
+	// Former also finds the last runs of deleted stacks whose namespace was deleted, too. The
+	// user of the caller has the right in all namespaces.
+	Former bool
 }
 
 // Read fetches the object of a stack.

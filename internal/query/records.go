@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,13 @@ import (
 type StackID struct {
 	Key
 	UID string
+
+	// In is the namespace that has the name now. Of a deleted stack nothing is found that was in
+	// a former namespace of that name: its new users may be others.
+	In kube.Namespace
+	// Former finds a deleted stack in whatever namespace of that name it was. The user of the
+	// caller has the right in all namespaces.
+	Former bool
 }
 
 // Report is what a run says of itself.
@@ -277,6 +285,21 @@ func checkDigest(digest string) error {
 	return nil
 }
 
+// decodeGone reads the last run of a deleted stack, and the origin of the stack, which is
+// beside it in the record.
+func decodeGone(r io.ReadCloser) (Report, kube.Origin, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, reportBytes))
+	var origin kube.Origin
+	if err = errors.Join(err, r.Close()); err == nil {
+		err = json.Unmarshal(raw, &origin)
+	}
+	if err != nil {
+		return Report{}, origin, fmt.Errorf("reading the report of a run: %w", err)
+	}
+	report, err := decodeReport(bytes.NewReader(raw))
+	return report, origin, err
+}
+
 func decodeReport(r io.Reader) (Report, error) {
 	var report Report
 	if err := json.NewDecoder(io.LimitReader(r, reportBytes)).Decode(&report); err != nil {
@@ -288,11 +311,22 @@ func decodeReport(r io.Reader) (Report, error) {
 // recorded is how the records know a stack: also one that was deleted, if its last run is kept.
 func (s *Stacks) recorded(ctx context.Context, key Key) (StackID, error) {
 	st, err := s.Get(ctx, key)
-	if fault.Of(err) == fault.Missing {
-		gone := StackID{Key: key}
-		if _, unknown := s.Records.Runs(ctx, gone); unknown == nil {
-			return gone, nil
+	if fault.Of(err) != fault.Missing {
+		return st.ID(), err
+	}
+	gone := StackID{Key: key, Former: s.Former}
+	if !s.Former {
+		in, unknown := NamespacesIn(s.Kube)(ctx, key.Namespace)
+		if fault.Reason(unknown, "") == ReasonNamespaces {
+			return gone, err // it cannot be told whose the records are
 		}
+		if unknown != nil {
+			return gone, unknown
+		}
+		gone.In = in
+	}
+	if _, unknown := s.Records.Runs(ctx, gone); unknown == nil {
+		return gone, nil
 	}
 	return st.ID(), err
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
@@ -22,11 +23,11 @@ type Registry struct {
 	Handled   string    `json:"handledRequest,omitempty"` // the newest request to read the rows that was answered
 	Suspended bool      `json:"suspended,omitempty"`
 
-	Ready   string    `json:"ready"` // True, False or Unknown
-	Reason  string    `json:"reason,omitempty"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
-	Means   Situation `json:"means"`
+	Ready   string            `json:"ready"` // True, False or Unknown
+	Reason  string            `json:"reason,omitempty"`
+	Message string            `json:"message,omitempty"`
+	Since   time.Time         `json:"since,omitzero"`
+	Means   meaning.Situation `json:"means"`
 
 	LastRead time.Time `json:"lastRead,omitzero"` // the last complete one that found something else than the one before
 	Rows     int       `json:"rows"`
@@ -119,7 +120,7 @@ func RegistryOf(o *tenantsv1.TenantRegistry) Registry {
 	if c := FindCondition(s.Conditions, "Ready"); c != nil {
 		v.Ready, v.Reason, v.Message, v.Since = string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time
 	}
-	v.Means = TenantSituation(v.Reason)
+	v.Means = meaning.OfTenant(v.Reason)
 	if r := s.LastRead; r != nil {
 		v.LastRead, v.Rows, v.Active, v.Mark = r.Time.Time, int(r.Rows), int(r.Active), r.HighWaterMark
 	}

@@ -12,6 +12,7 @@ import (
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 )
 
 // Rollout is how far a change of a template has come.
@@ -20,20 +21,20 @@ type Rollout struct {
 	Template  string `json:"template"`
 	Registry  string `json:"registry"`
 
-	Phase     string    `json:"phase"` // Idle if none was ever under way
-	Target    int64     `json:"targetGeneration"`
-	Good      int64     `json:"goodGeneration,omitempty"` // the last that all tenants were ready with
-	Total     int       `json:"total"`
-	Updated   int       `json:"updated"`
-	Updating  int       `json:"updating"`
-	Ready     int       `json:"readyUpdated"`
-	Failed    int       `json:"failed"`
-	Wave      string    `json:"wave,omitempty"`
-	Waves     []string  `json:"waves,omitempty"` // all that there are
-	Started   time.Time `json:"started,omitzero"`
-	Completed time.Time `json:"completed,omitzero"`
-	Message   string    `json:"message,omitempty"`
-	Means     Situation `json:"means"`
+	Phase     string            `json:"phase"` // Idle if none was ever under way
+	Target    int64             `json:"targetGeneration"`
+	Good      int64             `json:"goodGeneration,omitempty"` // the last that all tenants were ready with
+	Total     int               `json:"total"`
+	Updated   int               `json:"updated"`
+	Updating  int               `json:"updating"`
+	Ready     int               `json:"readyUpdated"`
+	Failed    int               `json:"failed"`
+	Wave      string            `json:"wave,omitempty"`
+	Waves     []string          `json:"waves,omitempty"` // all that there are
+	Started   time.Time         `json:"started,omitzero"`
+	Completed time.Time         `json:"completed,omitzero"`
+	Message   string            `json:"message,omitempty"`
+	Means     meaning.Situation `json:"means"`
 
 	Generations []Generation `json:"generations"`       // newest first
 	Holding     []Tenant     `json:"holding,omitempty"` // tenants of the target that are not ready
@@ -99,7 +100,7 @@ func rolloutView(o *tenantsv1.TenantTemplate) Rollout {
 	}
 	s := o.Status.Rollout
 	if s == nil {
-		v.Means = TenantSituation("Rollout" + v.Phase)
+		v.Means = meaning.OfTenant("Rollout" + v.Phase)
 		return v
 	}
 	v.Phase, v.Good, v.Wave, v.Message = cmp.Or(s.Phase, v.Phase), s.GoodGeneration, s.Wave, s.Message
@@ -107,7 +108,7 @@ func rolloutView(o *tenantsv1.TenantTemplate) Rollout {
 	v.Total, v.Updated, v.Updating = int(s.TotalNodes), int(s.UpdatedNodes), int(s.UpdatingNodes)
 	v.Ready, v.Failed = int(s.ReadyUpdatedNodes), int(s.FailedNodes)
 	v.Started, v.Completed = timeOf(s.StartTime), timeOf(s.CompletionTime)
-	v.Means = TenantSituation("Rollout" + v.Phase)
+	v.Means = meaning.OfTenant("Rollout" + v.Phase)
 	return v
 }
 

@@ -243,6 +243,13 @@ func New(kube client.WithWatch, kinds Kinds, records Records, now func() time.Ti
 	return &Stacks{Objects: objects, States: &States{objects}}
 }
 
+// OfFormer returns the Stacks with Objects.Former.
+func (s *Stacks) OfFormer() *Stacks {
+	objects := *s.Objects
+	objects.Former = true
+	return &Stacks{Objects: &objects, States: &States{&objects}}
+}
+
 // Filter chooses stacks.
 type Filter struct {
 	Namespace string  // all if empty
@@ -349,6 +356,7 @@ const (
 	ReasonNoOutputs   = "NoOutputs"
 	ReasonUnpublished = "Unpublished"
 	ReasonNotRetained = "NotRetained"
+	ReasonNamespaces  = "NamespacesUnknown" // the server may not list them
 	ReasonAmbiguous   = "NameAmbiguous"
 	ReasonNoUses      = "NoUses"
 	ReasonNoVerdict   = "NoVerdict" // no policy judged the plan

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
@@ -111,7 +112,7 @@ func tell(o stack.Observation) []Step {
 	given := ""
 	for range storyLength {
 		d := stack.Decide(o)
-		story = append(story, Step{Given: given, Does: actionText(d.Action), Rule: d.Rule})
+		story = append(story, Step{Given: given, Does: meaning.Action(d.Action), Rule: d.Rule})
 		if given = next(&o, d, len(story)); given == "" {
 			break
 		}

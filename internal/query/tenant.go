@@ -17,6 +17,7 @@ import (
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/tenant"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
@@ -24,14 +25,14 @@ import (
 // TenantDetail is all there is to know of a tenant.
 type TenantDetail struct {
 	Tenant
-	Means      Situation      `json:"means"`
-	Row        RowInfo        `json:"row"`
-	Newest     int64          `json:"newestGeneration,omitempty"` // of the template
-	Behind     string         `json:"behind,omitempty"`           // why it has not the newest
-	Objects    []TenantObject `json:"objects"`                    // in the order of making
-	Conditions []Condition    `json:"conditions,omitempty"`
-	Events     []Event        `json:"events,omitempty"` // newest first
-	Unseen     []string       `json:"unseen,omitempty"` // what is not shown, and why
+	Means      meaning.Situation `json:"means"`
+	Row        RowInfo           `json:"row"`
+	Newest     int64             `json:"newestGeneration,omitempty"` // of the template
+	Behind     string            `json:"behind,omitempty"`           // why it has not the newest
+	Objects    []TenantObject    `json:"objects"`                    // in the order of making
+	Conditions []Condition       `json:"conditions,omitempty"`
+	Events     []Event           `json:"events,omitempty"` // newest first
+	Unseen     []string          `json:"unseen,omitempty"` // what is not shown, and why
 }
 
 // RowInfo is what may be said of a row without saying what is in it.
@@ -74,6 +75,7 @@ const (
 	ObjectPending  = "Pending"  // not made yet
 	ObjectLeftOut  = "LeftOut"  // includeWhen says that this tenant has none
 	ObjectRemoving = "Removing" // the template does not have it any more
+	ObjectUnlisted = "Unlisted" // the status has no room to say it
 	ObjectGone     = "Gone"     // the tenant goes, and this one has gone
 	ObjectLetGo    = "LetGo"    // the tenant goes, and this one stays without it
 )
@@ -87,12 +89,12 @@ type TenantObject struct {
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name,omitempty"` // empty until it is made
 
-	State   string    `json:"state"`
-	Reason  string    `json:"reason,omitempty"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
-	Next    time.Time `json:"nextAttempt,omitzero"` // of what failed; zero if only a change has it tried again
-	Means   Situation `json:"means,omitzero"`
+	State   string            `json:"state"`
+	Reason  string            `json:"reason,omitempty"`
+	Message string            `json:"message,omitempty"`
+	Since   time.Time         `json:"since,omitzero"`
+	Next    time.Time         `json:"nextAttempt,omitzero"` // of what failed; zero if only a change has it tried again
+	Means   meaning.Situation `json:"means,omitzero"`
 
 	DependsOn []string `json:"dependsOn,omitempty"`
 	WaitsFor  []string `json:"waitsFor,omitempty"` // those of DependsOn that are not ready
@@ -111,7 +113,7 @@ func (t *Tenants) Describe(ctx context.Context, key Key) (TenantDetail, error) {
 		return TenantDetail{}, err
 	}
 	d := TenantDetail{Tenant: tenantView(o, t.Now()), Conditions: conditionsOf(o.Status.Conditions)}
-	d.Means = TenantSituation(cmp.Or(d.Reason, d.State))
+	d.Means = meaning.OfTenant(cmp.Or(d.Reason, d.State))
 	unseen := func(what string, err error) {
 		if err != nil {
 			d.Unseen = append(d.Unseen, what+": "+err.Error())
@@ -215,6 +217,9 @@ func tenantObjects(o *tenantsv1.Tenant) ([]TenantObject, error) {
 		case has:
 			v.is(item)
 			v.State = ObjectReady
+			if o.Status.LeftOut != nil && o.Status.LeftOut.Resources > 0 {
+				v.State = ObjectUnlisted
+			}
 		case o.DeletionTimestamp != nil && v.Retain:
 			v.State = ObjectLetGo
 		case o.DeletionTimestamp != nil:
@@ -266,7 +271,7 @@ func (v *TenantObject) told(s tenantsv1.ResourceStatus) {
 		return
 	}
 	v.State, v.Reason, v.Message, v.Since = s.State, s.Reason, s.Message, s.Since.Time
-	v.Means = TenantSituation(s.Reason)
+	v.Means = meaning.OfTenant(s.Reason)
 	if s.NextAttempt != nil {
 		v.Next = s.NextAttempt.Time
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
@@ -68,17 +69,17 @@ func (t Template) Key() Key { return Key{Namespace: t.Namespace, Name: t.Name} }
 // TemplateDetail is a template with what it is made of.
 type TemplateDetail struct {
 	Template
-	Means       Situation        `json:"means"` // of what Valid says
-	Resources   []TemplateObject `json:"resources"`
-	MaxSkew     int              `json:"maxSkew"`
-	MaxFailures int              `json:"maxFailures"`
-	Deadline    int              `json:"progressDeadlineSeconds,omitempty"`
-	Waves       []WaveInfo       `json:"waves,omitempty"`
-	Account     string           `json:"serviceAccountName,omitempty"` // as which objects are written
-	Protected   bool             `json:"deletionProtection,omitempty"`
-	Conditions  []Condition      `json:"conditions,omitempty"`
-	Events      []Event          `json:"events,omitempty"`
-	Unseen      []string         `json:"unseen,omitempty"`
+	Means       meaning.Situation `json:"means"` // of what Valid says
+	Resources   []TemplateObject  `json:"resources"`
+	MaxSkew     int               `json:"maxSkew"`
+	MaxFailures int               `json:"maxFailures"`
+	Deadline    int               `json:"progressDeadlineSeconds,omitempty"`
+	Waves       []WaveInfo        `json:"waves,omitempty"`
+	Account     string            `json:"serviceAccountName,omitempty"` // as which objects are written
+	Protected   bool              `json:"deletionProtection,omitempty"`
+	Conditions  []Condition       `json:"conditions,omitempty"`
+	Events      []Event           `json:"events,omitempty"`
+	Unseen      []string          `json:"unseen,omitempty"`
 }
 
 // TemplateObject is what a template makes for each tenant.
@@ -171,7 +172,7 @@ func (t *Tenants) TemplateDetail(ctx context.Context, key Key) (TemplateDetail, 
 		Template: templateView(o), Account: o.Spec.ServiceAccountName, Protected: o.Spec.DeletionProtection,
 		Conditions: conditionsOf(o.Status.Conditions),
 	}
-	d.Means = TenantSituation(d.Reason)
+	d.Means = meaning.OfTenant(d.Reason)
 	if r := o.Spec.Rollout; r != nil {
 		d.MaxSkew, d.MaxFailures, d.Deadline = int(r.MaxSkew), int(r.MaxFailures), int(r.ProgressDeadlineSeconds)
 		for _, w := range r.Waves {

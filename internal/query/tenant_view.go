@@ -8,13 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/tenantapi"
 )
 
 // The status of a tenant, in one word.
 const (
-	TenantNew         = "New"         // not reconciled yet
-	TenantProgressing = "Progressing" // objects are being made, or are not ready yet
+	TenantNew         = meaning.TenantNew // not reconciled yet
+	TenantProgressing = "Progressing"     // objects are being made, or are not ready yet
 	TenantReady       = "Ready"
 	TenantFailed      = "Failed"     // an object failed, or cannot be rendered
 	TenantConflicted  = "Conflicted" // an object has another owner
@@ -78,12 +79,12 @@ func tenantView(o *tenantsv1.Tenant, now time.Time) Tenant {
 }
 
 // registryOf is the registry that a tenant belongs to: by its owner, or by its
-// label for those that a user created.
+// label where no registry owns it.
 func registryOf(o *tenantsv1.Tenant) string {
 	if c := metav1.GetControllerOf(o); c != nil && c.Kind == tenantsv1.RegistryKind {
 		return c.Name
 	}
-	return o.Labels[tenantsv1.LabelRegistry]
+	return tenantapi.RegistryOf(o)
 }
 
 // tenantState puts what conditions and counters say into one word.
@@ -110,7 +111,7 @@ func tenantState(o *tenantsv1.Tenant) string {
 }
 
 // tenantStuck are reasons that need a user.
-var tenantStuck = map[string]bool{"VariablesBuildError": true, "DependencyError": true, "SortError": true, "TemplateRenderError": true}
+var tenantStuck = map[string]bool{"VariablesBuildError": true, "DependencyError": true, "SortError": true, "TemplateRenderError": true, "ReconcileFailed": true}
 
 func FindCondition(list []metav1.Condition, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(list, kind)

@@ -12,6 +12,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -90,7 +91,7 @@ func (d *Details) Timeline(ctx context.Context, key Key) ([]Moment, error) {
 
 // timeline puts everything in one order, newest first. Of what is of the same
 // moment, the end of a run caused the decision, and that the event.
-func timeline(of dialect.Dialect, explained func(stack.Reason) Situation, created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
+func timeline(of dialect.Dialect, explained func(stack.Reason) meaning.Situation, created time.Time, runs []Report, happened []Event, decided []Decided) []Moment {
 	out := []Moment{{At: created, Kind: MomentCreated, Title: "Created"}}
 	decided, began := withoutRuns(decided, runs)
 	for _, d := range decided[:min(len(decided), momentsShown)] {
@@ -139,7 +140,7 @@ func (m Moment) late() time.Time {
 	return m.At
 }
 
-func momentOfDecision(d Decided, explained func(stack.Reason) Situation) Moment {
+func momentOfDecision(d Decided, explained func(stack.Reason) meaning.Situation) Moment {
 	return Moment{
 		At: d.At, Kind: MomentDecision, Title: words(d.Phase), Text: cmp.Or(d.Message, d.WaitingFor, explained(stack.Reason(d.Phase)).Means),
 		Rule: d.Rule, Bad: statuses[stack.Reason(d.Phase)] == StatusFailed,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/dialect/infra"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -276,4 +277,4 @@ func TestWords(t *testing.T) {
 }
 
 // anyKind explains a reason as to a stack of no kind.
-func anyKind(r stack.Reason) Situation { return Explained(r, stack.Words{}) }
+func anyKind(r stack.Reason) meaning.Situation { return meaning.Of(r, stack.Words{}) }

@@ -14,7 +14,9 @@ import (
 	"github.com/terrier-iac/terrier/api/alustan/v1alpha1"
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/dialect/kinds"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/stack/stacktest"
 )
 
 // onlyOfOneKind are fields that one kind has for what no other kind can do. A text about
@@ -41,11 +43,11 @@ func TestTextsNameFieldsOfTheKind(t *testing.T) {
 	} {
 		w := ReadObject(kinds.All(), o).Spec.Words
 		var texts []string
-		for r := range situations {
-			s := Explained(r, w)
+		for _, r := range stacktest.Reasons(t, "../stack") {
+			s := meaning.Of(r, w)
 			texts = append(texts, s.Means, s.Do)
 		}
-		for _, r := range Rules() {
+		for _, r := range meaning.Rules() {
 			texts = append(texts, w.In(r.Why))
 		}
 		for of, foreign := range names {

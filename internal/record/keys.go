@@ -93,6 +93,16 @@ func Snapshots(uid string) string { return snapshot.key(uid) }
 // Snapshot is the key of what a destroy is made from.
 func Snapshot(uid, digest string) string { return snapshot.key(uid, Hex(digest)) }
 
+// SnapshotNamed is the snapshot of a stack that its status names. Users may have the right to
+// write a status: one that names a record of another stack, or another kind of record, names
+// none. Such a record has credentials, and says where the state is.
+func SnapshotNamed[T any](uid, key string) Of[T] {
+	if !strings.HasPrefix(key, Snapshots(uid)) {
+		key = Snapshot(uid, "of-another-stack")
+	}
+	return At[T](key)
+}
+
 // IsSnapshot reports whether a key is that of a snapshot, of any stack.
 func IsSnapshot(key string) bool {
 	uid, ok := StackOf(key)
@@ -328,6 +338,11 @@ type Resealing struct {
 	Failed   int       `json:"failed,omitempty"` // no key opens them
 	Began    time.Time `json:"began"`            // when the first record was looked at
 	Ended    time.Time `json:"ended,omitzero"`   // when the last one was
+
+	// All of them are looked at a second time, since another controller may have written some
+	// with an older key meanwhile.
+	Again   time.Time `json:"again,omitzero"`   // when that began: no controller had an older key by then
+	Certain time.Time `json:"certain,omitzero"` // when it ended: nothing needs an older key from then on
 }
 
 // Reseal is the record of it.

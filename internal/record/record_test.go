@@ -306,3 +306,16 @@ func TestPlansThatWereApplied(t *testing.T) {
 		}
 	}
 }
+
+// A status that names the record of another stack, or a record that is no snapshot, names none.
+func TestASnapshotIsOneOfItsStack(t *testing.T) {
+	own := record.Snapshot("u", "sha256:d2")
+	for key, want := range map[string]bool{
+		own: true, record.Snapshot("v", "sha256:d2"): false, record.Plan("u", "sha256:d1", "plan.bin"): false, record.Secrets("u"): false,
+		"": false, "stacks/u/snapshots": false, record.Retained("u", record.RetainedFile): false,
+	} {
+		if got := record.SnapshotNamed[int]("u", key); (got.Key == key) != want || !record.IsSnapshot(got.Key) || !strings.HasPrefix(got.Key, record.Snapshots("u")) {
+			t.Errorf("SnapshotNamed(%q) is %s", key, got.Key)
+		}
+	}
+}

@@ -2,8 +2,9 @@ package review
 
 import (
 	"context"
-	"slices"
 	"sync"
+
+	"github.com/terrier-iac/terrier/internal/share"
 )
 
 // How many questions are asked at once, and of one namespace. A webhook that
@@ -24,27 +25,10 @@ type Pool struct {
 	ask  func(context.Context, Question) Reply // ends when its context does
 	more chan struct{}                         // holds one: there may be something to begin
 
-	mu      sync.Mutex
-	stacks  map[string]*inquiry // by stack
-	waiting []*inquiry          // in the order of asking
-	busy    map[crowd]int
-	running map[bool]int // by Question.Inside
-}
+	inside, outside *share.Places[*inquiry] // see Question.Inside
 
-// crowd are the questions that share the places of a namespace.
-type crowd struct {
-	namespace string
-	inside    bool
-}
-
-func (q Question) crowd() crowd { return crowd{q.Namespace, q.Inside} }
-
-// places is how many questions of a crowd are asked at once.
-func (c crowd) places() int {
-	if c.inside {
-		return insidePerNamespace
-	}
-	return questionsPerNamespace
+	mu     sync.Mutex
+	stacks map[string]*inquiry // by stack
 }
 
 // inquiry is one question on its way.
@@ -56,7 +40,19 @@ type inquiry struct {
 
 // NewPool returns a pool that asks with ask: Ask, with the time.
 func NewPool(ask func(context.Context, Question) Reply) *Pool {
-	return &Pool{ask: ask, more: make(chan struct{}, 1), stacks: map[string]*inquiry{}, busy: map[crowd]int{}, running: map[bool]int{}}
+	return &Pool{
+		ask: ask, more: make(chan struct{}, 1), stacks: map[string]*inquiry{},
+		inside:  share.New[*inquiry](share.Bounds{All: questionsAtOnce, Most: insidePerNamespace}),
+		outside: share.New[*inquiry](share.Bounds{All: questionsAtOnce, Most: questionsPerNamespace}),
+	}
+}
+
+// places are those for a question.
+func (p *Pool) places(q Question) *share.Places[*inquiry] {
+	if q.Inside {
+		return p.inside
+	}
+	return p.outside
 }
 
 // Asked reports whether a question is being asked, or was.
@@ -78,7 +74,7 @@ func (p *Pool) Ask(q Question) {
 	p.forget(q.Stack)
 	i := &inquiry{Question: q}
 	p.stacks[q.Stack] = i
-	p.waiting = append(p.waiting, i)
+	p.places(q).Wait(q.Namespace, i)
 	p.signal()
 }
 
@@ -105,7 +101,7 @@ func (p *Pool) forget(id string) {
 		return
 	}
 	delete(p.stacks, id)
-	p.waiting = slices.DeleteFunc(p.waiting, func(w *inquiry) bool { return w == i })
+	p.places(i.Question).Withdraw(i)
 	if i.cancel != nil {
 		i.cancel()
 	}
@@ -131,25 +127,17 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 }
 
-// begin takes the next question: of the namespaces with room the least busy
-// one, there the longest waiting.
+// begin takes the next question; nil if none may begin.
 func (p *Pool) begin(ctx context.Context) (*inquiry, context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	best, least := -1, 0
-	for n, i := range p.waiting {
-		busy := p.busy[i.crowd()]
-		if p.running[i.Inside] < questionsAtOnce && busy < i.crowd().places() && (best < 0 || busy < least) {
-			best, least = n, busy
-		}
+	i, ok := p.outside.Next(nil)
+	if !ok {
+		i, ok = p.inside.Next(nil)
 	}
-	if best < 0 {
+	if !ok {
 		return nil, nil
 	}
-	i := p.waiting[best]
-	p.waiting = slices.Delete(p.waiting, best, best+1)
-	p.busy[i.crowd()]++
-	p.running[i.Inside]++
 	ctx, i.cancel = context.WithCancel(ctx)
 	return i, ctx
 }
@@ -161,17 +149,14 @@ func (p *Pool) end(i *inquiry, r Reply, whole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i.cancel()
-	p.running[i.Inside]--
-	if p.busy[i.crowd()]--; p.busy[i.crowd()] == 0 {
-		delete(p.busy, i.crowd())
-	}
+	p.places(i.Question).End(i.Namespace)
 	p.signal()
 	if p.stacks[i.Stack] != i || !whole {
 		return
 	}
 	if r.Unasked {
 		i.cancel = nil
-		p.waiting = append(p.waiting, i)
+		p.places(i.Question).Wait(i.Namespace, i)
 		return
 	}
 	wake := i.Wake

@@ -177,7 +177,7 @@ func TestAQuestionThatWasNotAskedIsAskedAgain(t *testing.T) {
 		t.Errorf("Answer() = %+v, %v after %d wakes, want the one of the other", r, ok, woken)
 	}
 	p.Drop("one")
-	if i, _ := p.begin(t.Context()); i != nil || len(p.busy) != 0 {
+	if i, _ := p.begin(t.Context()); i != nil || p.outside.Busy() != 0 {
 		t.Errorf("begin() = %+v after the stack was dropped", i)
 	}
 }
@@ -224,8 +224,8 @@ func TestAnotherQuestionTakesThePlaceOfTheLast(t *testing.T) {
 		if r, ok := p.Answer(question("a", "one", "new", "1s")); !ok || r.Verdict.Plan != "new" {
 			t.Errorf("Answer() = %+v, %v, want that to the new plan", r, ok)
 		}
-		if p.running[false] != 0 || len(p.busy) != 0 || len(p.waiting) != 0 {
-			t.Errorf("%v run, %v are busy and %d wait, want none", p.running, p.busy, len(p.waiting))
+		if !p.outside.Idle() || !p.inside.Idle() {
+			t.Errorf("%d are being asked or others wait, want none", p.outside.Busy()+p.inside.Busy())
 		}
 	})
 }

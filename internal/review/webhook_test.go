@@ -11,7 +11,6 @@ import (
 	"errors"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -28,6 +27,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 var askedAt = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -304,14 +304,7 @@ func TestDocumentsThatCannotBeSent(t *testing.T) {
 
 // Without a server the error is short and names the host.
 func TestNoServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := port.Address(t)
 	hook := stack.Webhook{Field: "spec.webhooks[0]", URL: "http://" + address + "/?token=canary", Payload: stack.SpecOnly, Test: "yes"}
 	v := reviewer(t, "127.0.0.1").asks(t, hook).Verdict
 	if v.Passed || v.Refused || !strings.Contains(v.Message, address) || strings.Contains(v.Message, "canary") {

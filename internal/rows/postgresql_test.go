@@ -83,7 +83,7 @@ func TestAPlainServerIsNotToldThePassword(t *testing.T) {
 	})
 	p := rows.New(rows.Options{})
 	t.Cleanup(p.Close)
-	c := rows.Config{Kind: rows.PostgreSQL, Host: address.IP.String(), Port: address.Port, User: "u", Password: secret.New(database.Password), Table: "t", Timeout: 5 * time.Second}
+	c := rows.Config{Kind: rows.PostgreSQL, Host: address.IP.String(), Port: address.Port, User: "u", Password: secret.New(database.Password), Table: "t", Timeout: time.Minute}
 	if _, err := p.Read(t.Context(), "key", c, []string{"uid"}); err == nil {
 		t.Error("Read() came without an error")
 	}

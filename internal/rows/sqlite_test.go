@@ -95,11 +95,12 @@ func TestAReplacedFileIsReadAgain(t *testing.T) {
 
 // What a writer holds is waited for, and then said.
 func TestALockedFile(t *testing.T) {
+	t.Parallel() // waits
 	b := sqlite(t)
 	b.exec(t, "CREATE TABLE x (uid TEXT)", "INSERT INTO x VALUES ('a')", "BEGIN EXCLUSIVE")
 	p := b.open(t)
 	c := b.table("x")
-	c.Timeout = 4 * time.Second // SQLite waits for half of it; the other half is for a slow machine
+	c.Timeout = 20 * time.Second // SQLite waits for half of it; the other half is for a slow machine
 	refused(t, p, c, fault.Later, rows.DatabaseBusy, "uid")
 	b.exec(t, "COMMIT")
 	read(t, p, b.table("x"), "uid")

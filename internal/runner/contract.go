@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -67,7 +68,9 @@ type Runner interface {
 	Current(key string) (*Report, error)
 
 	// List returns the report of every run that was not forgotten, of stacks and
-	// beside them. It agrees with Current.
+	// beside them. It agrees with Current: the error Unread is about the runs that Current
+	// does not find either, and all others are returned beside it. After any other error
+	// nothing is known of any run.
 	List() ([]Report, error)
 
 	// Open opens a file that a run left, by one of the names below. The files
@@ -77,8 +80,9 @@ type Runner interface {
 
 	// Cancel asks a run to stop and returns without waiting for its end. The
 	// engine is interrupted once, however often Cancel is called, and killed
-	// when the grace period of the job is over. A run that has ended or is not
-	// known is left alone.
+	// when the grace period of the job is over. A run whose supervisor does not
+	// see to that is killed as a whole, some time later. A run that has ended or
+	// is not known is left alone.
 	Cancel(ctx context.Context, key, id string) error
 
 	// Forget removes a run that has ended, with every file that it left. It is a
@@ -94,6 +98,21 @@ type Runner interface {
 	// Runner started. The channel is never closed. A run whose end was missed is
 	// found by List.
 	Ended() <-chan string
+}
+
+// Unread is the error of List about the runs that could not be read, as when the state that
+// one left cannot be saved. They are the trouble of their stacks alone: all others were listed.
+type Unread struct{ Err error }
+
+func (u Unread) Error() string { return u.Err.Error() }
+
+// Unwrap returns what is wrong with each run.
+func (u Unread) Unwrap() error { return u.Err }
+
+// Listed reports whether List, which returned err, has listed all runs that can be read.
+func Listed(err error) bool {
+	_, unread := errors.AsType[Unread](err)
+	return err == nil || unread
 }
 
 // Reasons of the faults of a runner.
@@ -395,6 +414,8 @@ type Report struct {
 	Finished time.Time `json:"finished,omitzero"`
 	PID      int       `json:"pid"`
 	Level    int       `json:"level"` // of isolation, see sandbox.Level
+
+	Grace time.Duration `json:"grace,omitempty"` // how long the step of that phase may go on after it was interrupted
 
 	Outcome     stack.Outcome       `json:"outcome,omitempty"`
 	Fault       fault.Kind          `json:"fault,omitempty"`  // of a run that we, not the engine, ended

@@ -359,10 +359,11 @@ func TestTreeThatLeadsOut(t *testing.T) {
 
 // foreign is a state store that is not ours, with a will of its own.
 type foreign struct {
-	state  []byte
-	held   map[string]string // a foreign lock
-	refuse bool              // writes
-	broken atomic.Bool       // refuses everything, from now on
+	state   []byte
+	held    map[string]string // a foreign lock
+	refuse  bool              // writes
+	refused func()            // called before that; nil for nothing
+	broken  atomic.Bool       // refuses everything, from now on
 }
 
 func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -376,6 +377,9 @@ func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == "UNLOCK":
 		f.held = nil
 	case r.Method == http.MethodPost && f.refuse:
+		if f.refused != nil {
+			f.refused()
+		}
 		w.WriteHeader(http.StatusInsufficientStorage)
 	case r.Method == http.MethodPost:
 		f.state = body
@@ -497,5 +501,34 @@ func TestSupervisorKilledDuringScript(t *testing.T) {
 	s.Finish(id)
 	if d := s.Must(stack.PlanRun); d.Changes.Add != 2 {
 		t.Errorf("planned changes = %v, want two to add", d.Changes)
+	}
+}
+
+// A supervisor that a program has stopped, or that waits for what never comes, does not end its
+// run when it is asked to. The run is killed instead, and says why.
+func TestSupervisorThatDoesNotEndItsRun(t *testing.T) {
+	p, err := runnertest.NewLocal(runner.Config{Dir: t.TempDir(), Binary: bound(t), LateLimit: 100 * time.Millisecond, Log: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("Close() = %v", err)
+		}
+	})
+	reading, url := hanging(t)
+	s := runnertest.NewStack(t, p, tofu(t), "data \"terraform_remote_state\" \"x\" {\n  backend = \"http\"\n  config = {\n    address = \""+url+"\"\n  }\n}\n")
+	s.Job.Sandbox.Network, s.Job.Limits.Grace = "host", 100*time.Millisecond
+	id := s.Start(stack.PlanRun)
+	<-reading
+	if err := syscall.Kill(s.Current().PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Cancel(t.Context(), s.Job.Key(), id); err != nil {
+		t.Fatal(err)
+	}
+	d := s.Finish(id)
+	if d.Outcome != stack.Killed || d.Reason != runner.Stuck || !strings.Contains(d.Message, "after it was cancelled") {
+		t.Errorf("ended %s for %q: %s", d.Outcome, d.Reason, d.Message)
 	}
 }

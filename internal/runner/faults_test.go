@@ -15,10 +15,6 @@ import (
 	"github.com/terrier-iac/terrier/internal/stack"
 )
 
-// reached is a deadline that comes when an engine is where a test wants it, on a
-// machine that is as busy as may be.
-const reached = 10 * time.Second
-
 // pair is a stack of two things in a world, one after the other.
 func pair(t *testing.T) (*runnertest.Stack, *runnertest.Mirror) {
 	t.Helper()
@@ -121,11 +117,12 @@ func TestProviderHangs(t *testing.T) {
 	s, m := pair(t)
 	plan := s.Must(stack.PlanRun)
 	m.Fault(`{"call": "create", "name": "b", "do": "hang"}`)
-	d := s.Finish(s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) { j.Limits.Apply = reached }))
+	limit := runnertest.Ample(plan)
+	d := s.Finish(s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) { j.Limits.Apply = limit }))
 	if d.Outcome != stack.TimedOut || d.Reason != runner.Stuck {
 		t.Errorf("ended %s for %q", d.Outcome, d.Reason)
 	}
-	for _, want := range []string{"deadline after " + reached.String(), "while creating world_thing.b for "} {
+	for _, want := range []string{"deadline after " + limit.String(), "while creating world_thing.b for "} {
 		if !strings.Contains(d.Message, want) {
 			t.Errorf("the message does not say %q: %s", want, d.Message)
 		}
@@ -148,7 +145,7 @@ func TestProviderIgnoresStop(t *testing.T) {
 	plan := s.Must(stack.PlanRun)
 	m.Fault(`{"call": "create", "name": "b", "do": "hang", "ignoreStop": true}`)
 	d := s.Finish(s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) {
-		j.Limits.Apply, j.Limits.Grace = reached, 300*time.Millisecond
+		j.Limits.Apply, j.Limits.Grace = runnertest.Ample(plan), 300*time.Millisecond
 	}))
 	if d.Outcome != stack.Killed || d.Reason != runner.Stuck {
 		t.Errorf("ended %s for %q", d.Outcome, d.Reason)
@@ -175,9 +172,11 @@ func TestProviderIgnoresStop(t *testing.T) {
 func TestInitIsHeldUp(t *testing.T) {
 	t.Parallel() // waits
 	asked, url := hanging(t)
-	s := runnertest.NewStack(t, open(t, t.TempDir()), tofu(t), "module \"m\" {\n  source = \""+url+"/m.zip\"\n}\n")
+	p := open(t, t.TempDir())
+	limit := runnertest.Ample(runnertest.NewStack(t, p, tofu(t), "output \"a\" {\n  value = 1\n}\n").Must(stack.PlanRun))
+	s := runnertest.NewStack(t, p, tofu(t), "module \"m\" {\n  source = \""+url+"/m.zip\"\n}\n")
 	s.Job.Sandbox.Network = "host"
-	d := s.Finish(s.Start(stack.PlanRun, func(j *runner.Job) { j.Limits.Init, j.Limits.Grace = reached, 300*time.Millisecond }))
+	d := s.Finish(s.Start(stack.PlanRun, func(j *runner.Job) { j.Limits.Init, j.Limits.Grace = limit, 300*time.Millisecond }))
 	if d.Outcome != stack.TimedOut && d.Outcome != stack.Killed || d.Reason != runner.Stuck || d.Step != "init" {
 		t.Errorf("ended %s in %s for %q: %s", d.Outcome, d.Step, d.Reason, d.Message)
 	}

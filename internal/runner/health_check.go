@@ -54,15 +54,10 @@ func (c Check) answer(now func() time.Time) Health {
 	defer cancel()
 	began := now()
 	said, err := c.ask(ctx)
-	for last := err; err != nil && c.Every > 0; last = err {
-		pause := time.NewTimer(c.Every)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return Health{Name: c.Name, Took: now().Sub(began), Message: fmt.Sprintf("%s: not within %v: %v", c.Shown, c.lasts(), last)}
-		case <-pause.C:
+	if err != nil && c.Every > 0 {
+		if said, err = askAgain(ctx, c.Every, c.ask, err); err != nil {
+			return Health{Name: c.Name, Took: now().Sub(began), Message: fmt.Sprintf("%s: not within %v: %v", c.Shown, c.lasts(), err)}
 		}
-		said, err = c.ask(ctx)
 	}
 	took := now().Sub(began)
 	h := Health{Name: c.Name, OK: err == nil, Took: took}
@@ -76,6 +71,28 @@ func (c Check) answer(now func() time.Time) Health {
 		h.Message = fmt.Sprintf("%s: %v, after %v", c.Shown, err, shown)
 	}
 	return h
+}
+
+// askAgain asks after each pause until there is an answer, or ctx ends. The error says why the last
+// question failed that ctx did not cut off: one that it did says nothing of who was asked. Before
+// the first of them that is last.
+func askAgain(ctx context.Context, every time.Duration, ask func(context.Context) (string, error), last error) (string, error) {
+	for {
+		pause := time.NewTimer(every)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return "", last
+		case <-pause.C:
+		}
+		said, err := ask(ctx)
+		if err == nil {
+			return said, nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+	}
 }
 
 // ask returns the answer.

@@ -2,13 +2,16 @@ package runner
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -149,6 +152,42 @@ func TestAnswersAreInOrder(t *testing.T) {
 	}
 	if err := answerHealth(strings.NewReader("nonsense"), &out, time.Now); err == nil {
 		t.Error("a question that cannot be read is answered")
+	}
+}
+
+// A wait tells of the last answer, and not of the question that its end cut off.
+func TestAWaitTellsTheLastAnswer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ready time.Duration // after which the server is
+		want  string
+	}{
+		"the server comes up": {3 * time.Second, "ready"},
+		"it does not":         {time.Hour, "FAILED: answered 503"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // in the middle of the fifth question
+				defer cancel()
+				got, err := askAgain(ctx, time.Second, func(ctx context.Context) (string, error) {
+					if time.Since(began) >= tt.ready {
+						return "ready", nil
+					}
+					select {
+					case <-time.After(700 * time.Millisecond): // by the clock of the bubble
+						return "", errors.New("answered 503")
+					case <-ctx.Done():
+						return "", errors.New("dial tcp: i/o timeout")
+					}
+				}, errors.New("connection refused"))
+				if err != nil {
+					got = "FAILED: " + err.Error()
+				}
+				if got != tt.want {
+					t.Errorf("the wait ends with %q, want %q", got, tt.want)
+				}
+			})
+		})
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 // TestMain makes the test binary its own supervisor program, and the checker
 // that a supervisor starts.
 func TestMain(m *testing.M) {
+	endsWithItsParent()
+	beAnother()
 	sandbox.Main()
 	script.Main()
 	sealer.Main()

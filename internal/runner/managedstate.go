@@ -116,11 +116,17 @@ func (r *managedState) acceptLocal() {
 		return
 	}
 	if data, err := localState(r.work, r.job.Workspace); err == nil {
-		_, file := r.store.Newest()
-		if next, err := managed.Parse(data); err == nil && (file == nil || next.Serial > file.Serial) {
-			r.recorder.keepError(r.store.Accept(data))
-		}
+		r.recorder.keepError(r.takeOver(data))
 	}
+}
+
+func (r *managedState) takeOver(data []byte) error {
+	_, file := r.store.Newest()
+	next, err := managed.Parse(data)
+	if err != nil || file != nil && next.Serial <= file.Serial {
+		return nil // it is half written, or known
+	}
+	return r.store.Accept(data)
 }
 
 func localState(w *workDir, workspace string) ([]byte, error) {
@@ -132,17 +138,31 @@ func localState(w *workDir, workspace string) ([]byte, error) {
 	return disk.ReadHostile(root, localFile(workspace), managed.MaxBytes)
 }
 
-// collect keeps a state that the engine could not store. Only an engine that
-// writes has one; any other file of that name was left by the module.
-func (r *managedState) collect() error {
+// collect keeps a state that the engine could not store, and what of the local state was not
+// taken over yet. Only an engine that writes has one; any other file of that name was left by
+// the module. The error comes with whether the work directory may hold the only copy.
+func (r *managedState) collect() (unsaved bool, err error) {
 	if !r.job.Kind.Writes() {
-		return nil
+		return false, nil
+	}
+	if r.locally {
+		data, err := localState(r.work, r.job.Workspace)
+		switch {
+		case disk.NoFile(err):
+			err = nil // the last one taken over stands
+		case err == nil:
+			err = r.takeOver(data) // which may fail as the read of no file does
+		}
+		if err != nil && !errors.Is(err, managed.ErrRefused) {
+			return true, fmt.Errorf("taking over the state of the workspace %s: %w", r.job.Workspace, err)
+		}
 	}
 	data, err := erroredState(r.work, r.work.root)
 	if err != nil || data == nil {
-		return err
+		return err != nil && !disk.NoFile(err), err
 	}
-	return r.rescue(r.foreign.legible(data))
+	err = r.rescue(r.foreign.legible(data))
+	return err != nil, err
 }
 
 // erroredState returns the state that an engine wrote beside the module because
@@ -182,8 +202,9 @@ func keepRescued(dir string, data []byte, space *disk.Reserve) (StateID, error) 
 
 // recoverState saves the states that a run left in the work directory when its
 // supervisor died: a refused state, and a local one newer than the last that was
-// saved. runs is the directory of the stack's runs.
-func recoverState(w *workDir, runs string) error {
+// saved. runs is the directory of the stack's runs. After an error the directory must not be
+// wiped: it may hold the only copy. The engine of the run is waited for as long as patience says.
+func recoverState(w *workDir, runs string, patience time.Duration) error {
 	s, err := w.placement()
 	if err != nil || s.Run == "" {
 		return err
@@ -191,13 +212,15 @@ func recoverState(w *workDir, runs string) error {
 	dir := filepath.Join(runs, s.Run)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil // forgotten: its results were recorded
+	} else if err != nil {
+		return err
 	}
-	var traces []trace
-	if err := disk.ReadJSON(filepath.Join(dir, fileTrace), &traces); err != nil {
+	traces, err := tracesIn(dir)
+	if err != nil {
 		return err
 	}
 	for _, t := range traces {
-		if err := t.ensureDead(); err != nil {
+		if err := t.ensureDead(patience); err != nil {
 			return err
 		}
 	}
@@ -205,7 +228,7 @@ func recoverState(w *workDir, runs string) error {
 		return nil
 	}
 	data, err := erroredState(w, s.Root)
-	if err != nil {
+	if err != nil && !disk.NoFile(err) { // what is no file was left by the module
 		return err
 	}
 	if data != nil {
@@ -216,8 +239,12 @@ func recoverState(w *workDir, runs string) error {
 	if !s.Local {
 		return nil
 	}
-	if data, err = localState(w, s.Workspace); err != nil {
-		return nil // none, or the engine died while it wrote: the last one taken over stands
+	data, err = localState(w, s.Workspace)
+	switch {
+	case disk.NoFile(err):
+		return nil // the last one taken over stands
+	case err != nil:
+		return fmt.Errorf("reading the state of the workspace %s: %w", s.Workspace, err)
 	}
 	return recoverLocal(dir, s, data)
 }
@@ -226,13 +253,15 @@ func recoverState(w *workDir, runs string) error {
 func recoverLocal(dir string, s placement, data []byte) error {
 	next, err := managed.Parse(data)
 	if err != nil {
-		return nil // half written
+		return nil // the engine died while it wrote: the last one taken over stands
 	}
 	last := &managed.File{Lineage: s.Lineage, Serial: s.Serial}
-	if kept, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
-		if last, err = managed.Parse(kept); err != nil {
-			return err
-		}
+	kept, err := os.ReadFile(filepath.Join(dir, FileState))
+	if err == nil {
+		last, err = managed.Parse(kept)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	if next.Lineage != last.Lineage || next.Serial <= last.Serial {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/terrier-iac/terrier/internal/plan"
+	"github.com/terrier-iac/terrier/internal/runner/disk"
 )
 
 // frozen stands for an engine that can be stopped, or cannot.
@@ -190,6 +191,50 @@ func TestUnheard(t *testing.T) {
 			rescued, err := os.ReadFile(filepath.Join(dir, FileRescue))
 			if want := strings.Contains(tt.spool, "dump"); want != (err == nil) || want && !strings.HasPrefix(string(rescued), `{"lineage":"l"`) {
 				t.Errorf("rescued %.50q, %v", rescued, err)
+			}
+		})
+	}
+}
+
+// A program that a script leaves behind may make the events of a command as long as a file can
+// be. The command ends all the same, with what its engine has written.
+func TestEventsOfACommandEndWithIt(t *testing.T) {
+	for name, following := range map[string]bool{"while they are followed": true, "afterwards": false} {
+		t.Run(name, func(t *testing.T) {
+			rec, read, _ := record(t, 0)
+			path := filepath.Join(t.TempDir(), "events")
+			in, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const event = `{"@level":"info","@message":"m","type":"apply_complete","hook":{"resource":{"addr":"a"},"action":"create"}}`
+			if _, err := in.WriteString(event + "\n"); err != nil {
+				t.Fatal(err)
+			}
+			f := &eventFile{path: path, in: in, to: rec.eventsAlone(), failed: rec.keepError, most: 1 << 20, watch: disk.NewWatch(path)}
+			const large = 1 << 43
+			grow := func() {
+				if err := in.Truncate(large); err != nil {
+					t.Error(err)
+				}
+			}
+			if following {
+				grow()
+				f.follow()
+			} else {
+				f.follow()
+				f.over.Store(true)
+				grow()
+			}
+			f.end()
+			if err := rec.close(); err != nil {
+				t.Fatal(err)
+			}
+			if f.read == 0 || f.read >= large {
+				t.Errorf("%d bytes of the events were read", f.read)
+			}
+			if !strings.Contains(read(FileEvents), `"apply_complete"`) {
+				t.Errorf("the event of the engine is not kept:\n%.300s", read(FileEvents))
 			}
 		})
 	}

@@ -11,6 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -25,6 +28,7 @@ type Config struct {
 	Asks       bool             // a run changes nothing before Allow was called for it: what looks after it has to know first
 	StopReads  bool             // Close interrupts plans and checks; applies always go on
 	StartLimit time.Duration    // how long a supervisor may take to its first word; a minute if zero
+	LateLimit  time.Duration    // how long a supervisor may take beyond the limits of its run until it is killed; 10 minutes if zero
 	Now        func() time.Time // nil is the machine's
 	Log        *slog.Logger     // nil discards
 }
@@ -40,16 +44,23 @@ type Processes struct {
 	ended  chan string
 	watch  sync.WaitGroup
 
-	level func() sandbox.Probed
+	level   func() sandbox.Probed
+	late    lateRuns
+	dying   dying
+	watched sync.Map // the directories of the runs whose ends are awaited
 }
 
 var _ Runner = (*Processes)(nil)
 
 // New opens the runner on its directory and watches the runs that it finds
-// alive there.
+// alive there. A run whose remains cannot be taken over is the trouble of its stack, whose
+// Current says so, and of no other one.
 func New(c Config) (*Processes, error) {
 	if c.StartLimit <= 0 {
 		c.StartLimit = time.Minute
+	}
+	if c.LateLimit <= 0 {
+		c.LateLimit = 10 * time.Minute
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -64,15 +75,19 @@ func New(c Config) (*Processes, error) {
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	reports, err := p.List()
-	if err != nil {
+	if !Listed(err) {
 		p.stop()
 		return nil, err
+	}
+	if err != nil {
+		c.Log.Error("runs of an earlier process cannot be taken over yet", "err", err)
 	}
 	for _, r := range reports {
 		if r.Phase != Done {
 			p.watchEnd(r.Key(), r.ID, r.PID)
 		}
 	}
+	p.watch.Go(p.watchLate)
 	return p, nil
 }
 
@@ -97,7 +112,8 @@ func (p *Processes) begin(ctx context.Context, job Job) error {
 
 // cancel asks the supervisor of a run to stop.
 func (p *Processes) cancel(_ context.Context, r *Report) error {
-	return signalRun(r.PID, filepath.Join(p.run(r.Key(), r.ID), fileLock))
+	p.late.cancelled(r.Key(), r.ID, time.Now())
+	return signalRun(r.PID, filepath.Join(p.run(r.Key(), r.ID), fileLock), unix.SIGTERM)
 }
 
 // Allow lets a run begin the step that changes resources or the state. It can be repeated.
@@ -132,10 +148,14 @@ func (p *Processes) Close() error {
 	return errors.Join(errs...)
 }
 
-// watchEnd announces the end of a run.
+// watchEnd announces the end of a run that goes on, once.
 func (p *Processes) watchEnd(key, id string, pid int) {
 	dir := p.run(key, id)
+	if _, known := p.watched.LoadOrStore(dir, true); known {
+		return
+	}
 	p.watch.Go(func() {
+		defer p.watched.Delete(dir)
 		err := awaitDeath(p.ctx, pid, filepath.Join(dir, fileLock))
 		if err != nil && p.ctx.Err() == nil {
 			p.config.Log.Warn("run cannot be watched", "run", id, "error", err)
@@ -145,6 +165,53 @@ func (p *Processes) watchEnd(key, id string, pid int) {
 		case <-p.ctx.Done():
 		}
 	})
+}
+
+// watchFound announces the end of a run that could not be read when this process began. The
+// report may be old, and what it is of may have been announced since.
+func (p *Processes) watchFound(r Report) {
+	if _, known := p.watched.Load(p.run(r.Key(), r.ID)); known {
+		return
+	}
+	defer p.Lock(r.Key())()
+	now, err := p.current(r.Key())
+	if err == nil && now != nil && now.ID == r.ID && now.Phase != Done { // otherwise it is found the next time
+		p.watchEnd(r.Key(), r.ID, now.PID)
+	}
+}
+
+// lookLate is how often this looks for runs whose supervisors do not end them.
+const lookLate = time.Minute
+
+// watchLate kills the supervisors that do not keep the limits of their runs.
+func (p *Processes) watchLate() {
+	tick := time.NewTicker(min(lookLate, p.config.LateLimit))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-p.ctx.Done():
+			return
+		}
+		reports, err := p.List()
+		if err != nil {
+			p.config.Log.Debug("not all runs can be listed", "err", err) // their stacks say so
+		}
+		late := p.late.see(reports, time.Now(), p.config.LateLimit)
+		for _, r := range reports {
+			if r.Phase != Done {
+				p.watchFound(r)
+			}
+			why := late[r.Key()]
+			if why == "" {
+				continue
+			}
+			p.config.Log.Warn("supervisor killed", "stack", r.Name, "run", r.ID, "phase", r.Phase, "why", why)
+			if err := signalRun(r.PID, filepath.Join(p.run(r.Key(), r.ID), fileLock), unix.SIGKILL); err != nil {
+				p.config.Log.Warn("supervisor not killed", "run", r.ID, "err", err)
+			}
+		}
+	}
 }
 
 // find reads one run. A directory without a report is left by a failed start,
@@ -188,15 +255,26 @@ func (p *Processes) completeKilled(r Report) (*Report, error) {
 		return &r, nil
 	}
 	defer lock.Close()
-	w := &workDir{dir: p.stack(r.Key())}
-	if err := errors.Join(recoverState(w, p.runsOf(r.Key())), w.wipe()); err != nil {
+	w, dir := &workDir{dir: p.stack(r.Key())}, p.run(r.Key(), r.ID)
+	// The space comes first: on a disk that is full the state needs it.
+	if err := disk.ReleaseReserve(dir); err != nil {
 		return nil, err
 	}
-	dir := p.run(r.Key(), r.ID)
-	if err := errors.Join(disk.ReleaseReserve(dir), recoverEvents(dir)); err != nil {
+	// Without the state nothing is wiped, since it may be in what would be.
+	if err := p.dying.await(dir, func(patience time.Duration) error { return recoverState(w, p.runsOf(r.Key()), patience) }); err != nil {
+		return nil, err
+	}
+	if err := w.wipe(); err != nil {
+		return nil, err
+	}
+	if err := recoverEvents(dir); err != nil {
 		return nil, err
 	}
 	return Complete(dir, r, p.config.Now(), func(r *Report) {
 		r.Outcome, r.Message = stack.Killed, fmt.Sprintf("the supervisor died while the run was %s", r.Phase)
+		if why := p.late.killed(r.Key(), r.ID); why != "" {
+			r.Message = fmt.Sprintf("the run was killed while it was %s: %s", r.Phase, why)
+			r.Fault, r.Reason = fault.Broken, Stuck
+		}
 	})
 }

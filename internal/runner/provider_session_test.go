@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit/executable"
 )
 
 const pet = `
@@ -52,7 +53,7 @@ func TestProvidersThatCannotBeKept(t *testing.T) {
 	}{
 		"ends":      {"echo out of order $RUN_TEST_SECRET >&2; exit 3", "it ended before it served (exit code 3): out of order", time.Minute},
 		"garbles":   {"echo This is a plugin for people.; exec sleep 1000", "greets with", time.Minute},
-		"hangs":     {"exec sleep 1000", "did not say in time", time.Second / 2},
+		"hangs":     {"exec sleep 1000", "did not say in time", 5 * time.Second},
 		"is old":    {"echo '1|4|unix|/tmp/x|grpc|'; exec sleep 1000", "speaks the protocol", time.Minute},
 		"floods":    {"head -c 1000000 /dev/zero; exec sleep 1000", "greets with", time.Minute},
 		"wants TLS": {"echo '1|5|unix|/tmp/x|grpc|MIIB'; exec sleep 1000", "TLS", time.Minute},
@@ -166,7 +167,7 @@ func TestASwappedProviderIsNotStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	evil := []byte(strings.Replace(string(good), "echo random", "echo mellow", 1))
-	if err := os.WriteFile(program, evil, 0o755); err != nil {
+	if err := executable.Write(program, evil, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	// The same size and the same time, as far as one can set it.
@@ -182,7 +183,7 @@ func TestASwappedProviderIsNotStarted(t *testing.T) {
 		t.Errorf("started %q, want nothing", got)
 	}
 	// Its own file again, though another inode would do: hashed, and kept.
-	if err := os.WriteFile(program, good, 0o755); err != nil {
+	if err := executable.Write(program, good, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if d := s.Must(stack.CheckRun); !kept(d, "hashicorp/random") {
@@ -270,7 +271,7 @@ func TestAProviderOutlivesTheInterrupt(t *testing.T) {
 		"resource \"world_thing\" \"b\" {\n  name = \"b\"\n  depends_on = [world_thing.a]\n}\n")
 	plan := s.Must(stack.PlanRun)
 	m.Fault(`{"call": "create", "name": "b", "do": "hang"}`)
-	id := s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) { j.Limits.Apply = reached })
+	id := s.Start(stack.ApplyRun, runnertest.Saved(plan), func(j *runner.Job) { j.Limits.Apply = runnertest.Ample(plan) })
 	d := s.Finish(id)
 	if d.Outcome != stack.TimedOut || !kept(d, "terrier-iac/world") {
 		t.Errorf("ended %s after %+v: %s\n%s", d.Outcome, d.Steps, d.Message, d.Log)

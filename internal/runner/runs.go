@@ -19,6 +19,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/runner/managed"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 )
 
 // Runs are the directories of a runner's runs, each with the report of its run and the
@@ -40,6 +41,7 @@ type Acts struct {
 	Cancel func(ctx context.Context, r *Report) error // asks a run that goes on to stop
 	Room   func(ctx context.Context, job Job) error   // asks whether a run could begin; nil where there is always room
 	Forget func(key, id string) error                 // called before the directory of a run that ended is removed; may be nil
+	Unread func() map[string]error                    // the keys of which it is not known whether they have a run, also without a directory, and why; may be nil
 }
 
 // OpenRuns opens the runs in a data directory. They are carried out as AsProcesses or
@@ -121,6 +123,9 @@ func (s *Runs) Current(key string) (*Report, error) {
 
 // current is Current for a caller that holds the lock of the key.
 func (s *Runs) current(key string) (*Report, error) {
+	if why := s.unread()[key]; why != nil {
+		return nil, why
+	}
 	ids, err := s.IDs(key)
 	if err != nil {
 		return nil, err
@@ -132,6 +137,13 @@ func (s *Runs) current(key string) (*Report, error) {
 		}
 	}
 	return nil, nil
+}
+
+func (s *Runs) unread() map[string]error {
+	if s.acts.Unread == nil {
+		return nil
+	}
+	return s.acts.Unread()
 }
 
 // Keys lists the keys that have, or had, a run.
@@ -162,21 +174,31 @@ func (s *Runs) IDs(key string) ([]string, error) {
 	return ids, nil
 }
 
-// List returns the current run of every key that has one.
+// List returns the current run of every key that has one. Those that cannot be read are in
+// the error, which is Unread then, and the others are returned beside it.
 func (s *Runs) List() ([]Report, error) {
 	keys, err := s.Keys()
 	if err != nil {
 		return nil, err
 	}
+	for key := range s.unread() {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
 	var reports []Report
+	var errs []error
 	for _, key := range keys {
 		r, err := s.Current(key)
-		if err != nil {
-			return nil, err
-		}
-		if r != nil {
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("the run of %s: %w", key, err))
+		case r != nil:
 			reports = append(reports, *r)
 		}
+	}
+	if len(errs) > 0 {
+		return reports, Unread{errors.Join(errs...)}
 	}
 	return reports, nil
 }
@@ -292,7 +314,7 @@ func (s *Runs) Remove(key string) error {
 		for _, id := range ids {
 			errs = append(errs, RemoveRun(s.run(k, id)))
 		}
-		errs = append(errs, os.RemoveAll(s.runsOf(k)), os.RemoveAll(s.stack(k)))
+		errs = append(errs, os.RemoveAll(s.runsOf(k)), sandbox.RemoveAll(s.stack(k)))
 	}
 	return errors.Join(errs...)
 }
@@ -360,20 +382,32 @@ func WriteReport(dir string, report json.RawMessage) error {
 // Complete writes the report of a run that died without one of its end: end says how
 // it ended, and the newest states are those that it left.
 func Complete(dir string, r Report, now time.Time, end func(*Report)) (*Report, error) {
-	if data, err := os.ReadFile(filepath.Join(dir, FileState)); err == nil {
-		if file, err := managed.Parse(data); err == nil {
-			r.State, r.Resources = file.ID(data), file.Managed()
-		}
+	state, err := readIfThere(filepath.Join(dir, FileState))
+	if err != nil {
+		return nil, err
 	}
-	if data, err := os.ReadFile(filepath.Join(dir, FileRescue)); err == nil {
-		if file, err := managed.Parse(data); err == nil {
-			id := file.ID(data)
-			r.Rescued = &id
-		}
+	rescued, err := readIfThere(filepath.Join(dir, FileRescue))
+	if err != nil {
+		return nil, err
+	}
+	if file, err := managed.Parse(state); err == nil {
+		r.State, r.Resources = file.ID(state), file.Managed()
+	}
+	if file, err := managed.Parse(rescued); err == nil {
+		r.Rescued = new(file.ID(rescued))
 	}
 	end(&r)
 	r.Phase, r.Since, r.Finished = Done, now, now
 	return &r, updateReport(dir, r)
+}
+
+// readIfThere reads a file of ours; nothing if it is not there.
+func readIfThere(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
 }
 
 // IsReport reports whether the report in the directory of a run is this one.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -277,6 +278,8 @@ type eventFile struct {
 	failed func(error)
 	watch  *disk.Watch
 	done   chan struct{}
+	over   atomic.Bool // the command has ended
+	most   int64       // bytes that are read once it has
 
 	read, line, freed int64 // how far it was read, to its end in lines, and given back to the disk
 }
@@ -286,7 +289,7 @@ func (r *scriptCalls) newEventFile() (f *eventFile, err error) {
 	r.outputs++
 	name := fmt.Sprintf("events-%d", r.outputs)
 	f = &eventFile{inside: r.work.scratch(name), path: filepath.Join(r.dir, fmt.Sprintf("%s.%d", fileOutput, r.outputs)),
-		to: r.recorder.eventsAlone(), failed: r.recorder.keepError}
+		to: r.recorder.eventsAlone(), failed: r.recorder.keepError, most: maxPrinted}
 	r.mu.Unlock()
 	root, err := r.work.open(dirScratch)
 	if err != nil {
@@ -316,7 +319,7 @@ func (f *eventFile) follow() {
 	go func() {
 		defer close(f.done)
 		for {
-			f.drain()
+			f.drain(func() bool { return !f.over.Load() })
 			if !f.watch.Wait() {
 				return
 			}
@@ -324,10 +327,11 @@ func (f *eventFile) follow() {
 	}()
 }
 
-// drain hands on what is in the file. What was read gives its space back to the disk.
-func (f *eventFile) drain() {
+// drain hands on what is in the file, for as long as it may go on. What was read gives its
+// space back to the disk.
+func (f *eventFile) drain(goesOn func() bool) {
 	piece := make([]byte, outputFilePiece)
-	for {
+	for goesOn() {
 		n, err := f.in.ReadAt(piece, f.read)
 		if i := bytes.LastIndexByte(piece[:n], '\n'); i >= 0 {
 			f.line = f.read + int64(i) + 1
@@ -349,12 +353,16 @@ func (f *eventFile) drain() {
 	}
 }
 
-// end hands on the rest and removes the file.
+// end hands on the rest and removes the file. Other programs of the script may go on, and
+// write it as fast as it is read, or make it as long as a file can be: more than an engine can
+// have left is not read.
 func (f *eventFile) end() {
+	f.over.Store(true)
 	f.watch.Close()
 	if f.done != nil {
 		<-f.done
-		f.drain()
+		last := f.read + f.most
+		f.drain(func() bool { return f.read < last })
 		_ = f.to.Close()
 	}
 	f.failed(errors.Join(f.in.Close(), removeIfThere(f.path)))

@@ -54,6 +54,8 @@ type run struct {
 	work       *workDir
 	reportFile *reportFile
 	locks      []*os.File
+	unsaved    bool // the work directory may hold the state of an earlier run, which could not be saved
+	endless    bool // it may hold that of this run, which could not be saved either
 
 	hide     *plan.Redactor
 	printing sync.Mutex // held while the fingerprints of what is hidden are written
@@ -154,6 +156,9 @@ func (r *run) runToEnd(ctx context.Context) (Report, error) {
 	}
 	// From here on nothing is interrupted: the results must be kept.
 	err := errors.Join(forgotten, r.finish())
+	if r.endless {
+		return r.reportFile.content(), err // without an end in its report, the run is over once its state is saved
+	}
 	if err != nil && end.outcome == stack.Succeeded {
 		end = endingOf(err)
 	}
@@ -234,7 +239,8 @@ func withOutputs(change, outputs func(context.Context) error) func(context.Conte
 // begin sets up what all steps need. What an earlier run left in the work
 // directory is wiped first: its owner is dead, and its state was recovered.
 func (r *run) begin() error {
-	if err := recoverState(r.work, filepath.Dir(r.dir)); err != nil {
+	if err := recoverState(r.work, filepath.Dir(r.dir), dyingLimit); err != nil {
+		r.unsaved = true
 		return err
 	}
 	if err := r.work.wipe(); err != nil {
@@ -302,9 +308,19 @@ func (r *run) finish() error {
 	if r.job.Kind.Writes() {
 		errs = append(errs, r.reportFile.enter(Saving))
 	}
-	errs = append(errs, r.state.collect())
+	if r.unsaved {
+		return errors.Join(errs...)
+	}
+	unsaved, err := r.state.collect()
+	errs = append(errs, err)
+	if r.endless = unsaved && r.recorder != nil; r.endless { // else nothing ran
+		r.recorder.logf("The state cannot be saved: %s. It stays in the directory of the run until it can be.", r.hide.String(err.Error()))
+	}
 	if r.recorder != nil {
 		errs = append(errs, r.recorder.close())
+	}
+	if r.endless {
+		return errors.Join(errs...)
 	}
 	return errors.Join(append(errs, r.work.wipe())...)
 }
@@ -313,8 +329,8 @@ func (r *run) finish() error {
 // may change resources or the state it returns once that is known where it has to be.
 func (r *run) enter(ctx context.Context, p Phase, step string) error {
 	begin := func() error {
-		limit, _ := r.limit(step)
-		r.reportFile.set(func(rep *Report) { rep.Until = r.reportFile.now().Add(limit) })
+		limit, grace := r.limit(step)
+		r.reportFile.set(func(rep *Report) { rep.Until, rep.Grace = r.reportFile.now().Add(limit), grace })
 		return r.reportFile.enter(p)
 	}
 	changes := r.job.Kind.Writes() && p.Changes()

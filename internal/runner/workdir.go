@@ -15,6 +15,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/failpoint"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner/disk"
+	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -130,7 +131,7 @@ func (p *workDir) rebuild(tree Tree, archive string, lockFile []byte) error {
 		return err
 	}
 	fresh := p.path(dirWork, dirTree+".new")
-	if err := os.RemoveAll(fresh); err != nil {
+	if err := sandbox.RemoveAll(fresh); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(fresh, 0o755); err != nil {
@@ -146,7 +147,7 @@ func (p *workDir) rebuild(tree Tree, archive string, lockFile []byte) error {
 	}
 	defer failpoint.Act("run.tree", "")()
 	old := p.path(dirWork, dirTree)
-	if err := os.RemoveAll(old); err != nil {
+	if err := sandbox.RemoveAll(old); err != nil {
 		return err
 	}
 	return os.Rename(fresh, old)
@@ -292,6 +293,25 @@ func (p *workDir) wipe() error {
 		return err
 	}
 	defer failpoint.Act("run.wipe", "")()
+	err = p.restore(s)
+	if errors.Is(err, fs.ErrPermission) {
+		// A program of the run may have made directories unwritable.
+		if err = sandbox.OpenDirs(p.path(dirWork)); err == nil {
+			err = p.restore(s)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("wiping the work directory: %w", err)
+	}
+	// Without a placement nothing is wiped, so the originals go after it.
+	if err := removeIfThere(p.path(filePlacement)); err != nil {
+		return err
+	}
+	return os.RemoveAll(p.path(dirOriginals))
+}
+
+// restore makes the directory as it was before a placement.
+func (p *workDir) restore(s placement) error {
 	errs := []error{os.RemoveAll(p.path(dirWork, dirScratch)), os.RemoveAll(p.path(dirWork, dirHome)), os.RemoveAll(p.path(dirWork, dirIdentity)), os.RemoveAll(p.path(dirShown)), os.RemoveAll(p.path(dirPrograms))}
 	if tree, err := p.open(dirTree); err == nil {
 		defer tree.Close()
@@ -307,11 +327,7 @@ func (p *workDir) wipe() error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("wiping the work directory: %w", err)
-	}
-	// Without a placement nothing is wiped, so the originals go after it.
-	return errors.Join(removeIfThere(p.path(filePlacement)), os.RemoveAll(p.path(dirOriginals)))
+	return errors.Join(errs...)
 }
 
 // placement returns what the last run has put in; empty if that has been wiped.

@@ -241,7 +241,7 @@ func TestLocalStateOfADeadRun(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := recoverState(p, runs); err != nil {
+			if err := recoverState(p, runs, dyingLimit); err != nil {
 				t.Fatal(err)
 			}
 			if got, _ := os.ReadFile(state); string(got) != tt.want {
@@ -257,10 +257,10 @@ func TestTraceIsOfOneProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	us.Start = "1" // the ID is ours, the process is not
-	if err := us.ensureDead(); err != nil {
+	if err := us.ensureDead(dyingLimit); err != nil {
 		t.Errorf("ensureDead() of a process whose ID is another's = %v", err)
 	}
-	if err := (trace{}).ensureDead(); err != nil {
+	if err := (trace{}).ensureDead(dyingLimit); err != nil {
 		t.Errorf("ensureDead() of no process = %v", err)
 	}
 }

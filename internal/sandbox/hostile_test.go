@@ -29,8 +29,8 @@ type targets struct {
 	Port     int    // free on the host's loopback
 }
 
-// answerTime is how long an attempt waits for an answer that does not come.
-const answerTime = 2 * time.Second
+// answerTime is how long an attempt waits for an answer. One that is stopped fails at once.
+const answerTime = time.Minute
 
 // attempts return nil when they got through.
 var attempts = map[string]func(targets) error{

@@ -29,6 +29,9 @@ var ground, probe string
 // holds the one that it must not be in.
 const privateMark = "TERRIER_TEST_PRIVATE"
 
+// groundMark names the ground, which the process around it removes.
+const groundMark = "TERRIER_TEST_GROUND"
+
 func TestMain(m *testing.M) {
 	Main()
 	acts = map[string]func([]string) error{
@@ -77,9 +80,20 @@ func again() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	// This process outlives one that panics or takes too long, and removes the directory then.
+	dir, err := os.MkdirTemp("/tmp", "terrier-process-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "removing what the tests made:", err)
+		}
+	}()
 	cmd := exec.Command(self, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), privateMark+"="+machines)
+	cmd.Env = append(os.Environ(), privateMark+"="+machines, groundMark+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Geteuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
@@ -108,11 +122,7 @@ func ownMounts() error {
 }
 
 func onGround(m *testing.M) (int, error) {
-	var err error
-	if ground, err = os.MkdirTemp("/tmp", "terrier-process-"); err != nil {
-		return 1, err
-	}
-	defer func() { _ = os.RemoveAll(ground) }()
+	ground = os.Getenv(groundMark)
 	probe = filepath.Join(ground, "probe")
 	if err := errors.Join(os.Chmod(ground, 0o711), copyFile(self, probe)); err != nil {
 		return 1, err

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // columns are the sandboxes of the matrix. basic is the control: what gets
@@ -175,12 +177,7 @@ func newTargets(t *testing.T) string {
 		t.Fatal(err)
 	}
 	m.UDP = answerUDP(t)
-	free, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Port = free.Addr().(*net.TCPAddr).Port
-	_ = free.Close()
+	m.Port = port.Reserve(t, "127.0.0.1")
 	text, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,6 +63,16 @@ func newConn() (ours, theirs conn, err error) {
 }
 
 func (l conn) close() { _ = unix.Close(int(l)) }
+
+// sendWithin bounds how long the other side may leave a message unread that does not fit into
+// the socket.
+func (l conn) sendWithin(limit time.Duration) error {
+	t := unix.NsecToTimeval(limit.Nanoseconds())
+	if err := unix.SetsockoptTimeval(int(l), unix.SOL_SOCKET, unix.SO_SNDTIMEO, &t); err != nil {
+		return fmt.Errorf("bounding the time of a message: %w", err)
+	}
+	return nil
+}
 
 // closeWrite tells the other side that no more messages follow. Messages of the
 // other side can still be read.

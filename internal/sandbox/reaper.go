@@ -28,7 +28,7 @@ func reap(l conn, extra int) error {
 	if err := o.makeScratch(); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(o.Scratch) }()
+	defer func() { _ = RemoveAll(o.Scratch) }()
 	inner, err := innerLaunch(o, extra)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func reap(l conn, extra int) error {
 // makeScratch makes the private directories. What is there already is from a
 // run that was killed together with its reaper.
 func (o *spec) makeScratch() error {
-	if err := os.RemoveAll(o.Scratch); err != nil {
+	if err := RemoveAll(o.Scratch); err != nil {
 		return fmt.Errorf("clearing the scratch directory: %w", err)
 	}
 	for _, dir := range []string{o.Scratch, filepath.Join(o.Scratch, "home")} {

@@ -23,10 +23,15 @@ import (
 //
 // When a program ends, its remaining processes are killed, unless it Spares them.
 // The other programs of the session stay.
+//
+// Below Full a program can stop the init process, which then starts nothing and reports no
+// end. A session whose init process does not answer in time is killed as a whole: so the end
+// of a program that was killed does not depend on any other program.
 type Session struct {
-	init *Process
-	conn conn
-	read chan struct{} // closed when the init process sends no more
+	init    *Process
+	conn    conn
+	read    chan struct{} // closed when the init process sends no more
+	answers time.Duration // within which the init process has to answer
 
 	// starting is held while a child of the init process may not be known yet,
 	// and while the unknown ones are killed.
@@ -60,6 +65,9 @@ type (
 	}
 )
 
+// answersWithin is long for a process that only forks and waits, on any machine.
+const answersWithin = 30 * time.Second
+
 // OpenSession enters a sandbox and leaves it open. When ctx ends, every process
 // in it is killed.
 func OpenSession(ctx context.Context, b Config) (*Session, error) {
@@ -69,6 +77,10 @@ func OpenSession(ctx context.Context, b Config) (*Session, error) {
 	}
 	end := os.NewFile(uintptr(theirs), "session")
 	defer func() { _ = end.Close() }()
+	if err := ours.sendWithin(answersWithin); err != nil {
+		ours.close()
+		return nil, err
+	}
 	init, err := Start(ctx, Command{
 		Path: self, name: launcherName, Args: []string{roleInit, "3"}, Sandbox: &b, ExtraFiles: []*os.File{end},
 		Env: []string{"GOMAXPROCS=1"}, // it waits; fewer threads start faster
@@ -77,7 +89,7 @@ func OpenSession(ctx context.Context, b Config) (*Session, error) {
 		ours.close()
 		return nil, fmt.Errorf("opening a session: %w", err)
 	}
-	r := &Session{init: init, conn: ours, read: make(chan struct{}), programs: map[int]*sessionProcess{}}
+	r := &Session{init: init, conn: ours, read: make(chan struct{}), answers: answersWithin, programs: map[int]*sessionProcess{}}
 	go r.listen()
 	return r, nil
 }
@@ -124,7 +136,7 @@ func (r *Session) Start(c Command) (*Process, error) {
 func (r *Session) request(c Command, s *streams) (*sessionProcess, error) {
 	r.starting.Lock()
 	defer r.starting.Unlock()
-	g := &sessionProcess{handle: -1, started: make(chan startReply, 1), ended: make(chan endNotice, 1)}
+	g := &sessionProcess{handle: -1, started: make(chan startReply, 1), ended: make(chan endNotice, 1), killed: make(chan struct{})}
 	r.mu.Lock()
 	r.next++
 	id := r.next
@@ -134,15 +146,9 @@ func (r *Session) request(c Command, s *streams) (*sessionProcess, error) {
 		ID: id, Path: []byte(c.Path), Argv: bytesOf(append([]string{c.Path}, c.Args...)), Env: bytesOf(c.Env), Dir: []byte(c.Dir),
 	}, s.fds()...)
 	if err == nil {
-		select {
-		case a := <-g.started:
-			g.pid = a.PID
-			if a.Error != "" {
-				err = errors.New(a.Error)
-			}
-		case <-r.read:
-			err = errors.New("the session is closed")
-		}
+		err = r.awaitStarted(g)
+	} else {
+		err = errors.Join(err, r.init.Kill()) // a part of the request may be on its way
 	}
 	if err != nil {
 		r.forget(id)
@@ -150,6 +156,24 @@ func (r *Session) request(c Command, s *streams) (*sessionProcess, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// awaitStarted returns once the init process has said how the start of a program went.
+func (r *Session) awaitStarted(g *sessionProcess) error {
+	late := time.NewTimer(r.answers)
+	defer late.Stop()
+	select {
+	case a := <-g.started:
+		g.pid = a.PID
+		if a.Error != "" {
+			return errors.New(a.Error)
+		}
+		return nil
+	case <-r.read:
+		return errors.New("the session is closed")
+	case <-late.C:
+		return errors.Join(errors.New("the first process of the session does not answer, so the session was ended"), r.init.Kill())
+	}
 }
 
 func (r *Session) forget(id int) {
@@ -160,14 +184,13 @@ func (r *Session) forget(id int) {
 
 // watch follows a program to its end.
 func (r *Session) watch(p *Process, g *sessionProcess, s *streams, began time.Time, spares bool) {
-	select {
-	case d := <-g.ended:
+	if d, reported := r.awaitEnd(g); reported {
 		p.exit = Exit{CPU: d.CPU, MaxRSS: d.MaxRSS, Memory: r.memory()}.with(d.Status)
 		p.end()
 		if !spares {
 			r.killStrays()
 		}
-	case <-r.read:
+	} else {
 		// It ended with the session, and is gone when the init process is.
 		p.end()
 		end, err := r.init.Wait()
@@ -177,6 +200,25 @@ func (r *Session) watch(p *Process, g *sessionProcess, s *streams, began time.Ti
 	s.wait()
 	g.close()
 	close(p.done)
+}
+
+// awaitEnd waits for the end of a program, and reports whether the init process said how it
+// ended. If it does not say so soon after the program was killed, the session ends.
+func (r *Session) awaitEnd(g *sessionProcess) (d endNotice, reported bool) {
+	killed, late := g.killed, (<-chan time.Time)(nil)
+	for {
+		select {
+		case d := <-g.ended:
+			return d, true
+		case <-r.read:
+			return d, false
+		case <-killed:
+			killed, late = nil, time.After(r.answers)
+		case <-late:
+			late = nil
+			_ = r.init.Kill() // its end is what is waited for
+		}
+	}
 }
 
 // listen reads the messages of the init process until it is gone.

@@ -19,6 +19,8 @@ type sessionProcess struct {
 	handle  int // a pidfd, -1 without
 	started chan startReply
 	ended   chan endNotice
+	killed  chan struct{} // closed by kill
+	once    sync.Once
 }
 
 func (p *sessionProcess) handshake() error { return nil }
@@ -30,7 +32,10 @@ func (p *sessionProcess) signal(s syscall.Signal) error {
 	return unix.PidfdSendSignal(p.handle, s, nil, 0)
 }
 
-func (p *sessionProcess) kill() error { return p.signal(syscall.SIGKILL) }
+func (p *sessionProcess) kill() error {
+	p.once.Do(func() { close(p.killed) })
+	return p.signal(syscall.SIGKILL)
+}
 
 func (p *sessionProcess) outcome() (syscall.WaitStatus, bool) { return 0, false }
 

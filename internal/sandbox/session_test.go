@@ -1,9 +1,12 @@
 package sandbox
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -249,5 +252,75 @@ func TestSessionInAHurry(t *testing.T) {
 	slices.Sort(got)
 	if want := []int{0, 1, 2, 3, 4, 5, 6, 7}; !slices.Equal(got, want) {
 		t.Errorf("exit codes = %v, want %v", got, want)
+	}
+}
+
+// stops returns once a process that was told to stop has: each of its threads does so when the
+// kernel comes to it.
+func stops(t *testing.T, pid int) {
+	t.Helper()
+	stopped := func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return err == nil && len(threads) > 0 && !slices.ContainsFunc(threads, func(path string) bool {
+			stat, err := os.ReadFile(path)
+			return err != nil || !strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " T ")
+		})
+	}
+	for deadline := time.Now().Add(patience); !stopped(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d does not stop", pid)
+		}
+	}
+}
+
+// A program below Full may stop the first process of its session, which then starts nothing
+// and reports no end. What was killed ends all the same, and so does a start.
+func TestSessionEndsWithoutItsInit(t *testing.T) {
+	for _, level := range []Level{Basic, Kernel} {
+		for name, next := range map[string]func(t *testing.T, r *Session, p *Process){
+			"a program is killed": func(t *testing.T, _ *Session, p *Process) {
+				if err := p.Kill(); err != nil {
+					t.Errorf("Kill() = %v", err)
+				}
+			},
+			"a program is started": func(t *testing.T, r *Session, _ *Process) {
+				if _, err := r.Start(Command{Path: "/bin/true"}); err == nil {
+					t.Error("a program was started by a process that is stopped")
+				}
+			},
+			"more is sent than anything reads": func(t *testing.T, r *Session, _ *Process) {
+				if err := r.conn.sendWithin(r.answers); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.Start(Command{Path: "/bin/true", Env: []string{"A=" + strings.Repeat("a", 8<<20)}}); err == nil {
+					t.Error("a program was started by a process that is stopped")
+				}
+			},
+		} {
+			t.Run(level.String()+"/"+name, func(t *testing.T) {
+				b := sandboxed(t, at(level))
+				r := openSession(t, b)
+				p, out := staying(t, r, b)
+				stopped, in := alarm(t)
+				stdin, begin := alarm(t) // its own start is answered first
+				hostile := admitted(t, r, Command{Path: "/bin/sh", Args: []string{"-c", "read x; kill -STOP $PPID && echo stopped; exec sleep 1000"}, Stdin: stdin, Stdout: in})
+				_ = in.Close()
+				if _, err := begin.WriteString("\n"); err != nil {
+					t.Fatal(err)
+				}
+				readLine(t, stopped)
+				stops(t, r.PID())
+				r.answers = 100 * time.Millisecond // of a process that cannot answer
+				next(t, r, p)
+				for _, p := range []*Process{p, hostile} {
+					if exit, err := p.Wait(); err != nil || exit.Signal != syscall.SIGKILL {
+						t.Errorf("Wait() = %+v, %v, want the end by SIGKILL", exit, err)
+					}
+				}
+				if !rung(t, out) {
+					t.Error("a program is alive after the end of its session")
+				}
+			})
+		}
 	}
 }

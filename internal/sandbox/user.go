@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,6 +55,67 @@ func AllowRead(path string) error {
 		return os.Chmod(path, 0o400)
 	}
 	return errors.Join(os.Chown(path, -1, user), os.Chmod(path, 0o640))
+}
+
+// RemoveAll removes a tree that programs of a sandbox may have made, as os.RemoveAll does.
+// Where they run as the user of this process, a directory that they made unwritable, as a
+// cache of Go modules is, is no obstacle.
+func RemoveAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	opened := OpenDirs(dir)
+	if err := os.RemoveAll(dir); err != nil {
+		return errors.Join(err, opened)
+	}
+	return nil
+}
+
+// OpenDirs lets the user of this process list and write a directory and every directory below
+// it, as far as they are that user's. Links are not followed. Nothing of the sandbox may be
+// alive.
+func OpenDirs(dir string) error {
+	parent, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return fmt.Errorf("opening the directory %s: %w", dir, err)
+	}
+	defer func() { _ = parent.Close() }()
+	return openDirs(parent, filepath.Base(dir))
+}
+
+const ownerAll = 0o700
+
+func openDirs(parent *os.Root, name string) error {
+	info, err := parent.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode().Perm(); mode&ownerAll != ownerAll {
+		if err := parent.Chmod(name, mode|ownerAll); err != nil {
+			return err
+		}
+	}
+	dir, err := parent.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := openDirs(dir, e.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Own gives an open file to the user that sandboxed programs run as.

@@ -69,6 +69,10 @@ type Delay struct {
 // So no check is later than four pauses, or a longest delay, and a longest delay for each of its
 // budgets. The zero value is ready to use.
 type Budgets struct {
+	// Wake, if it is set, has a stack ask before the time that its Delay says: those before it in the
+	// line have left, and its turn has come earlier. Without it a budget may be idle meanwhile.
+	Wake func(id string)
+
 	mu      sync.Mutex
 	named   map[string]*budget
 	waitsIn map[string]waiting  // by stack
@@ -97,6 +101,7 @@ type waiter struct {
 // In two it would hold up those who wait for the plentiful one.
 type waiting struct {
 	turn   Delay
+	woken  bool // it was told to ask earlier than its turn says
 	due    time.Time
 	since  time.Time // it waits
 	waiter *waiter
@@ -119,6 +124,11 @@ type grant struct {
 // are charged, and the answer stays until the check has ended or is another one. Otherwise the
 // stack asks again at the time that the Delay says.
 func (b *Budgets) Ask(id string, w Wish, now time.Time) Delay {
+	touched := b.budgetsOf(id)
+	for _, d := range w.Draws {
+		touched = append(touched, d.Of)
+	}
+	defer b.wake(touched)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if g, ok := b.granted[id]; ok && g.due.Equal(w.Due) {
@@ -317,6 +327,7 @@ func (b *Budgets) charge(d Draw, w Wish, now time.Time) charge {
 // Ended says that a drift check of a stack has ended, and what CPU it took. If its budgets were
 // charged, they are charged for what it really took.
 func (b *Budgets) Ended(id string, took time.Duration) {
+	defer b.wake(b.budgetsOf(id))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g, ok := b.granted[id]
@@ -333,6 +344,7 @@ func (b *Budgets) Ended(id string, took time.Duration) {
 
 // Leave says that no check of a stack is due.
 func (b *Budgets) Leave(id string) {
+	defer b.wake(b.budgetsOf(id))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(id)
@@ -340,10 +352,49 @@ func (b *Budgets) Leave(id string) {
 
 // Drop says that a stack shares no budget.
 func (b *Budgets) Drop(id string) {
+	defer b.wake(b.budgetsOf(id))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(id)
 	b.share(id, nil, 1)
+}
+
+// budgetsOf are the budgets of a stack, by name.
+func (b *Budgets) budgetsOf(id string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.sharing[id])
+}
+
+// wake wakes the first stack of each of these budgets that would ask only after its turn.
+func (b *Budgets) wake(names []string) {
+	if b.Wake == nil {
+		return
+	}
+	for _, name := range names {
+		if id := b.tooLate(name); id != "" {
+			b.Wake(id)
+		}
+	}
+}
+
+// tooLate is the first stack in the line of a budget, if the budget is free before it asks. It is told once.
+func (b *Budgets) tooLate(name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of := b.named[name]
+	if of == nil || len(of.line) == 0 {
+		return ""
+	}
+	first := of.line[0].id
+	lasts, _ := of.lasts(of.took)
+	w := b.waitsIn[first]
+	if w.woken || !w.turn.Ask.After(of.from.Add(lasts)) {
+		return ""
+	}
+	w.woken = true
+	b.waitsIn[first] = w
+	return first
 }
 
 func (b *Budgets) forget(id string) {

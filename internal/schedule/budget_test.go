@@ -3,6 +3,7 @@ package schedule
 import (
 	"container/heap"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -188,6 +189,7 @@ type asking struct {
 	at  time.Time
 	id  int
 	due time.Time
+	nth int // of the times that the stack was to ask
 }
 
 func (l line) Len() int           { return len(l) }
@@ -207,23 +209,40 @@ func play(pauses []time.Duration, draws func(id int) []Draw, end time.Time) (beg
 	var b Budgets
 	var l line
 	late = make([]time.Duration, len(pauses))
+	newest := make([]asking, len(pauses)) // what is older is void
+	later := func(at time.Time, id int, due time.Time) {
+		newest[id] = asking{at, id, due, newest[id].nth + 1}
+		heap.Push(&l, newest[id])
+	}
 	for id := range pauses {
-		heap.Push(&l, asking{begin, id, begin})
+		later(begin, id, begin)
+	}
+	now := begin
+	b.Wake = func(name string) {
+		id, err := strconv.Atoi(name)
+		if err != nil {
+			panic(err)
+		}
+		later(now, id, newest[id].due)
 	}
 	for l.Len() > 0 && l[0].at.Before(end) {
 		a := heap.Pop(&l).(asking)
+		if a != newest[a.id] {
+			continue
+		}
+		now = a.at
 		asks++
 		turn := b.Ask(fmt.Sprint(a.id), Wish{Due: a.due, Pause: pauses[a.id], Takes: time.Second, Share: 1, Draws: draws(a.id)}, a.at)
 		if !turn.Ask.IsZero() {
-			heap.Push(&l, asking{turn.Ask, a.id, a.due})
+			later(turn.Ask, a.id, a.due)
 			continue
 		}
 		b.Ended(fmt.Sprint(a.id), time.Second)
 		began, late[a.id] = append(began, a.at), max(late[a.id], a.at.Sub(a.due))
 		due := a.at.Add(pauses[a.id])
-		heap.Push(&l, asking{due, a.id, due})
+		later(due, a.id, due)
 	}
-	for _, a := range l { // those that wait still
+	for _, a := range newest { // those that wait still
 		late[a.id] = max(late[a.id], end.Sub(a.due))
 	}
 	return began, late, asks

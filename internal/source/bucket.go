@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -163,7 +164,7 @@ func (b *Bucket) open() (*minio.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	options := &minio.Options{Secure: !b.Insecure, Region: b.Region, Transport: h.Transport, MaxRetries: 3}
+	options := &minio.Options{Secure: !b.Insecure, Region: b.Region, Transport: pageCap{h.Transport}, MaxRetries: 3}
 	if b.AccessKey != "" {
 		options.Creds = credentials.NewStaticV4(b.AccessKey, b.SecretKey.Reveal(), "")
 	}
@@ -172,6 +173,23 @@ func (b *Bucket) open() (*minio.Client, func(), error) {
 		return nil, nil, invalid(ReasonURL, "the endpoint cannot be used: %w", err)
 	}
 	return client, h.CloseIdleConnections, nil
+}
+
+// mostPage bounds one page of a list of objects, and where a bucket is, which are held in
+// memory. A page has a thousand objects.
+const mostPage = 16 << 20
+
+// pageCap refuses larger ones. Objects have the bounds of what is fetched.
+type pageCap struct{ http.RoundTripper }
+
+func (c pageCap) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(r)
+	if q := r.URL.Query(); err == nil && (q.Has("list-type") || q.Has("location")) {
+		left := new(atomic.Int64)
+		left.Store(mostPage)
+		resp.Body = &cappedAnswer{resp.Body, left, invalid(ReasonBucket, "the server answers with a list of objects of more than %d MiB, which is no page of S3", mostPage>>20)}
+	}
+	return resp, err
 }
 
 // bucketFault gives an error of a bucket its kind.

@@ -172,3 +172,19 @@ func TestBucketThatChangesInBetween(t *testing.T) {
 		t.Error("Fetch() returns something else than what Resolve() found")
 	}
 }
+
+// A page of a list is held in memory, so a server cannot send a large one.
+func TestBucketListsAreBounded(t *testing.T) {
+	s := serveBucket(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !r.URL.Query().Has("list-type") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			_, _ = w.Write([]byte("<ListBucketResult>" + strings.Repeat("<Contents><Key>a/</Key></Contents>", mostPage/30) + "</ListBucketResult>"))
+		})
+	}, nil)
+	if found, err := s.source(t).Resolve(t.Context()); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "more than 16 MiB") {
+		t.Errorf("Resolve() = %+v, %v, want a refusal", found, err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/cache"
@@ -43,6 +44,8 @@ type Cache struct {
 	max int64
 
 	downloads cache.Flight[string, struct{}] // by digest
+
+	using sync.Mutex // held while a file is marked as used, and while Prune removes one
 }
 
 const (
@@ -69,7 +72,7 @@ func (c *Cache) Get(ctx context.Context, a Artifact) (string, error) {
 		return "", err
 	}
 	target := c.path(algorithm, sum)
-	if err := compare(target, algorithm, sum); err == nil {
+	if err := c.used(target); err == nil && compare(target, algorithm, sum) == nil {
 		return target, nil
 	}
 	_, err = c.downloads.Do(ctx, a.Digest, func(ctx context.Context) (struct{}, error) {
@@ -99,8 +102,19 @@ func (c *Cache) Path(digest string) (string, error) {
 		return "", err
 	}
 	path := c.path(algorithm, sum)
-	_, err = os.Stat(path)
-	return path, err
+	return path, c.used(path)
+}
+
+// used marks a file as used now, so that Prune leaves it: the caller is going to open it.
+// The error is that of a file that is not there.
+func (c *Cache) used(path string) error {
+	c.using.Lock()
+	defer c.using.Unlock()
+	err := os.Chtimes(path, time.Time{}, time.Now())
+	if errors.Is(err, fs.ErrPermission) { // the file is of the user that this program had before
+		_, err = os.Stat(path)
+	}
+	return err
 }
 
 func (c *Cache) path(algorithm string, sum []byte) string {
@@ -161,24 +175,34 @@ func (c *Cache) keep(body io.Reader, a Artifact, target string) error {
 	return publish(f, target)
 }
 
-// Prune removes artifacts that were last fetched before the given time and
-// that keep does not want by digest. A run that starts now may have been given
-// a path a moment ago, so before is best some hours past.
+// Prune removes artifacts that neither Get nor Path returned since the given time, and that
+// keep does not want by digest. A run that starts now may have been given a path a moment ago,
+// so before is best some hours past.
 func (c *Cache) Prune(before time.Time, keep func(digest string) bool) error {
 	return filepath.WalkDir(c.dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		info, err := d.Info()
-		if err != nil || info.ModTime().After(before) {
-			return nil
-		}
 		digest := filepath.Base(filepath.Dir(p)) + ":" + strings.TrimSuffix(d.Name(), ".tar.gz")
 		if keep(digest) {
 			return nil
 		}
-		return os.Remove(p)
+		return c.drop(p, before)
 	})
+}
+
+// drop removes a file that was not used since a time.
+func (c *Cache) drop(path string, before time.Time) error {
+	c.using.Lock()
+	defer c.using.Unlock()
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) { // a download that ended meanwhile
+		return nil
+	}
+	if err != nil || info.ModTime().After(before) {
+		return err
+	}
+	return os.Remove(path)
 }
 
 func newHash(algorithm string) hash.Hash {

@@ -162,3 +162,46 @@ func TestCachePrune(t *testing.T) {
 		t.Errorf("Prune() = %v, want just the unwanted one gone", err)
 	}
 }
+
+// What was used lately stays, however long ago it was fetched: a run that was given its path has
+// not opened it yet.
+func TestCacheKeepsWhatIsUsed(t *testing.T) {
+	url, hits := artifacts(t, abc)
+	for name, use := range map[string]func(*Cache) error{
+		"fetched again": func(c *Cache) error {
+			_, err := c.Get(t.Context(), Artifact{URL: url, Digest: abc256})
+			return err
+		},
+		"found by its digest": func(c *Cache) error {
+			_, err := c.Path(abc256)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCache(t, 100)
+			long := time.Now().Add(-48 * time.Hour)
+			for _, digest := range []string{abc256, abc512} {
+				path, err := c.Get(t.Context(), Artifact{URL: url, Digest: digest})
+				if err == nil {
+					err = os.Chtimes(path, long, long)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := hits.Load()
+			if err := use(c); err != nil || hits.Load() != before {
+				t.Fatalf("using it = %v, after %d requests", err, hits.Load()-before)
+			}
+			if err := c.Prune(time.Now().Add(-24*time.Hour), func(string) bool { return false }); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Path(abc256); err != nil {
+				t.Errorf("what was used is gone: %v", err)
+			}
+			if _, err := c.Path(abc512); err == nil {
+				t.Error("what was not used for two days is there")
+			}
+		})
+	}
+}

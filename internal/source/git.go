@@ -12,10 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
@@ -106,8 +103,7 @@ func (g *Git) Fetch(ctx context.Context, found Found, w io.Writer) (map[string]s
 	defer cancel()
 	err := packed(g.Scratch, sourceRules(g.Ignore), g.Limits, w, func(dir string) error {
 		return scratch(g.Scratch, func(objects string) error {
-			store := filesystem.NewStorageWithOptions(osfs.New(objects, osfs.WithBoundOS()), cache.NewObjectLRUDefault(),
-				filesystem.Options{ExclusiveAccess: true, LargeObjectThreshold: 8 << 20})
+			store := gitStore(ctx, objects)
 			if err := g.download(ctx, at, store); err != nil {
 				return err
 			}
@@ -154,7 +150,7 @@ func (g *Git) download(ctx context.Context, at gitCommit, store *filesystem.Stor
 	if g.Bounded != nil {
 		pack = g.Bounded(pack)
 	}
-	if err := packfile.UpdateObjectStorage(store, pack); err != nil {
+	if err := g.keepPack(ctx, pack, store); err != nil {
 		return g.fault(at.url, "fetching commit "+at.commit.String(), err)
 	}
 	return nil

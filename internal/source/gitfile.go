@@ -10,9 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
@@ -168,8 +166,7 @@ func (f *GitFile) moved(ctx context.Context, from plumbing.Hash) bool {
 // fetched fetches one commit for the time of use.
 func (f *GitFile) fetched(ctx context.Context, at plumbing.Hash, use func(*filesystem.Storage, *object.Tree) error) error {
 	return scratch(f.Git.Scratch, func(dir string) error {
-		store := filesystem.NewStorageWithOptions(osfs.New(dir, osfs.WithBoundOS()), cache.NewObjectLRUDefault(),
-			filesystem.Options{ExclusiveAccess: true, LargeObjectThreshold: 8 << 20})
+		store := gitStore(ctx, dir)
 		g := *f.Git
 		g.Bounded = func(r io.Reader) io.Reader { return &bounded{r, gitFileBytes, f.Branch} }
 		if err := g.download(ctx, gitCommit{commit: at, want: at, url: g.URL}, store); err != nil {

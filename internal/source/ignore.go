@@ -17,6 +17,17 @@ import (
 // ignoreFile holds rules for the directory it is in and those below.
 const ignoreFile = ".sourceignore"
 
+// Bounds of rules for what to leave out. Each takes memory, and each file is compared with all
+// of them. One file of rules may be in many directories of a repository, where it takes little.
+const (
+	mostRules   = 5000    // of a source, of all files
+	ignoreBytes = 1 << 20 // of one file
+)
+
+func tooManyRules() error {
+	return invalid(archive.Reason, "there are more than %d rules for what to leave out: write fewer, for instance with directories in place of files", mostRules)
+}
+
 // Files that are never part of an archive, and files that are not without rules of
 // the user. Both lists are part of Flux's contract.
 var (
@@ -59,7 +70,9 @@ func (r ignoreRules) load(dir string) (archive.Skip, error) {
 			return err
 		}
 		patterns, err := readIgnore(f, split(path.Dir(name)))
-		found = append(found, patterns...)
+		if found = append(found, patterns...); err == nil && len(found) > mostRules {
+			err = tooManyRules()
+		}
 		return errors.Join(err, f.Close())
 	})
 	if err != nil {
@@ -77,6 +90,9 @@ func (r ignoreRules) with(found []gitignore.Pattern) (archive.Skip, error) {
 		}
 		found = append(found, own...)
 	}
+	if len(found) > mostRules {
+		return nil, tooManyRules()
+	}
 	var all []gitignore.Pattern
 	for _, p := range r.always {
 		all = append(all, gitignore.ParsePattern(p, nil))
@@ -93,15 +109,23 @@ func (r ignoreRules) with(found []gitignore.Pattern) (archive.Skip, error) {
 // readIgnore reads rules that hold below the directory domain.
 func readIgnore(r io.Reader, domain []string) ([]gitignore.Pattern, error) {
 	var patterns []gitignore.Pattern
-	lines := bufio.NewScanner(io.LimitReader(r, 1<<20))
+	text := &io.LimitedReader{R: r, N: ignoreBytes + 1}
+	lines := bufio.NewScanner(text)
 	for lines.Scan() {
 		line := strings.TrimRight(lines.Text(), "\r")
-		if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#") {
-			patterns = append(patterns, gitignore.ParsePattern(line, domain))
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			continue
 		}
+		if len(patterns) == mostRules {
+			return nil, tooManyRules()
+		}
+		patterns = append(patterns, gitignore.ParsePattern(line, domain))
 	}
 	if err := lines.Err(); err != nil {
 		return nil, invalid(archive.Reason, "reading ignore rules: %w", err)
+	}
+	if text.N == 0 { // a rule that is not read would let a file in
+		return nil, invalid(archive.Reason, "the rules for what to leave out have more than %d KiB: write fewer", ignoreBytes>>10)
 	}
 	return patterns, nil
 }

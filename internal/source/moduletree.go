@@ -95,6 +95,9 @@ func moduleIgnored(dir string) ([]string, error) {
 			patterns = append(patterns, line)
 		}
 	}
+	if len(patterns) > mostRules {
+		return nil, invalid(ReasonModule, "%s has more than %d patterns: write fewer, for instance with directories in place of files", ModuleIgnore, mostRules)
+	}
 	return patterns, nil
 }
 

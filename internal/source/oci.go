@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -262,39 +263,62 @@ func openOCI(ctx context.Context, out *outbound.Client, repo name.Repository, ke
 	}
 	return &ociRemote{repo: repo, close: client.CloseIdleConnections, options: []remote.Option{
 		remote.WithContext(ctx),
-		remote.WithTransport(manifestCap{client.Transport}),
+		remote.WithTransport(newAnswerCap(client.Transport)),
 		remote.WithAuthFromKeychain(keys),
 	}}, nil
 }
 
-// mostManifest bounds a manifest, an index, and the list of what refers to a manifest, which are
-// held in memory. It is what the specification of registries asks of them.
-const mostManifest = 4 << 20
+// Bounds of answers that are held in memory: of a manifest, an index, and the list of what
+// refers to a manifest, as the specification of registries has it; and of all pages of the list
+// of tags together.
+const (
+	mostManifest = 4 << 20
+	mostTags     = 16 << 20
+)
 
-// manifestCap refuses larger ones. Other answers have the bounds of what is fetched.
-type manifestCap struct{ http.RoundTripper }
+// answerCap refuses larger ones. Other answers have the bounds of what is fetched, and those
+// of the library.
+type answerCap struct {
+	http.RoundTripper
+	tags *atomic.Int64 // bytes that are left
+}
 
-func (c manifestCap) RoundTrip(r *http.Request) (*http.Response, error) {
+func newAnswerCap(inner http.RoundTripper) answerCap {
+	c := answerCap{inner, new(atomic.Int64)}
+	c.tags.Store(mostTags)
+	return c
+}
+
+func (c answerCap) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return resp, err
+	}
 	asked := r
 	for asked.Response != nil && asked.Response.Request != nil { // a registry may have led elsewhere
 		asked = asked.Response.Request
 	}
-	if path := asked.URL.Path; err == nil && (strings.Contains(path, "/manifests/") || strings.Contains(path, "/referrers/")) {
-		resp.Body = &cappedManifest{resp.Body, mostManifest}
+	switch path := asked.URL.Path; {
+	case strings.Contains(path, "/manifests/"), strings.Contains(path, "/referrers/"):
+		left := new(atomic.Int64)
+		left.Store(mostManifest)
+		resp.Body = &cappedAnswer{resp.Body, left, invalid(ReasonOCI, "the registry answers with a manifest of more than %d MiB", mostManifest>>20)}
+	case strings.HasSuffix(path, "/tags/list"):
+		resp.Body = &cappedAnswer{resp.Body, c.tags, invalid(ReasonOCI, "the registry lists more than %d MiB of tags: name one in spec.ref.tag, or the digest in spec.ref.digest", mostTags>>20)}
 	}
-	return resp, err
+	return resp, nil
 }
 
-type cappedManifest struct {
+type cappedAnswer struct {
 	io.ReadCloser
-	left int
+	left  *atomic.Int64
+	large error
 }
 
-func (c *cappedManifest) Read(p []byte) (int, error) {
+func (c *cappedAnswer) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
-	if c.left -= n; c.left < 0 {
-		return 0, invalid(ReasonOCI, "the registry answers with a manifest of more than %d MiB", mostManifest>>20)
+	if c.left.Add(-int64(n)) < 0 {
+		return 0, c.large
 	}
 	return n, err
 }

@@ -220,6 +220,29 @@ func TestOCIManifestsAreBounded(t *testing.T) {
 	}
 }
 
+// The list of tags is held in memory, so a registry cannot send a large one, however many pages
+// it has.
+func TestOCITagsAreBounded(t *testing.T) {
+	page := `{"name": "net", "tags": ["1.0.0"` + strings.Repeat(`, "x"`, 1<<20) + `]}` // 5 MiB
+	host := serveOCI(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			if at := r.URL.Query().Get("last"); len(at) < 5 {
+				w.Header().Set("Link", "</v2/net/tags/list?last="+at+`x>; rel="next"`)
+			}
+			_, _ = io.WriteString(w, page)
+		})
+	})
+	pushTree(t, "oci://"+host+"/net:1.0.0", map[string]string{"main.tf": "a"})
+	o := &OCI{URL: "oci://" + host + "/net", Ref: OCIRef{SemVer: "*"}, Out: loopback(t), Scratch: scratchDir(t)}
+	if found, err := o.Resolve(t.Context()); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), "more than 16 MiB of tags") {
+		t.Errorf("Resolve() = %+v, %v, want a refusal", found, err)
+	}
+}
+
 func TestOCICredentials(t *testing.T) {
 	host := serveOCI(t, only(func(r *http.Request) bool {
 		user, password, _ := r.BasicAuth()

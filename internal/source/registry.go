@@ -31,6 +31,13 @@ type RegistryOptions struct {
 	Room func() (RegistryClaim, error)
 	// Quota bounds what a namespace has; nil if nothing does.
 	Quota func(ctx context.Context, namespace string) (RegistryQuota, error)
+
+	// Namespace is the namespace that has a name now. What a former one of its name left is
+	// then not for its users. Nil makes no difference between them.
+	Namespace func(ctx context.Context, name string) (RegistryNamespace, error)
+	// Aside is told that the repositories that a former namespace left have another first part
+	// in their names from now on; nil tells nothing.
+	Aside func(namespace, now string)
 }
 
 // Registry is an OCI distribution registry in a directory:
@@ -39,6 +46,7 @@ type RegistryOptions struct {
 //	repos/<name>/_manifests/<hex>   likewise
 //	repos/<name>/_types/<hex>       media type of the manifest
 //	repos/<name>/_tags/<tag>        digest of a manifest
+//	repos/<namespace>/_namespace    UID of the namespace
 //	uploads/<namespace>/<id>        what an upload has sent so far
 //
 // The namespace of a repository is the first part of its name.
@@ -56,6 +64,7 @@ type Registry struct {
 	mu   sync.Mutex
 	busy map[string]bool // uploads that a request is writing to
 
+	owning sync.Mutex // held while repositories are found to be those of a namespace
 	places sync.Mutex // held while uploads are counted, and one begins
 	swept  time.Time  // when those of all namespaces were looked at
 }
@@ -142,6 +151,9 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return refusal{http.StatusNotFound, "UNSUPPORTED", "there is nothing but /v2/"}
 	}
+	if path == "_catalog" {
+		return owners{g}.catalog(w, r)
+	}
 	// The name comes first and may hold any of the words that follow it, so
 	// the last of them counts.
 	var to route
@@ -165,6 +177,9 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	if len(to.repo) > 255 || !repoGrammar.MatchString(to.repo) {
 		return refusal{http.StatusBadRequest, "NAME_INVALID", "the name of the repository is not valid"}
+	}
+	if err := (owners{g}).own(r.Context(), to.repo, r.Method != http.MethodGet && r.Method != http.MethodHead); err != nil {
+		return err
 	}
 	return handle(w, r, to)
 }

@@ -169,7 +169,7 @@ func TestOnePlanOfAnAutomaticStackIsApproved(t *testing.T) {
 	gone := o
 	gone.Deleting, gone.Spec.DestroyLast, gone.Status.Created = true, true, true
 	gone.Status.Pending = new(*o.Status.Pending)
-	gone.Status.Pending.Destroy = true
+	gone.Status.Pending.Destroy, gone.Status.Pending.Whole = true, true
 	if _, applies := Decide(gone).Action.(Apply); !applies {
 		t.Errorf("Decide() = %+v, want the approved destroy", Decide(gone))
 	}

@@ -71,7 +71,7 @@ func TestSameCheckBlocksLeaveTheStatusAsItIs(t *testing.T) {
 func TestRunsThatEvaluateNoCheckBlocks(t *testing.T) {
 	failed := *evaluated(PlanRun)
 	failed.Outcome = Failed
-	destroyed := Run{ID: "run-1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Destroy: true, Plan: &Plan{Destroy: true}}, Blocks: &CheckBlocks{Unknown: []string{"check.a"}}}
+	destroyed := Run{ID: "run-1", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{Destroy: true, Whole: true, Plan: &Plan{Destroy: true}}, Blocks: &CheckBlocks{Unknown: []string{"check.a"}}}
 	if failingBlocks("check.a").Record(failed).FailingCheckBlocks == nil {
 		t.Error("a failed plan ended the failure of the check block")
 	}

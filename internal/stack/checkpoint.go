@@ -56,3 +56,93 @@ func (m Status) Restored(l Checkpoint) Status {
 	m.Created = m.Created || l.Created
 	return m
 }
+
+// An API server refuses an object of more than a megabyte or two, and an apply may create more
+// than fits: the machine of an apply of thousands of resources is lost, or an engine is killed
+// whose state is kept elsewhere. A status that cannot be written would hold the stack up for
+// ever. So the status shows some of them, and the Checkpoint in the records has all.
+
+const (
+	untrackedShown = 200      // resources in a status
+	untrackedBytes = 64 << 10 // of their addresses and IDs
+	untrackedTold  = 20       // resources in a message
+	longResource   = 4 << 10  // bytes; a key of for_each may be a file
+)
+
+// Count is how many untracked resources there are.
+func (u *Untracked) Count() int {
+	if u == nil {
+		return 0
+	}
+	return len(u.Objects) + u.More
+}
+
+// Shown is what the status of an object has of u: first the resources that a user has to say
+// something about, since their identifiers are not known. It is u if all of it fits.
+func (u *Untracked) Shown() *Untracked {
+	if u == nil || u.fits() {
+		return u
+	}
+	all := slices.Clone(u.Objects)
+	slices.SortStableFunc(all, func(a, b UntrackedResource) int { return known(a) - known(b) })
+	some, left := all[:0:0], untrackedBytes
+	for _, r := range all {
+		if size := r.size(); len(some) < untrackedShown && size <= min(left, longResource) {
+			some, left = append(some, r), left-size
+		}
+	}
+	if len(some) == 0 { // never none, and never a part of a name
+		some = append(some, slices.MinFunc(all, func(a, b UntrackedResource) int { return a.size() - b.size() }))
+	}
+	is := *u
+	is.Objects, is.More = some, u.Count()-len(some)
+	return &is
+}
+
+func (u *Untracked) fits() bool {
+	bytes := 0
+	for _, r := range u.Objects {
+		bytes += r.size()
+	}
+	return len(u.Objects) <= untrackedShown && bytes <= untrackedBytes
+}
+
+func (r UntrackedResource) size() int { return len(r.Address) + len(r.ID) }
+
+func known(r UntrackedResource) int {
+	if r.ID == "" {
+		return 0
+	}
+	return 1
+}
+
+// Shown is the status as the object has it.
+func Shown(m Status) Status {
+	m.Untracked = m.Untracked.Shown()
+	return m
+}
+
+// Incomplete reports whether an object shows less of its status than there is.
+func Incomplete(m Status) bool { return m.Untracked != nil && m.Untracked.More > 0 }
+
+// Completed is the status that an object shows, with what the checkpoint has of it. The checkpoint
+// is written before the status, so that it may be one step ahead: then the resources of a later run
+// are among its own, and those of the status that are still missing.
+func Completed(m Status, l Checkpoint) Status {
+	if !Incomplete(m) || l.Untracked == nil {
+		return m
+	}
+	all := *m.Untracked
+	if all.More = l.Untracked.More; l.Untracked.Run == all.Run {
+		all.Objects = l.Untracked.Objects
+	} else {
+		shown := map[string]bool{}
+		for _, r := range all.Objects {
+			shown[r.Address] = true
+		}
+		others := slices.DeleteFunc(slices.Clone(l.Untracked.Objects), func(r UntrackedResource) bool { return shown[r.Address] })
+		all.Objects = slices.Concat(all.Objects, others)
+	}
+	m.Untracked = &all
+	return m
+}

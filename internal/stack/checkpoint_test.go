@@ -73,7 +73,7 @@ func TestNothingPassesOverUntrackedResources(t *testing.T) {
 	}{
 		"everything that the state holds was taken down": {
 			Spec{Mode: Auto, Destroy: true}, calmBasis,
-			Run{ID: "apply-2", Kind: ApplyRun, Cause: Cause{PlanInputs: calmBasis, Destroy: true, Plan: &Plan{Destroy: true}}},
+			Run{ID: "apply-2", Kind: ApplyRun, Cause: Cause{PlanInputs: calmBasis, Destroy: true, Whole: true, Plan: &Plan{Destroy: true}}},
 		},
 		"a module without the object has nothing to change": {
 			Spec{Mode: Auto}, other, Run{ID: "plan-2", Kind: PlanRun, Cause: Cause{PlanInputs: other}, Exists: true},

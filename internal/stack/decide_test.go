@@ -20,11 +20,14 @@ type world struct {
 	applied  map[string]bool
 	answered map[string]bool // requests that a run answered
 	exists   bool            // the truth about the cloud
+	targeted bool            // what the spec targets is not everything
+	partial  map[string]bool // plans of what the spec targets, and of no more
 	gone     bool
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{made: map[string]int{}, seen: map[string]bool{}, approved: map[string]bool{}, applied: map[string]bool{}, answered: map[string]bool{}}
+	w := &world{made: map[string]int{}, seen: map[string]bool{}, approved: map[string]bool{}, applied: map[string]bool{}, answered: map[string]bool{}, partial: map[string]bool{}}
+	w.targeted = rapid.IntRange(0, 3).Draw(t, "targeted") == 0
 	var retries *int
 	if rapid.Bool().Draw(t, "limited") {
 		n := rapid.IntRange(0, 2).Draw(t, "retries")
@@ -63,7 +66,7 @@ func (w *world) act(t *rapid.T) Decision {
 	w.seq++
 	id := fmt.Sprintf("run%d", w.seq)
 	w.attempts(t, d)
-	cause := Cause{PlanInputs: w.o.PlanInputs, Destroy: w.o.Spec.Destroy, DestroyScript: !w.o.Spec.NoDestroyScript, Replan: d.Answers}
+	cause := Cause{PlanInputs: w.o.PlanInputs, Destroy: w.o.Spec.Destroy, DestroyScript: !w.o.Spec.NoDestroyScript, Replan: d.Answers, Whole: w.o.Deleting || !w.targeted}
 	switch a := d.Action.(type) {
 	case Wait:
 		w.o.Now = w.o.Now.Add(a.For)
@@ -83,14 +86,14 @@ func (w *world) act(t *rapid.T) Decision {
 		w.o.Status.Review = &v
 	case Apply:
 		w.passed(t, &a.Plan)
-		cause.Plan, cause.Destroy = &a.Plan, a.Plan.Destroy
+		cause.Plan, cause.Destroy, cause.Whole = &a.Plan, a.Plan.Destroy, !w.targeted || w.o.Deleting && a.Plan.Whole
 		w.o.Run = &Run{ID: id, Kind: ApplyRun, Cause: cause}
 	case RunScript:
 		w.passed(t, a.Plan)
 		cause.Plan, cause.Unlock = a.Plan, a.Unlock
 		w.o.Run = &Run{ID: id, Kind: ScriptRun, Cause: cause, Broke: a.Unlock}
 	case Destroy:
-		w.o.Run = &Run{ID: id, Kind: DestroyRun, Cause: Cause{Destroy: true, Replan: d.Answers, Unlock: a.Unlock}, Broke: a.Unlock}
+		w.o.Run = &Run{ID: id, Kind: DestroyRun, Cause: Cause{Destroy: true, Whole: true, Replan: d.Answers, Unlock: a.Unlock}, Broke: a.Unlock}
 	case Cancel:
 		w.o.Run.Done, w.o.Run.Outcome, w.o.Run.At = true, Interrupted, w.o.Now
 		w.record(t)
@@ -165,15 +168,15 @@ func (w *world) finishPlan(t *rapid.T, r *Run) {
 	}
 	r.Exists, r.State = w.exists, fmt.Sprintf("state%d", w.content)
 	if rapid.Bool().Draw(t, "changes") || (r.Kind == PlanRun && !w.exists && !r.Cause.Destroy) {
-		digest := fmt.Sprintf("%v/%d/%v", r.Cause.PlanInputs, w.content, r.Cause.Destroy)
+		digest := fmt.Sprintf("%v/%d/%v/%v", r.Cause.PlanInputs, w.content, r.Cause.Destroy, r.Cause.Whole)
 		m := w.o.Status
 		r.Plan = &Plan{
 			Name:   m.NameFor("plan-"+r.Cause.PlanInputs.Revision, "plan-"+r.Cause.PlanInputs.Revision+"-"+digest, digest, w.o.Spec.Approved),
 			Digest: digest, PlanInputs: r.Cause.PlanInputs, Changes: Changes{Add: 1}, Destroy: r.Cause.Destroy, Drift: r.Kind == CheckRun, At: r.At,
 			Addresses: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "addresses"),
 		}
-		w.made[digest] = w.content
-	} else if r.Cause.Destroy && r.Kind != PreviewRun {
+		w.made[digest], w.partial[digest] = w.content, !r.Cause.Whole
+	} else if r.Cause.Destroy && r.Cause.Whole && r.Kind != PreviewRun {
 		w.exists = false
 	}
 }
@@ -187,7 +190,7 @@ func (w *world) finishApply(t *rapid.T, r *Run) {
 	}
 	w.applied[r.Cause.Plan.Digest] = true
 	w.content++
-	w.exists = !(r.Cause.Plan.Destroy && r.Outcome == Succeeded)
+	w.exists = !(r.Cause.Plan.Destroy && !w.partial[r.Cause.Plan.Digest] && r.Outcome == Succeeded)
 	r.State = fmt.Sprintf("state%d", w.content)
 }
 
@@ -256,6 +259,8 @@ func (w *world) check(t *rapid.T, d Decision) {
 			t.Fatalf("applies a saved plan of a stack that is applied by its script")
 		case w.o.Deleting && !a.Plan.Destroy:
 			t.Fatalf("builds while deleting")
+		case w.o.Deleting && w.partial[a.Plan.Digest]:
+			t.Fatalf("destroys the targets of a deleted stack, and no more")
 		case w.o.Deleting:
 			if !w.approved[a.Plan.Digest] {
 				t.Fatalf("takes down what somebody wanted to see first")

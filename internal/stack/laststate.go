@@ -2,8 +2,10 @@ package stack
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -230,6 +232,27 @@ func withRecord(m Status, r Run) Status {
 	return m
 }
 
+// RecordFits reports whether a record of inputs can take the place of the record of the last
+// apply, which was lost: the resources are as these inputs want them, but for drift, and their
+// state is in that place.
+func RecordFits(m Status, now PlanInputs, place string) bool {
+	at := cmp.Or(m.SnapshotPlace, m.LastState.Place)
+	return m.Created && m.Failures == 0 && m.Planned.same(now) && (m.Pending == nil || m.Pending.Drift) && at != "" && at == place
+}
+
+// WithRecordAgain is the status once the record of the last apply was written again, from the
+// inputs of now. The record is also that of the apply to which a rollback may return.
+func WithRecordAgain(m Status, now PlanInputs, key string, destroyScript bool) Status {
+	m.Revisions = slices.Clone(m.Revisions)
+	for i, r := range m.Revisions {
+		if r.Snapshot == m.Snapshot && r.PlanInputs.alike(now) {
+			m.Revisions[i].Snapshot = key
+		}
+	}
+	m.Snapshot, m.DestroyScript = key, destroyScript
+	return m
+}
+
 // lastStateOf is the last known state after a run that ended.
 func (m StoredState) lastStateOf(r Run) LastState {
 	switch now := r.LastState; {
@@ -237,7 +260,7 @@ func (m StoredState) lastStateOf(r Run) LastState {
 		return m.LastState // a command that only looked is no reason to forget it
 	case now != (LastState{}) && (r.Kind.Writes() || now.Holds()):
 		return now
-	case r.Kind == DestroyRun && r.Outcome == Succeeded, r.Kind == ApplyRun && r.Cause.Destroy && r.Outcome == Succeeded:
+	case r.Kind == DestroyRun && r.Outcome == Succeeded, r.Kind == ApplyRun && r.Cause.DestroysAll() && r.Outcome == Succeeded:
 		return LastState{}
 	default:
 		return m.LastState

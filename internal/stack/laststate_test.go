@@ -214,3 +214,35 @@ func TestADestroyFollowsItsState(t *testing.T) {
 		}
 	}
 }
+
+// A record that was lost is made again from inputs that the resources are as they want them.
+func TestWhatFitsForARecord(t *testing.T) {
+	applied := PlanInputs{Source: "a", Engine: "tofu 1"}
+	settled := Status{Plans: Plans{Planned: applied}, Resources: Resources{Created: true, SnapshotPlace: "here"}}
+	for name, tt := range map[string]struct {
+		change func(*Status)
+		now    PlanInputs
+		place  string
+		want   bool
+	}{
+		"what was applied":               {func(*Status) {}, applied, "here", true},
+		"a later revision of the same":   {func(*Status) {}, PlanInputs{Revision: "r", Source: "a", Engine: "tofu 1"}, "here", true},
+		"other inputs":                   {func(*Status) {}, PlanInputs{Source: "b", Engine: "tofu 1"}, "here", false},
+		"drift":                          {func(m *Status) { m.Pending = &Plan{Drift: true} }, applied, "here", true},
+		"a plan that is not applied yet": {func(m *Status) { m.Pending = &Plan{} }, applied, "here", false},
+		"a failure":                      {func(m *Status) { m.Failures = 1 }, applied, "here", false},
+		"an apply that failed": {func(m *Status) {
+			*m = m.Record(Run{ID: "apply-2", Kind: ApplyRun, Done: true, Outcome: Failed, Cause: Cause{PlanInputs: applied}})
+		}, applied, "here", false},
+		"nothing that exists":                 {func(m *Status) { m.Created = false }, applied, "here", false},
+		"a state in another place":            {func(*Status) {}, applied, "there", false},
+		"a state in a place that is not said": {func(m *Status) { m.SnapshotPlace = "" }, applied, "", false},
+		"a place that only the state says":    {func(m *Status) { m.SnapshotPlace, m.LastState.Place = "", "here" }, applied, "here", true},
+	} {
+		m := settled
+		tt.change(&m)
+		if got := RecordFits(m, tt.now, tt.place); got != tt.want {
+			t.Errorf("%s: RecordFits() = %v, want %v", name, got, tt.want)
+		}
+	}
+}

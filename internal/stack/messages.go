@@ -213,7 +213,7 @@ func awaiting(o Observation) Decision {
 		}
 		msg = fmt.Sprintf("Deletion in progress: the plan %s would destroy %s%s. To approve it, %s.", p.Name, count(p.Changes.Destroy, "resource"), forgets, approve)
 	} else if o.repairing() {
-		msg = fmt.Sprintf("Repair planned: %s. To review it: terrier plan. To apply it: terrier repair --approve %s.", p.Changes, p.Name)
+		msg = fmt.Sprintf("Repair planned: %s. To review it: terrier plan %s. To apply it: terrier repair %[2]s --approve %[3]s.", p.Changes, o.Spec.Words.Argument, p.Name)
 	}
 	if u := o.untracked(); u != nil && !o.repairing() {
 		msg += fmt.Sprintf(" Review it closely: run %s was interrupted, and %s may exist without being in the state.", u.Run, u.Objects[0].Address)
@@ -262,7 +262,7 @@ func heldByPolicy(o Observation, r *Verdict, otherwise string) string {
 	case o.named():
 		return msg
 	case o.repairing():
-		return msg + fmt.Sprintf(" To approve it: terrier repair --approve %s.", p.Name)
+		return msg + fmt.Sprintf(" To approve it: terrier repair %s --approve %s.", o.Spec.Words.Argument, p.Name)
 	case !o.Deleting && (o.Spec.Mode == PlanOnly || o.Spec.Mode == DriftOnly):
 		return otherwise
 	default:
@@ -302,7 +302,7 @@ func rejected(o Observation) Decision {
 	case o.Deleting:
 		msg += " The resources stay until a destroy is approved. To let the object go without a destroy: annotate it with terrier.dev/deletion=retain."
 	case o.repairing():
-		msg += fmt.Sprintf(" To apply it nevertheless: terrier repair --approve %s.", p.Name)
+		msg += fmt.Sprintf(" To apply it nevertheless: terrier repair %s --approve %s.", o.Spec.Words.Argument, p.Name)
 	case o.Status.Drift != nil:
 		msg += " The resources stay as they are: drifted. A change of the module or its inputs makes another plan."
 	default:
@@ -359,16 +359,21 @@ func incomplete(o Observation) Decision {
 	} else {
 		fmt.Fprintf(&b, "Run %s was interrupted, and the state does not track what it created:", u.Run)
 	}
-	for _, r := range u.Objects {
+	told := u.Shown().Objects
+	told = told[:min(len(told), untrackedTold)]
+	for _, r := range told {
 		if r.Finished {
 			fmt.Fprintf(&b, " %s with id %q;", r.Address, r.ID)
 		} else {
 			fmt.Fprintf(&b, " %s may exist;", r.Address)
 		}
 	}
+	if more := u.Count() - len(told); more > 0 {
+		fmt.Fprintf(&b, " and %d more;", more)
+	}
 	switch {
 	case u.Rescued:
-		fmt.Fprintf(&b, " The backend refused the newest state, which is kept. To write it to a file: terrier state pull --rescued %s. Push that file with the engine's own state push, and check which of these it tracks.", u.Run)
+		fmt.Fprintf(&b, " The backend refused the newest state, which is kept. To write it to a file: terrier state pull --rescued %s %s. Push that file with the engine's own state push, and check which of these it tracks.", u.Run, o.Spec.Words.Argument)
 	case u.Apart:
 		b.WriteString(" Check which of these it tracks, with the engine's own state list.")
 	}
@@ -377,7 +382,7 @@ func incomplete(o Observation) Decision {
 	}
 	b.WriteString(" terrier repair imports them: it plans the imports, shows the plan, and applies it once you approve.")
 	fmt.Fprintf(&b, " Or delete the resources that exist and annotate the stack with terrier.dev/ignore-untracked=%s, or add import blocks to the module:", u.Run)
-	for _, r := range u.Objects {
+	for _, r := range told {
 		id := "\"…\"" // only the provider knows it
 		if r.ID != "" {
 			id = strconv.Quote(r.ID)

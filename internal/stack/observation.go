@@ -35,7 +35,7 @@ type Observation struct {
 
 	// What a pass met on its way.
 	Unreadable string   // why the status in the object cannot be read; empty if it can
-	Unsettled  *Blocked // why a run that ended could not be taken over
+	Unsettled  *Blocked // why a run that ended could not be taken over, or a run could not be read
 	Obstacle   *Blocked // what came in the way of the action that was decided
 	Queued     string   // what the run that was decided waits for; empty if it started
 	Asking     bool     // the reviewers are being asked about the pending plan

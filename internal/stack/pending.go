@@ -106,8 +106,9 @@ func (o Observation) applicable() bool {
 	return o.pendingIsCurrent() && o.approved() && o.refused() == nil && (!o.Status.recurs() || o.named())
 }
 
-// destroys reports whether the pending plan destroys everything.
-func (m Status) destroys() bool { return m.Pending != nil && m.Pending.Destroy }
+// destroys reports whether the pending plan destroys everything. One of targets leaves the rest,
+// so that the deletion of a stack makes another.
+func (m Status) destroys() bool { return m.Pending != nil && m.Pending.Destroy && m.Pending.Whole }
 
 // recurs reports whether the pending plan makes the changes that the last applies
 // made already.

@@ -315,6 +315,7 @@ func TestRollbacksDoNotFlap(t *testing.T) {
 					worked[h.o.PlanInputs.Source] = true
 					if last, known := h.o.Status.lastRevision(); known {
 						worked[last.PlanInputs.Source] = true // the plan of the newer one had no changes
+						worked[last.Same.Source] = true       // nor had that of these
 					}
 				case a.Kind == HealthRun:
 					h.checks(Failed)

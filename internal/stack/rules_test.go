@@ -57,7 +57,7 @@ func TestRejected(t *testing.T) {
 	}
 	gone := o
 	gone.Deleting, gone.Spec.DestroyLast, gone.Spec.ApproveDestroy, gone.Status.Created = true, true, true, true
-	gone.Status.Pending = &Plan{Name: "p1", Digest: "d", PlanInputs: basis, Destroy: true}
+	gone.Status.Pending = &Plan{Name: "p1", Digest: "d", PlanInputs: basis, Destroy: true, Whole: true}
 	if d := Decide(gone); d.Reason != PlanRejected || !strings.Contains(d.Message, "terrier.dev/deletion=retain") {
 		t.Errorf("Decide() of a deleted stack = %+v, want the rejection and the way out", d)
 	}

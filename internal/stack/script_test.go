@@ -78,7 +78,7 @@ func TestScripts(t *testing.T) {
 		"unless its resources are retained":       {both(deleted, func(o *Observation) { o.Spec.NoDestroyScript, o.Spec.DestroyLast = true, false }), "finish", Deleting},
 		"an approved plan of a destroy runs the script": {both(func(o *Observation) {
 			o.Spec.Mode, o.Spec.ApproveDestroy, o.Spec.Approved = Manual, true, "p3"
-			o.Status.Pending = &Plan{Name: "p3", Digest: "f", PlanInputs: o.PlanInputs, Destroy: true}
+			o.Status.Pending = &Plan{Name: "p3", Digest: "f", PlanInputs: o.PlanInputs, Destroy: true, Whole: true}
 		}, deleted), "destroy", Destroying},
 	} {
 		t.Run(name, func(t *testing.T) {

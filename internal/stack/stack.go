@@ -145,6 +145,7 @@ type Plan struct {
 	PlanInputs PlanInputs `json:"basis"`
 	Changes    Changes    `json:"changes"`
 	Destroy    bool       `json:"destroy,omitempty"`
+	Whole      bool       `json:"whole,omitempty"`   // with Destroy: of all resources; earlier releases never say so
 	Drift      bool       `json:"drift,omitempty"`   // found by a drift check
 	Lineage    string     `json:"lineage,omitempty"` // of the state that it was made against
 	Serial     uint64     `json:"serial,omitempty"`

@@ -108,6 +108,7 @@ type Untracked struct {
 	At      time.Time           `json:"at"`
 	Source  string              `json:"source"` // digest of the module; another one may import what is missing
 	Objects []UntrackedResource `json:"objects"`
+	More    int                 `json:"more,omitempty"`    // how many there are besides: the status of an object has room for some of them
 	Lost    bool                `json:"lost,omitempty"`    // the run was lost with its machine, and may have created more than its events tell: what its plan creates
 	Apart   bool                `json:"apart,omitempty"`   // the state is kept elsewhere: what it holds was not compared, and it may hold all of these
 	Rescued bool                `json:"rescued,omitempty"` // the newest state could not be stored there, and is kept
@@ -204,6 +205,11 @@ type Cause struct {
 	DestroyScript bool `json:"destroyScript,omitempty"` // the record of Snapshot has a script that destroys the resources
 }
 
+// DestroysAll reports whether nothing is left once the run has succeeded: resources that are not
+// targeted stay, and the deletion of the stack destroys them. It is false of each run that an
+// earlier release started.
+func (c Cause) DestroysAll() bool { return c.Destroy && c.Whole }
+
 // Record folds a finished run into the status. Folding the same run twice changes
 // nothing, so a crash between recording and forgetting is harmless.
 func (m Status) Record(r Run) Status {
@@ -296,7 +302,8 @@ func (m Status) planned(r Run) Status {
 		return m.unchanged(r)
 	}
 	p := *r.Plan
-	if m.Pending != nil && m.Pending.Digest == p.Digest && m.Pending.PlanInputs == p.PlanInputs && (m.Drift != nil) == p.Drift {
+	p.Whole = r.Cause.DestroysAll()
+	if m.Pending != nil && m.Pending.Digest == p.Digest && m.Pending.PlanInputs == p.PlanInputs && m.Pending.Whole == p.Whole && (m.Drift != nil) == p.Drift {
 		return m // the same plan again
 	}
 	if m.Pending == nil || m.Pending.Digest != p.Digest {
@@ -325,7 +332,7 @@ func (m Status) unchanged(r Run) Status {
 	if r.State != "" {
 		m.State = r.State
 	}
-	if r.Cause.Destroy {
+	if r.Cause.DestroysAll() {
 		m.Created, m.Destroyed, m.Published, m.FailingCheckBlocks = false, true, "", nil
 	}
 	return m
@@ -355,7 +362,7 @@ func (m Status) applied(r Run) Status {
 	m.Pending, m.PlanNote, m.Drift, m.DriftFree, m.Tolerated = nil, "", nil, false, nil
 	m = withRecord(m, r)
 	m.Revisions, m.Rollback = revised(m, r), reached(m, r)
-	if r.Cause.Destroy {
+	if r.Cause.DestroysAll() {
 		m.Created, m.Destroyed, m.Published, m.FailingCheckBlocks, m.Rollback = false, true, "", nil, nil
 	}
 	return m

@@ -262,7 +262,7 @@ func TestABrokenPolicyIsAskedAgain(t *testing.T) {
 func TestPoliciesJudgeADeletion(t *testing.T) {
 	o := judged(Auto, "auto", holdsIt)
 	o.Deleting, o.Spec.DestroyLast, o.Status.Created = true, true, true
-	o.Status.Pending.Destroy = true
+	o.Status.Pending.Destroy, o.Status.Pending.Whole = true, true
 	if d := Decide(o); d.Reason != AwaitingApproval || !strings.HasPrefix(d.Message, `Deletion in progress: the plan p1 would destroy 3 resources. It is held by ClusterPolicy/production`) {
 		t.Errorf("Decide() = %s: %s, want the deletion to wait", d.Reason, d.Message)
 	}

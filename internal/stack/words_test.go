@@ -27,7 +27,7 @@ func TestMessagesNameFieldsOfTheKind(t *testing.T) {
 		"a rejected plan":      {Spec{Mode: Manual, Rejected: "p1"}, Status{Plans: pending}, false, PlanRejected, []string{approval}},
 		"drift to approve":     {Spec{Mode: Manual}, Status{Plans: pending, Resources: drift}, false, DriftFound, []string{"To remediate it, " + approval + "."}},
 		"drift of a script":    {Spec{Mode: Auto, Script: true, ReportDrift: true}, Status{Plans: pending, Resources: drift}, false, DriftFound, []string{approval, "terrier replan"}},
-		"a destroy to approve": {Spec{Mode: Manual, DestroyLast: true, ApproveDestroy: true}, Status{Plans: Plans{Planned: inputs, Pending: &Plan{Name: "p1", Digest: "d", PlanInputs: inputs, Changes: Changes{Destroy: 1}, Destroy: true}}, Resources: Resources{Created: true}}, true, AwaitingApproval, []string{"would destroy 1 resource. To approve it, " + approval + "."}},
+		"a destroy to approve": {Spec{Mode: Manual, DestroyLast: true, ApproveDestroy: true}, Status{Plans: Plans{Planned: inputs, Pending: &Plan{Name: "p1", Digest: "d", PlanInputs: inputs, Changes: Changes{Destroy: 1}, Destroy: true, Whole: true}}, Resources: Resources{Created: true}}, true, AwaitingApproval, []string{"would destroy 1 resource. To approve it, " + approval + "."}},
 		"a suspended stack":    {Spec{Suspended: true}, Status{}, false, Suspended, []string{"remove the annotation example.com/suspended to resume"}},
 	} {
 		t.Run(name, func(t *testing.T) {

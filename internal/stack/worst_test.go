@@ -256,7 +256,7 @@ func TestDestroyCanBeApproved(t *testing.T) {
 		t.Fatalf("Decide() = %+v, want a plan of the destroy", d)
 	}
 	p := &Plan{Name: "p", Digest: "d", PlanInputs: calmBasis, Destroy: true, Changes: Changes{Destroy: 3}}
-	o.Status = o.Status.Record(Run{ID: "1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Destroy: true}, Plan: p, Exists: true, At: calm})
+	o.Status = o.Status.Record(Run{ID: "1", Kind: PlanRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Destroy: true, Whole: true}, Plan: p, Exists: true, At: calm})
 	if d := Decide(o); d.Reason != AwaitingApproval || d.Ready != Held || !strings.Contains(d.Message, "3 resources") {
 		t.Fatalf("Decide() = %+v, want it to wait for approval", d)
 	}
@@ -269,7 +269,7 @@ func TestDestroyCanBeApproved(t *testing.T) {
 	if a, ok := d.Action.(Apply); !ok || a.Plan.Digest != "d" {
 		t.Fatalf("Decide() = %+v, want exactly this plan to be applied", d)
 	}
-	o.Status = o.Status.Record(Run{ID: "2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: p, Destroy: true}, At: calm})
+	o.Status = o.Status.Record(Run{ID: "2", Kind: ApplyRun, Done: true, Outcome: Succeeded, Cause: Cause{PlanInputs: calmBasis, Plan: p, Destroy: true, Whole: true}, At: calm})
 	if d := Decide(o); d.Action != (Finish{}) {
 		t.Errorf("Decide() = %+v, want it let go with nothing left", d)
 	}
@@ -432,7 +432,7 @@ func TestCorrectedDeletion(t *testing.T) {
 		t.Errorf("Decide() of a correction = %+v, want a destroy from it", d)
 	}
 	o.Spec.ApproveDestroy = true
-	o.Status.Pending = &Plan{Name: "p", Digest: "d", PlanInputs: applied, Destroy: true}
+	o.Status.Pending = &Plan{Name: "p", Digest: "d", PlanInputs: applied, Destroy: true, Whole: true}
 	if a, ok := Decide(o).Action.(Start); !ok || !a.Destroy {
 		t.Errorf("Decide() of a correction that needs an approval = %+v, want another plan", Decide(o))
 	}

@@ -26,7 +26,11 @@ type Blocked struct {
 	Reason  string
 	Message string
 	Tenants []string // all of them
-	Token   string   // allows exactly these
+	Token   string   // allows exactly these, until they are blocked another time
+
+	// Since is when exactly these were first blocked, in whole seconds of UTC; zero for
+	// a set that no token allows.
+	Since time.Time
 }
 
 // Reasons of blocked deletions, the most alarming first.
@@ -59,12 +63,11 @@ func (c *candidate) noticed() bool { return c.Leaving == nil }
 //	template deleted ─ guard ──────────────────────────────── gone
 func (s *syncing) depart() {
 	s.leaving = slices.DeleteFunc(s.leaving, func(c candidate) bool {
-		t := s.templates[c.Template]
-		protected := c.Protected || t != nil && t.Protected
-		if protected {
-			s.step.Protected = append(s.step.Protected, c.Name)
+		if !s.protects(c.Existing) {
+			return false
 		}
-		return protected
+		s.step.Protected = append(s.step.Protected, c.Name)
+		return true
 	})
 	for i := range s.leaving {
 		s.leaving[i].due = s.isDue(&s.leaving[i])
@@ -80,6 +83,9 @@ func (s *syncing) depart() {
 		case c.due:
 			s.step.Remove = append(s.step.Remove, Removal{Name: c.Name, UID: c.UID, Reason: c.reason})
 			gone[c.UID] = gone[c.UID] || c.reason != TemplateDeleted
+			if c.allowed {
+				s.mark(c) // the permission is used up, and the API server may refuse the deletion
+			}
 			c.Leaving = cmp.Or(c.Leaving, &Leaving{Since: s.Read.Time}) // no rollout counts it
 		default:
 			s.wait(c)
@@ -94,17 +100,26 @@ const leavingPrecision = time.Microsecond
 // wait marks a tenant that is deleted later.
 func (s *syncing) wait(c *candidate) {
 	s.step.Leaving++
-	l := Leaving{Since: s.Read.Time, Absent: c.reason == RowAbsent, Allowed: c.allowed}
-	if c.Leaving != nil {
+	s.mark(c)
+	s.again(c.Leaving.Due.Sub(s.Now))
+}
+
+// mark marks a tenant as leaving, unless it is marked so already.
+func (s *syncing) mark(c *candidate) {
+	l := Leaving{Since: s.Read.Time, Absent: c.reason == RowAbsent, Template: c.reason == TemplateDeleted}
+	switch {
+	case c.Leaving != nil:
 		l = *c.Leaving
+	case l.Since.IsZero(): // the deletion of a template needs no read
+		l.Since = s.Now
 	}
+	l.Allowed = l.Allowed || c.allowed
 	l.Due = l.Since.Add(s.graceOf(c.UID)).Truncate(leavingPrecision)
-	if c.Leaving == nil || !c.Leaving.Due.Equal(l.Due) {
+	if c.Leaving == nil || !c.Leaving.Due.Equal(l.Due) || c.Leaving.Allowed != l.Allowed {
 		c.Leaving = &l
 		change := s.changeOf(c.Existing)
 		change.Leaving, change.Stay = c.Leaving, false
 	}
-	s.again(l.Due.Sub(s.Now))
 }
 
 // isDue reports whether a candidate has waited long enough. An absent row has to
@@ -206,8 +221,10 @@ func (s *syncing) block(match func(*candidate) bool) bool {
 	return any
 }
 
-// blockUnlessAllowed names the blocked deletions, unless a user has allowed exactly
-// these: then they are deleted.
+// blockUnlessAllowed names the blocked deletions, unless exactly these were reported as
+// blocked, and a user has allowed them since: then they are deleted. A permission is for
+// once. The annotation stays, and the same set that is blocked another time has another
+// token.
 func (s *syncing) blockUnlessAllowed(reason, message string) {
 	var names, these []string
 	for _, c := range s.leaving {
@@ -215,12 +232,17 @@ func (s *syncing) blockUnlessAllowed(reason, message string) {
 			names, these = append(names, c.Name), append(these, c.Name+" "+c.ID)
 		}
 	}
-	token := deletionToken(s.Registry, these)
-	if s.Allowed != token {
+	since, shown := s.Now.UTC().Truncate(time.Second), false
+	if b := s.Known.Blocked; b != nil && b.Token == deletionToken(s.Registry, these, b.Since) {
+		since, shown = b.Since, true
+	}
+	token := deletionToken(s.Registry, these, since)
+	if !shown || s.Allowed != token {
 		message += fmt.Sprintf("; a guard blocks these deletions. To allow exactly these, annotate the TenantRegistry with terrier.dev/allow-deletions=%s", token)
-		s.step.Blocked = &Blocked{Reason: reason, Message: message, Tenants: names, Token: token}
+		s.step.Blocked = &Blocked{Reason: reason, Message: message, Tenants: names, Token: token, Since: since}
 		return
 	}
+	s.step.Allowed = true
 	for i := range s.leaving {
 		c := &s.leaving[i]
 		if c.blocked {
@@ -232,10 +254,10 @@ func (s *syncing) blockUnlessAllowed(reason, message string) {
 
 // deletionToken allows exactly the deletion of these tenants of a registry, each
 // of them a name and a UID: a tenant that is created again under its name has
-// another UID.
-func deletionToken(registry string, tenants []string) string {
+// another UID. They are blocked since a time, in whole seconds.
+func deletionToken(registry string, tenants []string, since time.Time) string {
 	tenants = slices.Sorted(slices.Values(tenants))
-	sum := sha256.Sum256([]byte(registry + "\n" + strings.Join(tenants, "\n")))
+	sum := sha256.Sum256([]byte(registry + "\n" + since.UTC().Format(time.RFC3339) + "\n" + strings.Join(tenants, "\n")))
 	return hex.EncodeToString(sum[:8])
 }
 

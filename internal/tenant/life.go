@@ -91,6 +91,7 @@ type Child struct {
 	Deleting bool // its deletion waits for finalizers
 	Owned    bool // its metadata names this tenant
 	Orphaned bool // it was retained on purpose, and is marked so
+	Tied     bool // its metadata lets Kubernetes delete it with its Tenant
 	NoKind   bool // the cluster has no such kind, so it cannot exist
 
 	CreatedOnce bool // it was created with Once
@@ -109,6 +110,7 @@ type Child struct {
 
 	Failure *Failure // why it could not be read, written or deleted
 	Unseen  bool     // it could not be read: no other field here is known
+	NoRoom  bool     // the inventory has no room for it, so that it must not be created
 }
 
 // Failure is an attempt that did not succeed.
@@ -151,6 +153,9 @@ const (
 	Applying             = "Applying"
 	BeingDeleted         = "BeingDeleted"
 	CannotBeRead         = "CannotBeRead"
+	AccountInvalid       = "ServiceAccountInvalid"
+	Unavailable          = "APIUnavailable"
+	InventoryFull        = "InventoryFull"
 	CleanupFailed        = "CleanupPartialFailure"
 	DeletionProtected    = "DeletionProtected"
 	DependencyNotReady   = "DependencyNotReady"

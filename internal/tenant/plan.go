@@ -29,6 +29,7 @@ type Act struct {
 	Write  *Object // write the object
 	Remove *Item   // delete it
 	Orphan *Item   // retain it as an orphan
+	Untie  *Item   // let Kubernetes not delete it with its Tenant; its Deletion is what its metadata is to say
 	Why    string  // of Orphan: RemovedFromTemplate or TenantDeleted
 
 	Despite []string // of Write: dependencies that failed
@@ -67,6 +68,7 @@ type Outcome struct {
 // plan_leave.go.
 func Plan(o Observed) Outcome {
 	p := newPlanning(o)
+	p.retry(p.Broken)
 	if !o.Deleting {
 		for _, r := range p.Resources {
 			p.want(r)
@@ -153,6 +155,9 @@ func (p *planning) want(r Resource) {
 	for _, rule := range wantedRules {
 		if rule.when(w) {
 			v, act := rule.then(w)
+			if act == nil {
+				v, act = w.untie(v)
+			}
 			p.verdicts[r.ID] = p.say(r.ID, v, w.child.Wrote)
 			if act != nil {
 				act.Wave = rank(p.level[r.ID], w.ref)
@@ -165,6 +170,9 @@ func (p *planning) want(r Resource) {
 
 // keep adds a wanted object to the inventory, before it is created.
 func (p *planning) keep(w *wanted) {
+	if _, had := p.held[w.ref.Place()]; w.child.NoRoom && !had {
+		return
+	}
 	item := Item{ID: w.r.ID, Ref: w.ref, Deletion: cmp.Or(w.r.Deletion, Delete), Order: rank(p.level[w.r.ID], w.ref)}
 	if w.child.Exists && !w.child.Deleting && (w.child.Owned || w.child.Current) {
 		item.UID = w.child.UID

@@ -61,6 +61,7 @@ var leavingRules = []leavingRule{
 		func(l *leaver) bool { return l.Deleting && l.Protected },
 		func(l *leaver) {
 			l.hold(Kept, DeletionProtected, l.item.String()+" stays because the tenant is protected from deletion")
+			l.untie(cmp.Or(l.child.Deletion, Delete))
 		},
 	},
 	{
@@ -72,6 +73,9 @@ var leavingRules = []leavingRule{
 		},
 		func(l *leaver) {
 			l.hold(Kept, TemplateRenderError, l.item.String()+" stays until the template can be rendered again")
+			if l.policy[l.item.ID] == Retain || l.child.Deletion == Retain || l.Protected {
+				l.untie(cmp.Or(l.policy[l.item.ID], l.child.Deletion, Delete))
+			}
 		},
 	},
 	{
@@ -171,6 +175,14 @@ func (l *leaver) depart(d Departure) {
 func (l *leaver) act(a Act) {
 	a.Wave = -l.item.Order
 	l.out.Acts = append(l.out.Acts, a)
+}
+
+// untie takes the tie to the Tenant off an object that stays, so that Kubernetes does not
+// delete it.
+func (l *leaver) untie(policy DeletionPolicy) {
+	if c := l.child; c.Exists && c.Owned && c.Tied && !c.Deleting && !c.Failure.waits(l.Now) {
+		l.act(Act{Untie: &Item{ID: l.item.ID, Ref: l.item.Ref, UID: c.UID, Deletion: policy}})
+	}
 }
 
 func (l *leaver) why() string {

@@ -18,6 +18,7 @@ type fakeObject struct {
 	once     bool
 	owned    bool
 	orphaned bool
+	tied     bool // Kubernetes deletes it with its Tenant
 	deleting bool
 	holds    bool // a finalizer that takes its time
 	ready    Readiness
@@ -84,6 +85,7 @@ func (w *fakeWorld) child(ref Ref, wrote map[Ref]bool) Child {
 		return c
 	}
 	c.Exists, c.Owned, c.Orphaned, c.Deleting, c.CreatedOnce = true, o.owned, o.orphaned, o.deleting, o.once
+	c.Tied = o.tied
 	c.UID, c.Deletion, c.Readiness, c.Wrote = o.uid, o.deletion, o.ready, wrote[ref]
 	c.Current = o.owned && o.version == w.versions[ref.Name] && !o.deleting
 	return c
@@ -104,6 +106,7 @@ func (w *fakeWorld) pass(crashAfter int) {
 		w.inventory = out.Inventory // written down before the acts
 		if len(out.Acts) == 0 {
 			w.before, w.done = out.Verdicts, out.Done
+			w.checkTies(o)
 			return
 		}
 		for _, a := range out.Acts {
@@ -131,7 +134,7 @@ func (w *fakeWorld) do(o Observed, a Act, wrote map[Ref]bool) {
 			object = &fakeObject{uid: fmt.Sprint("uid-", w.next), holds: w.kind(ref.Name) == "Terraform"}
 			w.objects[ref] = object
 		}
-		object.owned, object.orphaned = true, false
+		object.owned, object.orphaned, object.tied = true, false, a.Write.Deletion != Retain
 		object.version, object.deletion = w.versions[ref.Name], a.Write.Deletion
 		object.once = a.Write.Creation == Once
 		object.ready = IsReady
@@ -150,9 +153,28 @@ func (w *fakeWorld) do(o Observed, a Act, wrote map[Ref]bool) {
 		} else {
 			delete(w.objects, a.Remove.Ref)
 		}
+	case a.Untie != nil:
+		if object := w.objects[a.Untie.Ref]; object != nil {
+			object.tied, object.deletion = false, a.Untie.Deletion
+		}
 	default:
 		if object := w.objects[a.Orphan.Ref]; object != nil {
-			object.owned, object.orphaned = false, true
+			object.owned, object.orphaned, object.tied = false, true, false
+		}
+	}
+}
+
+// checkTies holds that Kubernetes deletes nothing with the Tenant that is retained, once
+// there is nothing left to do.
+func (w *fakeWorld) checkTies(o Observed) {
+	for _, object := range o.Objects {
+		ref := RefOf(object.Rendered)
+		is := w.objects[ref]
+		if is == nil || !is.owned || is.deleting || w.failures[ref] != nil || o.Deleting {
+			continue
+		}
+		if object.Deletion == Retain && is.tied {
+			w.t.Fatalf("%s is retained, and Kubernetes deletes it with the Tenant", ref)
 		}
 	}
 }

@@ -117,6 +117,28 @@ var wantedRules = []wantedRule{
 	},
 }
 
+// untie takes the tie off an object that must outlive its Tenant and that is not written now:
+// a write would do so. An object with creationPolicy Once has the tie from before the policy
+// was changed, and so has one whose write waits or fails.
+func (w *wanted) untie(v Verdict) (Verdict, *Act) {
+	c := w.child
+	if w.object == nil || w.first != "" || c.Unseen || !c.Exists || c.Deleting || !c.Owned || !c.Tied {
+		return v, nil
+	}
+	policy := cmp.Or(w.r.Deletion, Delete)
+	if c.Deletion == Retain {
+		policy = Retain
+	}
+	if policy != Retain && !w.Protected {
+		return v, nil
+	}
+	if c.Failure.waits(w.Now) {
+		w.retry(c.Failure)
+		return c.Failure.verdict(ApplyFailed), nil
+	}
+	return v, &Act{Untie: &Item{ID: w.r.ID, Ref: w.ref, UID: c.UID, Deletion: policy}}
+}
+
 func (w *wanted) unrendered() (Verdict, *Act) {
 	if w.Broken != nil {
 		return Verdict{State: Failed, Reason: w.Broken.Reason, Message: w.Broken.Message}, nil

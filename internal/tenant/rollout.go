@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/plural"
 )
 
 // Rollout limits how a change of a template reaches existing tenants.
@@ -40,6 +42,8 @@ type RolloutState struct {
 	Message string
 
 	Total, Updated, Updating, ReadyUpdated, Failed int
+
+	Rendered int // tenants that Tenant Operator rendered; no other number counts them
 }
 
 // rolling is one rollout in one pass.
@@ -63,11 +67,18 @@ const (
 // Advance returns the tenants that get the newest generation of a template now,
 // the progress of its rollout, and the time until the next deadline. Tenants that
 // are leaving or being deleted do not count; those that were created with the
-// newest generation neither delay it nor fail it.
+// newest generation neither delay it nor fail it. A tenant that Tenant Operator
+// rendered gets its spec together with its row, and no rollout changes it: one whose
+// row has an error would hold a rollout for ever.
 func Advance(t TemplateKnown, tenants []Existing, now time.Time) (next []string, state RolloutState, again time.Duration) {
 	r := &rolling{t: t, state: map[string]progress{}}
+	rendered := 0
 	for _, e := range tenants {
-		if !e.Deleting && e.Leaving == nil {
+		switch {
+		case e.Deleting || e.Leaving != nil:
+		case e.Rendered:
+			rendered++
+		default:
 			r.own = append(r.own, e)
 		}
 	}
@@ -80,6 +91,7 @@ func Advance(t TemplateKnown, tenants []Existing, now time.Time) (next []string,
 		}
 	}
 	state = r.counts()
+	state.Rendered = rendered
 	switch {
 	case len(r.own) == 0:
 		state.Phase = RolloutIdle
@@ -93,7 +105,16 @@ func Advance(t TemplateKnown, tenants []Existing, now time.Time) (next []string,
 		next, state.Wave = r.next(state)
 		state.Message = fmt.Sprintf("%d of %d tenants have generation %d, %d are ready with it", state.Updated, state.Total, t.Generation, state.ReadyUpdated)
 	}
+	if rendered > 0 && state.Phase != RolloutFailed { // that message ends with what to do
+		state.Message = strings.TrimPrefix(state.Message+". "+LeftOut(rendered), ". ")
+	}
 	return next, state, again
+}
+
+// LeftOut says that a rollout does not count tenants that Tenant Operator rendered, and what
+// they wait for: the row of each was not read yet, has an error, or is missing.
+func LeftOut(rendered int) string {
+	return plural.Count(rendered, "tenant") + " of Tenant Operator not counted: each is taken over once a read finds its row without an error"
 }
 
 // progressOf is the progress of one tenant, and the time until its deadline.
@@ -103,7 +124,7 @@ func (r *rolling) progressOf(e Existing, now time.Time) (progress, time.Duration
 		left = e.Changed.Add(r.t.Rollout.Deadline).Sub(now)
 	}
 	switch {
-	case e.Generation != r.t.Generation || e.Rendered:
+	case e.Generation != r.t.Generation:
 		return behind, 0
 	case e.Ready:
 		return done, 0
@@ -184,7 +205,7 @@ func (r *rolling) next(s RolloutState) (names []string, wave string) {
 	}
 	wave, members := r.wave()
 	for _, e := range members {
-		if r.state[e.Name] == behind && !e.Rendered && len(names) < skew {
+		if r.state[e.Name] == behind && len(names) < skew {
 			names = append(names, e.Name)
 		}
 	}

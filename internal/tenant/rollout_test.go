@@ -67,6 +67,54 @@ func TestWithoutARolloutAllChangeAtOnce(t *testing.T) {
 	wantPhase(t, r.read(), RolloutComplete)
 }
 
+// Sync gives a tenant of Tenant Operator its spec with its row, or not at all.
+func TestARenderedTenantHoldsNoRollout(t *testing.T) {
+	r := newRoll(t, 5)
+	r.change(&Rollout{Deadline: time.Hour, Waves: []Wave{{Name: "canary", Percent: 25}}})
+	r.tenant("a0-web").Rendered = true
+	r.k.Read.Rows = r.k.Read.Rows[1:]
+	r.k.Read.Errors = []RowError{{UID: "a0", Reason: RowValueUnusable}}
+	r.read()
+	r.wantChanged("while the row of the first has an error", "a1")
+	r.ready("a1")
+	r.read()
+	r.wantChanged("after the canary", "a1", "a2", "a3", "a4")
+	if s := r.read().Rollouts["web"]; s.Phase != RolloutInProgress || !strings.HasSuffix(s.Message, ". "+LeftOut(1)) {
+		t.Errorf("while it goes on the rollout is %+v, want that its message names the tenant that it leaves out", s)
+	}
+	r.ready("a2", "a3", "a4")
+	s := r.read()
+	wantPhase(t, s, RolloutComplete)
+	if s := s.Rollouts["web"]; s.Total != 4 || s.ReadyUpdated != 4 || s.Rendered != 1 || s.Message != "1 tenant of Tenant Operator not counted: each is taken over once a read finds its row without an error" {
+		t.Errorf("in the end the rollout is %+v, want 4 tenants, and one that it leaves out", s)
+	}
+}
+
+// The share of a wave is of the tenants that a rollout changes.
+func TestAShareIsOfTheTenantsThatARolloutChanges(t *testing.T) {
+	r := newRoll(t, 20)
+	r.change(&Rollout{MaxFailures: 0, Deadline: time.Hour, Waves: []Wave{{Name: "canary", Percent: 10}, {Name: "more", Percent: 50}}})
+	for i := range 10 {
+		r.tenant(fmt.Sprintf("a1%d-web", i)).Rendered = true
+	}
+	r.k.Read.Errors = nil
+	for _, row := range r.k.Read.Rows[10:] {
+		r.k.Read.Errors = append(r.k.Read.Errors, RowError{UID: row.UID, Reason: RowValueUnusable})
+	}
+	r.k.Read.Rows = r.k.Read.Rows[:10]
+	r.read()
+	r.wantChanged("one of the ten that no error holds", "a0")
+	r.ready("a0")
+	r.read()
+	r.wantChanged("half of them", "a0", "a1", "a2", "a3", "a4")
+	r.failing("a1")
+	s := r.read()
+	wantPhase(t, s, RolloutFailed)
+	if got := s.Rollouts["web"].Wave; got != "more" {
+		t.Errorf("it stops in the wave %q, want more", got)
+	}
+}
+
 func TestMaxSkew(t *testing.T) {
 	r := newRoll(t, 5)
 	r.change(&Rollout{MaxSkew: 2, Deadline: time.Hour})

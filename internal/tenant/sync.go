@@ -15,6 +15,10 @@ type Known struct {
 	Guard    Guard
 	Allowed  string // the token of deletions that a user allowed; empty if none
 
+	// Blocked is what was reported last as blocked, nil if nothing was. Only that can
+	// be allowed. Its token and Since count.
+	Blocked *Blocked
+
 	Read      Read
 	Templates []TemplateKnown
 	Tenants   []Existing        // of this registry
@@ -66,6 +70,8 @@ type Existing struct {
 	Leaving    *Leaving  // nil if it stays
 	Deleting   bool
 	Protected  bool
+	Tied       bool // Kubernetes deletes it with its registry: an ownerReference names that
+	Unowned    bool // no ownerReference names an owner of it
 
 	Ready, Failed bool // of this row, this generation
 }
@@ -76,10 +82,15 @@ type Leaving struct {
 	Due     time.Time // the first read from then on deletes the tenant; zero if an older version wrote this
 	Absent  bool      // the row is missing; otherwise it is inactive
 	Allowed bool      // a user allowed it past a guard
+
+	Template bool // it leaves with its template, whatever its row is
 }
 
 // Message says what is going to happen to a tenant that leaves, and what prevents it.
 func (l Leaving) Message(now time.Time) string {
+	if l.Template {
+		return "its template is deleted, and the tenant with it"
+	}
 	what, unless := "its row is inactive", "becomes active again"
 	if l.Absent {
 		what, unless = "its row is missing", "returns"
@@ -108,6 +119,7 @@ type Step struct {
 	Remove []Removal
 
 	Blocked   *Blocked // deletions that are not in Remove because a guard blocks them
+	Allowed   bool     // a guard would block deletions, and a user has allowed them
 	Protected []string // tenants that would be deleted without their protection
 	Kept      []string // tenants whose rows are gone, and which the registry says to keep
 	Ignored   string   // why the rows were ignored; empty if they were used
@@ -129,6 +141,7 @@ type Creation struct {
 	Name, Template string
 	Generation     int64
 	Row            Row
+	Untied         bool // Kubernetes is not to delete it with its registry
 }
 
 // Change is one write to a Tenant; what is zero stays as it is.
@@ -138,6 +151,7 @@ type Change struct {
 	Generation     int64
 	Leaving        *Leaving // its row asks for its deletion from now on
 	Stay           bool     // the last read does not ask for its deletion any more
+	Tie            Tie      // whether Kubernetes deletes it with its registry
 }
 
 // Removal is a tenant to delete.
@@ -179,6 +193,7 @@ func Sync(k Known) Step {
 	for i := range s.Tenants {
 		e := &s.Tenants[i]
 		s.restart(e)
+		s.tie(e)
 		s.compare(e)
 	}
 	s.depart()
@@ -352,7 +367,7 @@ func (s *syncing) makeNew() {
 		for _, row := range s.Read.Rows {
 			if row.Active {
 				name := tenantName(row.UID, t.Name)
-				wanted[name] = append(wanted[name], Creation{Name: name, Template: t.Name, Generation: generation, Row: row})
+				wanted[name] = append(wanted[name], Creation{Name: name, Template: t.Name, Generation: generation, Row: row, Untied: t.Protected})
 			}
 		}
 	}

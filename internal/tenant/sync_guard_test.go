@@ -65,6 +65,10 @@ func TestTheTokenLetsExactlyItsSetPass(t *testing.T) {
 		if !absent {
 			e.k.Read.Rows[20].Active = true
 		}
+		s = e.read()
+		wantBlocked(t, s, TooManyDeletions)
+		e.wantTenants("with the token of this set, which another one has replaced since", 50)
+		e.k.Allowed = s.Blocked.Token
 		wantBlocked(t, e.read(), "")
 		e.wantTenants("with the token of this set", 30)
 	}
@@ -80,6 +84,85 @@ func TestTheTokenOfAnEmptyTable(t *testing.T) {
 	e.read()
 	wantBlocked(t, e.read(), "")
 	e.wantTenants("after it", 0)
+}
+
+// A permission is for once. The annotation stays, and the rows that came back within the
+// grace period are gone, or inactive, another day: no user has allowed that.
+func TestAPermissionIsForOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tenants int
+		gone    func(*roll)
+		want    string
+	}{
+		"many inactive rows": {50, func(e *roll) { e.deactivate(20) }, TooManyDeletions},
+		"many missing rows":  {50, func(e *roll) { e.drop(20) }, TooManyDeletions},
+		"no row at all":      {5, func(e *roll) { e.drop(5) }, NoRows},
+		"all rows inactive":  {5, func(e *roll) { e.deactivate(5) }, EveryTenant},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newRoll(t, tt.tenants)
+			e.k.Guard.Grace = 5 * time.Minute
+			rows := slices.Clone(e.k.Read.Rows)
+			tt.gone(e)
+			wantBlocked(t, e.read(), tt.want)
+			again := e.read()
+			wantBlocked(t, again, tt.want)
+			e.k.Allowed = again.Blocked.Token
+			wantBlocked(t, e.read(), "")
+			e.k.Read.Rows, e.k.Read.Total = slices.Clone(rows), len(rows)
+			wantBlocked(t, e.read(), "")
+			e.k.Now = e.k.Now.Add(24 * time.Hour)
+			tt.gone(e)
+			for range 20 {
+				wantBlocked(t, e.read(), tt.want)
+			}
+			e.wantTenants("with yesterday's permission", tt.tenants)
+		})
+	}
+}
+
+// A token is of no use before its deletions were reported as blocked: nothing would be on
+// record of them.
+func TestOnlyWhatWasReportedIsAllowed(t *testing.T) {
+	e := newRoll(t, 50)
+	e.deactivate(20)
+	e.k.Now = e.k.Now.Add(30 * time.Second)
+	e.k.Read.OK, e.k.Read.Time = true, e.k.Now
+	e.k.Allowed = Sync(e.k).Blocked.Token
+	wantBlocked(t, e.step(), TooManyDeletions)
+	wantBlocked(t, e.step(), "")
+	e.wantTenants("once that was reported", 30)
+}
+
+// A deletion that the API server refuses, or that a controller was killed before, is
+// still allowed.
+func TestAnAllowedDeletionThatIsNotDone(t *testing.T) {
+	for name, gone := range map[string]func(*roll){
+		"inactive rows":        func(e *roll) { e.deactivate(20) },
+		"missing rows":         func(e *roll) { e.drop(20) },
+		"missing rows, before": func(e *roll) { e.drop(5); e.read(); e.drop(45) },
+		"a deleted template":   func(e *roll) { e.k.Templates[0].Deleting = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newRoll(t, 50)
+			gone(e)
+			e.k.Allowed = e.read().Blocked.Token
+			before := slices.Clone(e.k.Tenants)
+			if e.read(); len(e.k.Tenants) == len(before) {
+				e.read() // a missing row needs two reads
+			}
+			want := len(e.k.Tenants)
+			for i := range before {
+				kept := slices.ContainsFunc(e.k.Tenants, func(x Existing) bool { return x.Name == before[i].Name })
+				if !kept {
+					before[i].Leaving = e.marks[before[i].Name]
+				}
+			}
+			e.k.Tenants = before
+			wantBlocked(t, e.read(), "")
+			e.wantTenants("at the next attempt", want)
+		})
+	}
 }
 
 // The annotation stays. Tenants that were created again since are others, although

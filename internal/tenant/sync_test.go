@@ -15,6 +15,8 @@ type roll struct {
 	t    *testing.T
 	k    Known
 	down bool // the database
+
+	marks map[string]*Leaving // that tenants were given last
 }
 
 func digest(r Row) string { return fmt.Sprintf("%s/%s/%v", r.HostOrURL, r.Activate, r.Extra) }
@@ -48,6 +50,9 @@ func (e *roll) step() Step {
 	e.t.Helper()
 	e.k.Read.OK, e.k.Read.Time = !e.down, e.k.Now
 	s := Sync(e.k)
+	if e.k.Read.OK || s.Blocked != nil {
+		e.k.Blocked = s.Blocked
+	}
 	for _, n := range s.Create {
 		e.k.Tenants = append(e.k.Tenants, Existing{Name: n.Name, UID: n.Row.UID, Template: n.Template, Row: digest(n.Row), Generation: n.Generation})
 	}
@@ -60,6 +65,10 @@ func (e *roll) step() Step {
 			x.Generation, x.Changed, x.Ready, x.Failed = c.Generation, e.k.Now, false, false
 		}
 		x.Leaving = marked(x.Leaving, c)
+		if e.marks == nil {
+			e.marks = map[string]*Leaving{}
+		}
+		e.marks[c.Name] = x.Leaving
 	}
 	for _, r := range s.Remove {
 		e.k.Tenants = slices.DeleteFunc(e.k.Tenants, func(x Existing) bool { return x.Name == r.Name })
@@ -309,7 +318,8 @@ func TestAnAllowanceOutlivesARowWithoutAUID(t *testing.T) {
 	e.k.Read.Errors = []RowError{{Reason: RowUIDMissing}}
 	e.k.Now = e.k.Now.Add(30 * time.Second)
 	e.k.Read.OK, e.k.Read.Time = true, e.k.Now
-	e.k.Allowed = Sync(e.k).Blocked.Token
+	e.k.Blocked = Sync(e.k).Blocked
+	e.k.Allowed = e.k.Blocked.Token
 	wantBlocked(t, e.step(), "")
 	if l := e.tenant("a0-web").Leaving; l == nil || !l.Allowed || !l.Since.Equal(e.k.Now) {
 		t.Errorf("its mark is %+v, want an allowed one since this read", l)

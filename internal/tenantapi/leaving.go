@@ -22,7 +22,10 @@ const dueWord = "due="
 // the row asks for the deletion of its tenant, why, and when the tenant is deleted.
 func LeavingText(l tenant.Leaving) string {
 	words := []string{l.Since.UTC().Format(leavingTime), tenant.RowInactive}
-	if l.Absent {
+	switch {
+	case l.Template:
+		words[1] = tenant.TemplateDeleted
+	case l.Absent:
 		words[1] = tenant.RowAbsent
 	}
 	if l.Allowed {
@@ -45,7 +48,10 @@ func Leaving(t *tenantsv1.Tenant) *tenant.Leaving {
 	if err != nil {
 		return nil
 	}
-	l := &tenant.Leaving{Since: since, Absent: words[1] == tenant.RowAbsent, Allowed: slices.Contains(words[2:], allowedWord)}
+	l := &tenant.Leaving{
+		Since: since, Absent: words[1] == tenant.RowAbsent, Template: words[1] == tenant.TemplateDeleted,
+		Allowed: slices.Contains(words[2:], allowedWord),
+	}
 	for _, w := range words[2:] {
 		if text, ok := strings.CutPrefix(w, dueWord); ok {
 			l.Due, _ = time.Parse(time.RFC3339Nano, text) // zero is written again

@@ -3,7 +3,9 @@ package tenantapi
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -93,13 +95,47 @@ func Rollout(t *tenantsv1.TenantTemplate) (*tenant.Rollout, error) {
 
 // RegistryOf is the registry of a Tenant; empty if it belongs to none. The label
 // names it; for a name that is too long the label has a hash, and the owner
-// reference the name.
+// reference or an annotation the name.
 func RegistryOf(t metav1.Object) string {
 	label := t.GetLabels()[tenantsv1.LabelRegistry]
 	if owner := metav1.GetControllerOf(t); owner != nil && owner.Kind == tenantsv1.RegistryKind && tenant.Label(owner.Name) == label {
 		return owner.Name
 	}
+	if whole := t.GetAnnotations()[tenantsv1.AnnotationRegistry]; whole != "" && tenant.Label(whole) == label {
+		return whole
+	}
 	return label
+}
+
+// Tie makes Kubernetes delete a Tenant with its registry, if nothing else owns it. Programs that
+// show trees follow this, and Tenant Operator deletes by it.
+func Tie(t metav1.Object, registry *tenantsv1.TenantRegistry) {
+	if metav1.GetControllerOf(t) != nil {
+		return
+	}
+	t.SetOwnerReferences(append(t.GetOwnerReferences(), *metav1.NewControllerRef(registry, tenantsv1.GroupVersion.WithKind(tenantsv1.RegistryKind))))
+	annotations := maps.Clone(t.GetAnnotations())
+	delete(annotations, tenantsv1.AnnotationRegistry)
+	t.SetAnnotations(annotations)
+}
+
+// Untie makes Kubernetes delete a Tenant with no registry. The label still says whose it is.
+func Untie(t metav1.Object, registry string) {
+	t.SetOwnerReferences(slices.DeleteFunc(slices.Clone(t.GetOwnerReferences()), isRegistry))
+	if tenant.Label(registry) == registry {
+		return
+	}
+	annotations := maps.Clone(t.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[tenantsv1.AnnotationRegistry] = registry
+	t.SetAnnotations(annotations)
+}
+
+func isRegistry(r metav1.OwnerReference) bool {
+	group, _, _ := strings.Cut(r.APIVersion, "/")
+	return r.Kind == tenantsv1.RegistryKind && group == tenantsv1.GroupVersion.Group
 }
 
 // Protected reports whether the annotation of a Tenant or a TenantTemplate protects tenants
@@ -118,6 +154,7 @@ func Existing(t *tenantsv1.Tenant) tenant.Existing {
 		ID: string(t.UID), Name: t.Name, UID: t.Spec.UID, Template: t.Spec.TemplateRef, Labels: t.Labels,
 		Row: a[tenantsv1.AnnotationRow], Generation: generation, Rendered: a[tenantsv1.AnnotationRow] == "", Changed: changed,
 		Leaving: Leaving(t), Deleting: t.DeletionTimestamp != nil, Protected: Protected(a),
+		Tied: slices.ContainsFunc(t.OwnerReferences, isRegistry), Unowned: len(t.OwnerReferences) == 0,
 	}
 	s := &t.Status
 	if s.ObservedGeneration == t.Generation { // the status is about the present generation

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
@@ -17,6 +18,7 @@ func TestLeavingIsReadAsItIsWritten(t *testing.T) {
 	for _, want := range []tenant.Leaving{
 		{Since: time.Date(2026, 11, 28, 12, 0, 0, 123456000, time.UTC)},
 		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Absent: true},
+		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Template: true, Allowed: true},
 		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Absent: true, Allowed: true},
 		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Due: time.Date(2026, 11, 28, 12, 1, 0, 123000, time.UTC)},
 		{Since: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), Due: time.Date(2026, 11, 28, 12, 1, 0, 0, time.UTC), Absent: true, Allowed: true},
@@ -98,6 +100,28 @@ func TestWavesSelectByLabels(t *testing.T) {
 	o.Spec.Rollout.Waves[0].Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}
 	if _, err := Rollout(o); fault.Of(err) != fault.Invalid {
 		t.Errorf("a selector that is none is %v", err)
+	}
+}
+
+// A tenant of a long name is found without a tie as well, and is the same after it is tied again.
+func TestUntiedTenantsKnowTheirRegistry(t *testing.T) {
+	for _, name := range []string{"reg", strings.Repeat("a", 100)} {
+		registry := &tenantsv1.TenantRegistry{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1"}}
+		other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "2"}
+		o := &tenantsv1.Tenant{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{tenantsv1.LabelRegistry: tenant.Label(name)}, OwnerReferences: []metav1.OwnerReference{other}}}
+		Tie(o, registry)
+		tied := o.DeepCopy()
+		if !metav1.IsControlledBy(o, registry) || !Existing(o).Tied || RegistryOf(o) != name {
+			t.Errorf("Tie() makes the owners %+v, and the registry is %q", o.OwnerReferences, RegistryOf(o))
+		}
+		Untie(o, name)
+		if Existing(o).Tied || len(o.OwnerReferences) != 1 || o.OwnerReferences[0] != other || RegistryOf(o) != name {
+			t.Errorf("Untie() leaves the owners %+v, and the registry is %q", o.OwnerReferences, RegistryOf(o))
+		}
+		Tie(o, registry)
+		if diff := cmp.Diff(tied, o, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("a tie that was made again differs (-first +then):\n%s", diff)
+		}
 	}
 }
 

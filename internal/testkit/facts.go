@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ type report struct {
 // stackFact is a version of an object in the words of the validators.
 func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Stack {
 	s := history.Stack{
-		Name: o.Name, UID: string(o.UID), At: now, Gone: gone,
+		Name: o.Name, UID: string(o.UID), At: now, Version: versionOf(o), Gone: gone,
 		Deleting: !o.DeletionTimestamp.IsZero(),
 		Approve:  o.Spec.ApprovePlan, Forced: o.Spec.Force, Destroys: o.Spec.DestroyResourcesOnDeletion,
 	}
@@ -88,13 +89,23 @@ func stackFact(o *infrav1alpha2.Terraform, gone bool, now time.Time) history.Sta
 	return s
 }
 
+// versionOf is the revision of the API server's store at which an object became what it is, 0
+// for one whose end was not seen.
+func versionOf(o metav1.Object) uint64 {
+	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // stateFact is a version of a state, if the Secret holds one.
 func stateFact(o *corev1.Secret, gone bool, now time.Time) (history.State, bool) {
 	packed, ok := o.Data["tfstate"]
 	if !ok || !strings.HasPrefix(o.Name, "tfstate-") {
 		return history.State{}, false
 	}
-	s := history.State{Name: o.Name, At: now, Gone: gone, Ours: wroteState(o)}
+	s := history.State{Name: o.Name, At: now, Version: versionOf(o), Gone: gone, Ours: wroteState(o)}
 	text, err := unpackState(packed)
 	if err != nil {
 		return s, true // another has written there

@@ -1,10 +1,14 @@
 package testkit
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/terrier-iac/terrier/internal/testkit/executable"
 )
 
 // Signer is an OpenPGP key that git signs with.
@@ -37,9 +41,17 @@ func NewSigner(tb testing.TB) Signer {
 		}
 		return out
 	}
+	// gpg would start it as well, and wait for five seconds.
+	Eventually(tb, Patience, "the agent of gpg runs", func(ctx context.Context) error {
+		out, err := exec.CommandContext(ctx, "gpgconf", "--homedir", home, "--launch", "gpg-agent").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 	gpg("--quick-generate-key", "t <"+s.User+">", "ed25519", "sign", "never")
 	s.Public = gpg("--armor", "--export", s.User)
-	if err := os.WriteFile(s.Program, []byte("#!/bin/sh\nexec gpg --homedir "+home+" --batch \"$@\"\n"), 0o700); err != nil {
+	if err := executable.Write(s.Program, []byte("#!/bin/sh\nexec gpg --homedir "+home+" --batch \"$@\"\n"), 0o700); err != nil {
 		tb.Fatal(err)
 	}
 	return s

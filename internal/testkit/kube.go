@@ -7,15 +7,20 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -59,6 +64,7 @@ func Kube(tb testing.TB, add ...func(*runtime.Scheme) error) *Cluster {
 		tb.Fatalf("making a client of the test server: %v", err)
 	}
 	c.makeNamespace(tb)
+	tb.Cleanup(func() { release(tb, c) })
 	c.Kubeconfig = filepath.Join(tb.TempDir(), "kubeconfig")
 	if err := writeKubeconfig(shared.kubeconfig, c.Kubeconfig, c.Namespace); err != nil {
 		tb.Fatalf("writing a kubeconfig for the test: %v", err)
@@ -137,6 +143,37 @@ func (c *Cluster) makeNamespace(tb testing.TB) {
 			tb.Logf("deleting the test's namespace: %v", err)
 		}
 	})
+}
+
+// release removes the finalizers of what the test leaves in its namespace. Its
+// controllers have stopped by then, and a namespace that cannot end has the API
+// server try again for as long as it runs, at the cost of all other tests.
+func release(tb testing.TB, c *Cluster) {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	listed := map[schema.GroupKind]bool{}
+	for kind, model := range c.Client.Scheme().AllKnownTypes() {
+		_, object := reflect.New(model).Interface().(client.Object)
+		if !object || listed[kind.GroupKind()] || clientscheme.Scheme.IsGroupRegistered(kind.Group) {
+			continue
+		}
+		var left metav1.PartialObjectMetadataList
+		left.SetGroupVersionKind(kind)
+		err := c.Client.List(ctx, &left, client.InNamespace(c.Namespace))
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue // the server does not have the kind, or not in this version
+		}
+		listed[kind.GroupKind()] = true
+		for i := range left.Items {
+			if len(left.Items[i].Finalizers) > 0 {
+				free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+				err = errors.Join(err, client.IgnoreNotFound(c.Client.Patch(ctx, &left.Items[i], free)))
+			}
+		}
+		if err != nil {
+			tb.Logf("removing the finalizers of each %s of the test: %v", kind.Kind, err)
+		}
+	}
 }
 
 func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) error {

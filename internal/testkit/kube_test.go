@@ -84,14 +84,26 @@ spec:
 func TestNamespacesEndWithTheirTest(t *testing.T) {
 	outer := Kube(t)
 	var inner string
-	t.Run("inner", func(t *testing.T) { inner = Kube(t).Namespace })
-	Eventually(t, Patience, "the inner test's namespace is going", func(ctx context.Context) error {
+	t.Run("inner", func(t *testing.T) {
+		c := Kube(t, infrav1alpha2.AddToScheme)
+		inner = c.Namespace
+		c.Apply(t, `
+apiVersion: infra.contrib.fluxcd.io/v1alpha2
+kind: Terraform
+metadata: {name: held, finalizers: [example.com/held]}
+spec:
+  interval: 1m
+  path: ./
+  sourceRef: {kind: GitRepository, name: code}
+`)
+	})
+	Eventually(t, Patience, "the inner test's namespace is gone", func(ctx context.Context) error {
 		var ns corev1.Namespace
 		err := outer.Client.Get(ctx, client.ObjectKey{Name: inner}, &ns)
-		if apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil {
+		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return errors.Join(err, errors.New("it is there"))
+		return errors.Join(err, fmt.Errorf("it is there: %v", ns.Status.Conditions))
 	})
 }
 

@@ -301,13 +301,14 @@ func (k *Kubelet) start(ctx context.Context, pod *corev1.Pod) error {
 	k.live[pod.UID] = p
 	k.seen++
 	k.mu.Unlock()
-	k.work.Go(func() { k.reap(ctx, p) })
 	k.update(ctx, pod, func(s *corev1.PodStatus) {
 		s.Phase = corev1.PodRunning
 		s.ContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, Started: new(true), Ready: true, State: corev1.ContainerState{
 			Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
 		}}}
 	})
+	// Only now: it may have ended, and an API server takes no other phase after the last one.
+	k.work.Go(func() { k.reap(ctx, p) })
 	return nil
 }
 

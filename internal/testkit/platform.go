@@ -7,15 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/sandbox"
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // Platform is one `terrier up` in a process of its own, or one `terrier
@@ -31,6 +34,7 @@ type Platform struct {
 	Env        []string // added to the environment of the next start
 
 	options PlatformOptions
+	ports   []*port.Held // of its API and of HTTP: those that know its address find it there after each start
 	binary  string
 	shared  string    // a directory that its runs may write
 	volume  podVolume // how runs have it that are pods of another machine
@@ -82,6 +86,8 @@ func Up(tb testing.TB, flags ...string) *Platform {
 	return p
 }
 
+const loopback = "127.0.0.1"
+
 // NewPlatform starts a platform that several tests share. The caller closes
 // it.
 func NewPlatform(o PlatformOptions) (*Platform, error) {
@@ -95,6 +101,13 @@ func NewPlatform(o PlatformOptions) (*Platform, error) {
 	}
 	if o.Cluster != nil {
 		p.Kubeconfig = o.Cluster.Kubeconfig
+	}
+	for range 2 {
+		held, err := port.Hold(loopback)
+		if err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+		p.ports = append(p.ports, held)
 	}
 	if o.Cold {
 		return p, nil
@@ -202,7 +215,8 @@ func (p *Platform) Exited(ctx context.Context) int {
 
 // arguments let the servers of tests, which are on loopback, be sources.
 func (p *Platform) arguments() []string {
-	what := []string{"up"}
+	at := func(n int) string { return net.JoinHostPort(loopback, strconv.Itoa(p.ports[n].Port)) }
+	what := []string{"up", "--api-address", at(0)}
 	if c := p.options.Cluster; c != nil {
 		// Several of them share the test server, so each keeps to its namespace.
 		what = []string{"controller", "--kubeconfig", c.Kubeconfig, "--watch-namespace", c.Namespace, "--install-crds=false"}
@@ -210,7 +224,7 @@ func (p *Platform) arguments() []string {
 	if !p.options.Elsewhere {
 		what = append(what, "--run-writable", p.shared)
 	}
-	what = append(what, "-o", "json", "--data-dir", p.Dir, "--log-level", "info")
+	what = append(what, "--http-address", at(1), "-o", "json", "--data-dir", p.Dir, "--log-level", "info")
 	if !p.options.Strict {
 		what = append(what, "--allow-host", "127.0.0.0/8", "--allow-plain-http", "--state-git-host", "127.0.0.1")
 	}
@@ -273,8 +287,23 @@ func (p *Platform) Close() error {
 	if p.command != nil {
 		errs = append(errs, p.Kill())
 	}
+	for _, held := range p.ports {
+		errs = append(errs, held.Release())
+	}
+	p.ports = nil
 	errs = append(errs, p.killRuns())
-	return errors.Join(append(errs, os.RemoveAll(p.options.Dir))...)
+	return errors.Join(append(errs, remove(p.options.Dir))...)
+}
+
+// remove removes what a platform kept. What a killed run had started may still write there,
+// until the kernel has ended it.
+func remove(dir string) error {
+	for deadline := time.Now().Add(startWithin); ; {
+		err := os.RemoveAll(dir)
+		if !errors.Is(err, syscall.ENOTEMPTY) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // Log is everything that the process said, but for the ready line.

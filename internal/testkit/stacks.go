@@ -45,6 +45,7 @@ func (p *Platform) Cluster(tb testing.TB) *Cluster {
 		c.witness.Collect()
 		if p.PID() != 0 {
 			c.clear(tb)
+			c.witness.CatchUp()
 		}
 		c.witness.Judge(false)
 	})

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,7 @@ type Witness struct {
 	mu     sync.Mutex
 	others []string          // UIDs of stacks of another kind, see Others
 	seen   map[string]string // UID → resource version
+	gone   map[string]bool   // by UID, of the stacks and Secrets that were seen
 	h      history.History
 }
 
@@ -47,7 +49,7 @@ func (c *Cluster) Witness(tb testing.TB, p *Platform) *Witness {
 			tb.Fatal(err)
 		}
 	}
-	w := &Witness{cluster: c, platform: p, tb: tb, seen: map[string]string{}}
+	w := &Witness{cluster: c, platform: p, tb: tb, seen: map[string]string{}, gone: map[string]bool{}}
 	var err error
 	if w.client, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme}); err != nil {
 		tb.Fatal(err)
@@ -55,7 +57,15 @@ func (c *Cluster) Witness(tb testing.TB, p *Platform) *Witness {
 	ctx, stop := context.WithCancel(context.Background()) // the test's own ends before its cleanup
 	w.stop = stop
 	for _, list := range []client.ObjectList{&infrav1alpha2.TerraformList{}, &corev1.SecretList{}, &coordinationv1.LeaseList{}} {
-		w.watching.Go(func() { w.follow(ctx, list) })
+		// From here on and not from when the watch begins: a test goes on at once.
+		known := map[types.UID]client.Object{}
+		var last string
+		Eventually(tb, Patience, "the witness watches", func(ctx context.Context) error {
+			var err error
+			last, err = w.begin(ctx, list, known)
+			return err
+		})
+		w.watching.Go(func() { w.follow(ctx, list, last, known) })
 	}
 	tb.Cleanup(w.close)
 	return w
@@ -74,11 +84,24 @@ func (w *Witness) close() {
 	w.watching.Wait()
 }
 
-// follow watches objects of one kind. A watch that ends, because the server does,
-// goes on from the version that was seen last.
-func (w *Witness) follow(ctx context.Context, kind client.ObjectList) {
-	last, hole := "", false
-	known := map[types.UID]client.Object{}
+// begin sees what there is of one kind, and returns the version from which to go on.
+func (w *Witness) begin(ctx context.Context, kind client.ObjectList, known map[types.UID]client.Object) (string, error) {
+	list := kind.DeepCopyObject().(client.ObjectList)
+	if err := w.client.List(ctx, list, client.InNamespace(w.cluster.Namespace)); err != nil {
+		return "", err
+	}
+	return list.GetResourceVersion(), meta.EachListItem(list, func(o runtime.Object) error {
+		is := o.DeepCopyObject().(client.Object)
+		known[is.GetUID()] = is
+		w.see(is, false)
+		return nil
+	})
+}
+
+// follow watches objects of one kind, from a version on. A watch that ends, because the
+// server does, goes on from the version that was seen last.
+func (w *Witness) follow(ctx context.Context, kind client.ObjectList, last string, known map[types.UID]client.Object) {
+	hole := false
 	for ctx.Err() == nil {
 		events, err := w.client.Watch(ctx, kind, &client.ListOptions{
 			Namespace: w.cluster.Namespace, Raw: &metav1.ListOptions{ResourceVersion: last, AllowWatchBookmarks: true},
@@ -162,6 +185,9 @@ func (w *Witness) see(o client.Object, gone bool) {
 		return
 	}
 	w.seen[id] = o.GetResourceVersion()
+	if _, lease := o.(*coordinationv1.Lease); !lease {
+		w.gone[id] = gone
+	}
 	now := time.Now()
 	switch o := o.(type) {
 	case *infrav1alpha2.Terraform:
@@ -210,37 +236,49 @@ func (w *Witness) Collect() {
 	}
 }
 
-// CatchUp waits until the witness has every stack as it is now, or deleted: a watch
-// has a change a moment later than a read.
+// CatchUp waits until the witness has every stack and every state as it is now, or
+// deleted: a watch has a change a moment later than a read, and each watch at its own pace.
+// It may be called in a cleanup.
 func (w *Witness) CatchUp() {
 	w.tb.Helper()
-	Eventually(w.tb, Patience, "the witness has seen it all", func(ctx context.Context) error {
-		var now infrav1alpha2.TerraformList
-		if err := w.client.List(ctx, &now, client.InNamespace(w.cluster.Namespace)); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	var last error
+	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		last = w.behind(ctx)
+		return last == nil, nil
+	}); err != nil {
+		w.tb.Fatalf("waiting until the witness has seen it all: %v, at last: %v", err, last)
+	}
+}
+
+// behind says what of now the witness has not seen.
+func (w *Witness) behind(ctx context.Context) error {
+	there := map[string]string{}
+	for _, list := range []client.ObjectList{&infrav1alpha2.TerraformList{}, &corev1.SecretList{}} {
+		if err := w.client.List(ctx, list, client.InNamespace(w.cluster.Namespace)); err != nil {
 			return err
 		}
-		there := map[string]string{}
-		for _, s := range now.Items {
-			there[string(s.UID)] = s.ResourceVersion
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			there[string(o.(client.Object).GetUID())] = o.(client.Object).GetResourceVersion()
+			return nil
+		}); err != nil {
+			return err
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		gone := map[string]bool{}
-		for _, s := range w.h.Stacks {
-			gone[s.UID] = s.Gone
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uid, version := range there {
+		if w.seen[uid] != version {
+			return fmt.Errorf("of the object %s it has seen version %q, and not %s", uid, w.seen[uid], version)
 		}
-		for uid, version := range there {
-			if w.seen[uid] != version {
-				return fmt.Errorf("of the stack %s it has seen version %q, and not %s", uid, w.seen[uid], version)
-			}
+	}
+	for uid, gone := range w.gone {
+		if there[uid] == "" && !gone {
+			return fmt.Errorf("it has not seen that the object %s is gone", uid)
 		}
-		for uid, seen := range gone {
-			if there[uid] == "" && !seen {
-				return fmt.Errorf("it has not seen that the stack %s is gone", uid)
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Judge asks the validators about everything that was seen, and fails the test

@@ -45,7 +45,7 @@ type WorldThing struct {
 type WorldFault struct {
 	Call       string `json:"call,omitempty"` // create, read, update, delete or lookup
 	Name       string `json:"name,omitempty"`
-	Do         string `json:"do"` // delay, fail, hang, crash-before or crash-after
+	Do         string `json:"do"` // delay, hold (until the fault is replaced), fail, hang, crash-before or crash-after
 	Delay      string `json:"delay,omitempty"`
 	Times      int    `json:"times,omitempty"`
 	IgnoreStop bool   `json:"ignoreStop,omitempty"`
@@ -159,6 +159,9 @@ func (w *World) calls() ([]WorldCall, error) {
 	}
 	var calls []WorldCall
 	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // it is being written: a read may come between the pages of one write
+		}
 		var c WorldCall
 		if err := strict(line, &c); err != nil {
 			return nil, fmt.Errorf("parsing the world's journal at %q: %w", line, err)

@@ -142,6 +142,15 @@ func (f *failing) Fatal(...any) {
 }
 func (f *failing) Fatalf(string, ...any) { f.Fatal() }
 
+// What a provider is writing is no call yet, and no reason to end a test.
+func TestWorldReadsWholeCalls(t *testing.T) {
+	w := &World{Path: filepath.Join(t.TempDir(), "world.json"), tb: t}
+	w.write(t, ".journal", `{"call":"create","phase":"begin","name":"a"}`+"\n"+`{"call":"create","pha`)
+	if calls := w.Calls(); len(calls) != 1 || calls[0].Name != "a" {
+		t.Errorf("the calls are %+v, want that of a", calls)
+	}
+}
+
 func TestWorldEndsTheTestRatherThanGuess(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -151,7 +160,7 @@ func TestWorldEndsTheTestRatherThanGuess(t *testing.T) {
 	}{
 		"another version":        {`{"version":2}`, "", func(w *World) { w.Things() }},
 		"an unknown field":       {`{"version":1,"colour":"red"}`, "", func(w *World) { w.Things() }},
-		"a torn journal":         {"", `{"call":"cre`, func(w *World) { w.Calls() }},
+		"a torn journal":         {"", `{"call":"cre` + "\n", func(w *World) { w.Calls() }},
 		"a call that never came": {"", "", func(w *World) { w.Await(ended, func(WorldCall) bool { return true }) }},
 		"a state that is none":   {`{"version":1}`, "", func(w *World) { w.Leaked([]byte("secret")) }},
 	} {

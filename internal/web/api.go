@@ -102,6 +102,12 @@ func (c call) person() (command.Person, error) {
 // scope is the namespaces whose stacks the caller may list.
 func (c call) scope() (access.Scope, error) { return c.gate.scopes.of(c.ctx(), userOf(c.Context)) }
 
+// everywhere checks a permission to the stacks of a kind in all namespaces. What a stack left
+// whose namespace was deleted is for users who have it.
+func (g *gate) everywhere(c *gin.Context, verb string, r access.Resource, kind string) error {
+	return g.auth.Authorize(c.Request.Context(), userOf(c), access.Request{Verb: verb, Resource: r, Kind: kind})
+}
+
 // none is a body or an answer with nothing in it.
 type none struct{}
 

@@ -32,6 +32,11 @@ func (a commandAPI) routes() []route {
 	override.also = right("update", access.ResourceWindows)
 	accept := op("acceptDrift", "Accepts drift: Terrier does not enforce the configuration for a time, within which it is to be changed. With a branch, the change is committed and pushed.", fault.Conflict)
 	accept.also = right("get", access.ResourcePlan)
+	acceptDrift := acts(a.gate, oneStack+"/drift/accept", patch, accept,
+		func(c call, p command.Person, b command.AcceptDriftOrder) (command.AcceptedDrift, error) {
+			return p.Stacks.AcceptDrift(c.ctx(), c.key(), b)
+		})
+	acceptDrift.whole = true // it reads the document of the plan
 	table := []route{
 		acts(a.gate, oneStack+"/preview-destroy", patch, preview, a.previewDestroy),
 		acts(a.gate, oneStack+"/approve", patch, op("approvePlan", "Approves exactly the given plan. The request can be repeated.", fault.Conflict),
@@ -46,10 +51,7 @@ func (a commandAPI) routes() []route {
 			func(c call, p command.Person, b command.SeenPlan) (query.Stack, error) {
 				return decided(p.Stacks.Reject, c, b)
 			}),
-		acts(a.gate, oneStack+"/drift/accept", patch, accept,
-			func(c call, p command.Person, b command.AcceptDriftOrder) (command.AcceptedDrift, error) {
-				return p.Stacks.AcceptDrift(c.ctx(), c.key(), b)
-			}),
+		acceptDrift,
 		acts(a.gate, oneStack+"/rollback", patch, op("rollBackStack", "Rolls a stack back: what the last good apply was made from is planned and applied in place of what the object asks for, until that changes. Or ends a rollback.", fault.Conflict),
 			func(c call, p command.Person, b command.StackRollback) (command.RollbackTo, error) {
 				return p.Stacks.RollBack(c.ctx(), c.key(), b)
@@ -130,9 +132,15 @@ func (a commandAPI) breakGlassCommands(op func(string, string, ...fault.Kind) op
 // stateCommands are the rows of actions on a state.
 func (a commandAPI) stateCommands(op func(string, string, ...fault.Kind) operation) []route {
 	write := right("update", access.ResourceState)
+	roll := acts(a.gate, oneStack+"/state/rollback", write,
+		op("rollBackState", "Rolls a state back to an older version, or returns a preview of the changes.", fault.Conflict), rollBack)
+	accept := acts(a.gate, oneStack+"/state/accept", write, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
+		func(c call, p command.Person, b command.AcceptReason) (stack.StateID, error) {
+			return p.Stacks.AcceptState(c.ctx(), c.key(), b.Reason)
+		})
+	roll.whole, accept.whole = true, true
 	return []route{
-		acts(a.gate, oneStack+"/state/rollback", write,
-			op("rollBackState", "Rolls a state back to an older version, or returns a preview of the changes.", fault.Conflict), rollBack),
+		roll,
 		a.pushing(op),
 		acts(a.gate, oneStack+"/state/lock", write, op("lockState", "Locks a state until it is unlocked. Meanwhile no run writes it."),
 			func(c call, p command.Person, b command.LockReason) (query.StateLock, error) {
@@ -142,10 +150,7 @@ func (a commandAPI) stateCommands(op func(string, string, ...fault.Kind) operati
 			func(c call, p command.Person, b command.NamedLock) (query.StateLock, error) {
 				return p.Stacks.UnlockState(c.ctx(), c.key(), b.ID)
 			}),
-		acts(a.gate, oneStack+"/state/accept", write, op("acceptState", "Accepts an unexpected state: the stored state, although Terrier expected another one."),
-			func(c call, p command.Person, b command.AcceptReason) (stack.StateID, error) {
-				return p.Stacks.AcceptState(c.ctx(), c.key(), b.Reason)
-			}),
+		accept,
 	}
 }
 

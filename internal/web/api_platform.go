@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gin-gonic/gin"
+
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -167,20 +169,29 @@ func (a platformAPI) listEntries(c call) (query.AuditPage, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return query.AuditPage{}, err
 	}
-	user := userOf(c.Context)
-	var failed error // of a check that could not be made
+	page, err := sightedEntries(c.Context, a.auth, a.auditLog)(q)
+	if page.Items == nil {
+		page.Items = []query.AuditEntry{}
+	}
+	return page, err
+}
+
+// sightedEntries reads the entries of the audit log that the caller may see, page by page. A
+// permission that could not be checked is an error: entries are not left out silently.
+func sightedEntries(c *gin.Context, auth Auth, log query.AuditLog) func(query.AuditQuery) (query.AuditPage, error) {
+	ctx, user := c.Request.Context(), userOf(c)
+	var failed error
 	sight := query.AuditSightOf(func(right access.Request) bool {
-		err := a.auth.Authorize(c.ctx(), user, right)
+		err := auth.Authorize(ctx, user, right)
 		if err != nil && fault.Of(err) != fault.Denied {
 			failed = err
 		}
 		return err == nil
 	})
-	page, err := a.auditLog.Entries(c.ctx(), sight, q)
-	if page.Items == nil {
-		page.Items = []query.AuditEntry{}
+	return func(q query.AuditQuery) (query.AuditPage, error) {
+		page, err := log.Entries(ctx, sight, q)
+		return page, errors.Join(err, failed)
 	}
-	return page, errors.Join(err, failed)
 }
 
 // moment reads a parameter that is a time.
@@ -210,10 +221,17 @@ func (a platformAPI) listNotices(c call) (query.NoticePage, error) {
 	if err := errors.Join(err, err2); err != nil {
 		return query.NoticePage{}, err
 	}
-	// The row has checked the permission for exactly these.
+	// The row has checked the permission for exactly these. With the permission in all namespaces
+	// they are those of former namespaces of the name as well.
 	scope := access.Everything
 	if q.Namespace != "" {
-		scope = access.Scope{In: map[string]bool{q.Namespace: true}}
+		err := a.everywhere(c.Context, "list", access.ResourceNotifications, "")
+		if err != nil && fault.Of(err) != fault.Denied {
+			return query.NoticePage{}, err
+		}
+		if err != nil {
+			scope = access.Scope{In: map[string]bool{q.Namespace: true}}
+		}
 	}
 	return a.notices.Deliveries(c.ctx(), scope, q)
 }

@@ -16,9 +16,15 @@ const oneRetained = inNamespace + "/retained/:name"
 // retainedAPI is the rows about deleted stacks with retained resources.
 type retainedAPI struct {
 	*gate
-	stacks command.RetainedStacks // nil without records
+	stacks command.RetainedRecords // nil without records
 	audit  *auditor
 	states stateSender
+}
+
+// of are the records that the caller may have by a permission: in all namespaces it is one to
+// the records of former namespaces, too.
+func (a retainedAPI) of(c *gin.Context, verb string, r access.Resource) command.RetainedStacks {
+	return a.stacks.For(func(kind string) error { return a.everywhere(c, verb, r, kind) })
 }
 
 // routes are the rows about deleted stacks with retained resources.
@@ -32,8 +38,10 @@ func (a retainedAPI) routes() []route {
 	state.gives = anyType
 	forget := op("forgetRetained", "Deletes the records of a deleted stack. Its resources stay, and so does the Secret with its state.")
 	forget.fails = append(forget.fails, fault.Conflict)
+	last := a.raw(oneRetained+"/state", right("get", access.ResourceState), state, a.state)
+	last.whole = true
 	return []route{
-		reads(a.gate, api+"/retained", known, nil, op("listRetained", "Lists the retained resources of deleted stacks, and the resources that runs forgot: the resources, the time, the location of the state, and the next steps. The caller needs the permission to list terraforms.",
+		reads(a.gate, api+"/retained", known, nil, op("listRetained", "Lists the retained resources of deleted stacks, and the resources that runs forgot: the resources, the time, the location of the state, and the next steps. The caller needs the permission to list terraforms. Records of a stack whose namespace was deleted, too, need it in all namespaces.",
 			word("namespace", "Only this namespace. Without it, the caller needs the permission in all namespaces.")),
 			func(c call) (list[command.Retained], error) {
 				kinds, err := c.mayList(access.ResourceStacks)
@@ -43,10 +51,10 @@ func (a retainedAPI) routes() []route {
 				if err != nil {
 					return list[command.Retained]{}, err
 				}
-				found, err := a.stacks.List(c.ctx(), c.Query("namespace"))
+				found, err := a.of(c.Context, "list", access.ResourceStacks).List(c.ctx(), c.Query("namespace"))
 				return listed(slices.DeleteFunc(found, func(r command.Retained) bool { return !slices.Contains(kinds, r.Kind) }), err)
 			}),
-		a.raw(oneRetained+"/state", right("get", access.ResourceState), state, a.state),
+		last,
 		acts(a.gate, oneRetained+"/forget", right("delete", access.ResourceStacks), forget, a.forgetRetained),
 	}
 }
@@ -56,7 +64,7 @@ func (a retainedAPI) state(c *gin.Context) {
 		a.replies.refuse(c, errNoSuch("records of deleted stacks"))
 		return
 	}
-	r, err := a.stacks.State(c.Request.Context(), keyOf(c), c.Query("uid"))
+	r, err := a.of(c, "get", access.ResourceState).State(c.Request.Context(), keyOf(c), c.Query("uid"))
 	a.states.send(c, c.Query("uid"), r, err)
 }
 
@@ -77,5 +85,5 @@ func (a retainedAPI) forget(c *gin.Context, key query.Key, uid string) error {
 	if err := a.audit.record(c, query.AuditEntry{What: query.AuditForgotten, Object: of}); err != nil {
 		return err
 	}
-	return a.stacks.Forget(c.Request.Context(), key, uid)
+	return a.of(c, "delete", access.ResourceStacks).Forget(c.Request.Context(), key, uid)
 }

@@ -24,6 +24,8 @@ var _ = addDoors(map[string]string{
 // leftovers are the record of one stack that is gone.
 type leftovers struct{ forgotten []string }
 
+func (l *leftovers) For(command.Formers) command.RetainedStacks { return l }
+
 func (l *leftovers) List(_ context.Context, namespace string) ([]command.Retained, error) {
 	if len(l.forgotten) > 0 {
 		return nil, nil

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -49,6 +50,7 @@ func (a secretAPI) routes() []route {
 	}
 	for i := range table {
 		table[i].within = func(l Limits) time.Duration { return l.Transfer }
+		table[i].whole = slices.Contains([]string{"listStates", "getStateFile"}, table[i].operation.id)
 	}
 	return table
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -30,8 +31,13 @@ func (a stackAPI) routes() []route {
 	op := func(id, summary string, params ...parameter) operation {
 		return operation{id: id, area: "stacks", summary: summary, query: params, fails: []fault.Kind{fault.Missing, fault.Later}}
 	}
-	run := func(c call) (query.Report, error) { return a.stacks.Run(c.ctx(), c.key(), runOf(c.Context)) }
-	text := op("getRunLog", "Returns the log of a run, with secrets masked. Of a deleted stack the last run is kept for 30 days, and its field gone says since when there is no stack. With Accept: text/event-stream, each line is an event, and the last event has the outcome of the run.",
+	run := func(c call) (query.Report, error) {
+		return recorded(a.logs, c.Context, func(s query.StackReader) (query.Report, error) { return s.Run(c.ctx(), c.key(), runOf(c.Context)) })
+	}
+	runs := func(c call) ([]query.Report, error) {
+		return recorded(a.logs, c.Context, func(s query.StackReader) ([]query.Report, error) { return s.Runs(c.ctx(), c.key()) })
+	}
+	text := op("getRunLog", "Returns the log of a run, with secrets masked. Of a deleted stack the last run is kept for 30 days, and its field gone says since when there is no stack. If its namespace was deleted, too, the caller needs the permission in all namespaces. With Accept: text/event-stream, each line is an event, and the last event has the outcome of the run.",
 		yes("follow", "Follow the log until the run has ended."), number("after", "Bytes of the log to skip, with timestamps or without as requested; for events, and for a followed log."),
 		yes("timestamps", "Begin each line with its time (RFC 3339, UTC, with milliseconds) and a space. A hyphen takes the place of the time in logs of earlier releases."))
 	text.as = "text/plain; charset=utf-8"
@@ -43,7 +49,7 @@ func (a stackAPI) routes() []route {
 		reads(a.gate, oneStack+"/explain", guarded, see, op("explainStack", "Explains the status of a stack: all rules, and the rule that decides."),
 			func(c call) (query.Explanation, error) { return a.stacks.Explain(c.ctx(), c.key()) }),
 		reads(a.gate, oneStack+"/runs", guarded, log, op("listRuns", "Lists the runs of a stack, newest first."),
-			func(c call) (list[query.Report], error) { return listed(a.stacks.Runs(c.ctx(), c.key())) }),
+			func(c call) (list[query.Report], error) { return listed(runs(c)) }),
 		reads(a.gate, oneStack+"/runs/:run", guarded, log, op("getRun", "Returns one run; the name newest selects the newest run."), run),
 		reads(a.gate, oneStack+"/runs/:run/report", guarded, log, op("getRunReport", "The same as getRun."), run),
 		a.raw(oneStack+"/runs/:run/log", log, text, a.logs.serve),
@@ -60,8 +66,15 @@ func (a stackAPI) routes() []route {
 			func(c call) (list[query.AppliedPlan], error) { return listed(a.stacks.Applied(c.ctx(), c.key())) }),
 	}
 	table[5].within = streaming
-	return append(table, a.detailRoutes(see, plan, op)...)
+	table = append(table, a.detailRoutes(see, plan, op)...)
+	for i := range table { // the document of a plan may be as large as a state
+		table[i].whole = slices.Contains(withDocument, table[i].operation.id)
+	}
+	return table
 }
+
+// withDocument are the operations that read the whole document of a plan.
+var withDocument = []string{"getPlan", "getPlanDocument", "listInputs", "getDrift", "getDriftPatch"}
 
 // detailRoutes are the rows of the details on the pages of one stack.
 func (a stackAPI) detailRoutes(see, plan requirement, op func(string, string, ...parameter) operation) []route {

@@ -8,7 +8,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/access"
-	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/web/pages"
 )
 
@@ -39,7 +38,7 @@ func (p pageRows) operateRoutes() []route {
 
 		p.page("/retained", known, nil, pages.Retained),
 		p.action(retained+"/forget", guarded, right("delete", access.ResourceStacks), pages.ForgetRetained),
-		{method: http.MethodGet, path: retained + "/state", door: guarded, access: right("get", access.ResourceState), within: func(l Limits) time.Duration { return l.Transfer }, handle: asFile(p.retained.state)},
+		{method: http.MethodGet, path: retained + "/state", door: guarded, whole: true, access: right("get", access.ResourceState), within: func(l Limits) time.Duration { return l.Transfer }, handle: asFile(p.retained.state)},
 
 		p.page("/tenants", known, nil, pages.Tenants),
 		p.page(tenant, guarded, right("get", access.ResourceTenants), pages.Tenant),
@@ -76,8 +75,8 @@ func (p pageRows) exportAudit(c *gin.Context) {
 		c.Data(http.StatusOK, "application/jsonl; charset=utf-8", nil) // there are no entries
 		return
 	}
-	sight := query.AuditSightOf(v.Can)
-	page, err := p.auditLog.Entries(c.Request.Context(), sight, q)
+	next := sightedEntries(c, p.screen.recent, p.auditLog)
+	page, err := next(q)
 	if err != nil {
 		p.replies.refuse(c, err)
 		return
@@ -95,7 +94,7 @@ func (p pageRows) exportAudit(c *gin.Context) {
 			return
 		}
 		q.Before = page.Next
-		if page, err = p.auditLog.Entries(c.Request.Context(), sight, q); err != nil {
+		if page, err = next(q); err != nil {
 			p.log.Error("export of the audit log interrupted", "request", c.GetString(keyRequest), "err", err)
 			panic(http.ErrAbortHandler) // an incomplete export must not look complete
 		}

@@ -125,6 +125,22 @@ func (p partial) Authorize(ctx context.Context, u access.User, a access.Request)
 	return p.roles.Authorize(ctx, u, a)
 }
 
+// unasked is a cluster that does not answer who may see the audit log of a namespace.
+type unasked struct {
+	*roles
+	namespace string
+}
+
+func (u unasked) Authorize(ctx context.Context, by access.User, a access.Request) error {
+	switch {
+	case a.Resource == access.ResourceAudit && a.Namespace == u.namespace:
+		return fault.New(fault.Later, access.ReasonBusy, errors.New("no answer"))
+	case a.Resource == access.ResourceAudit && a.Namespace == "":
+		return fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("not of all"))
+	}
+	return u.roles.Authorize(ctx, by, a)
+}
+
 func TestExportOfTheAuditLog(t *testing.T) {
 	at := func(namespace string) query.AuditObject {
 		return query.AuditObject{Kind: "Terraform", Namespace: namespace, Name: "net"}
@@ -167,6 +183,12 @@ func TestExportOfTheAuditLog(t *testing.T) {
 	}
 	if resp, _, err = export(newRoles(), "?from=yesterday"); err != nil || resp.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("%v, %v, want no file of another time than was asked for", resp, err)
+	}
+	if resp, got, err = export(unasked{newRoles(), "apps"}, ""); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%s %v, %v, want no file without the entries that nobody said are hidden", resp.Status, got, err)
+	}
+	if _, got, err = export(unasked{newRoles(), "other"}, ""); err == nil {
+		t.Errorf("%v and no error: what could not be asked is taken for hidden", got)
 	}
 	j.err = errors.New("the disk is gone")
 	if _, got, err = export(newRoles(), ""); err == nil {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ func (p pageRows) stackRoutes() []route {
 	see := right("get", access.ResourceStacks)
 	log, state, outputs, plan := right("get", access.ResourceLog), right("get", access.ResourceState), right("get", access.ResourceOutputs), right("get", access.ResourcePlan)
 	change := right("patch", access.ResourceStacks)
-	return []route{
+	table := []route{
 		p.page("/stacks", known, nil, pages.Stacks),
 		p.action("/stacks", known, nil, pages.ToStacks),
 		p.page("/approvals", known, nil, pages.Approvals),
@@ -65,6 +66,10 @@ func (p pageRows) stackRoutes() []route {
 		p.action(one+"/states/lock", guarded, right("update", access.ResourceState), pages.LockState),
 		p.action(one+"/states/unlock", guarded, right("update", access.ResourceState), pages.UnlockState),
 	}
+	for i, r := range table {
+		table[i].whole = slices.Contains([]string{one + "/resources", one + "/inputs", one + "/drift", one + "/drift/accept"}, r.path) || strings.HasPrefix(r.path, one+"/states") && !strings.HasSuffix(r.path, "lock")
+	}
+	return table
 }
 
 // runRoutes are the pages about runs: each needs the permission for what
@@ -72,10 +77,12 @@ func (p pageRows) stackRoutes() []route {
 func (p pageRows) runRoutes() []route {
 	const one = "/stacks/:namespace/:name"
 	log, plan := right("get", access.ResourceLog), right("get", access.ResourcePlan)
+	document := p.page(one+"/plan", guarded, plan, pages.Plan)
+	document.whole = true
 	return []route{
 		p.page(one+"/runs/:run", guarded, log, pages.Run),
 		p.page(one+"/runs/:run/log", guarded, log, pages.Log),
-		p.page(one+"/plan", guarded, plan, pages.Plan),
+		document,
 		p.page(one+"/graph", guarded, right("get", access.ResourceStacks), pages.StackGraph),
 	}
 }

@@ -42,6 +42,7 @@ type guard struct {
 	kinds    query.Kinds
 	hosts    []string
 	limits   Limits
+	seats    seats // of requests that hold a whole state
 	log      *slog.Logger
 	now      func() time.Time
 }
@@ -155,7 +156,7 @@ func (g *guard) bounded(r route) gin.HandlerFunc {
 		within := r.within(g.limits)
 		ctx, cancel := context.WithTimeout(c.Request.Context(), within)
 		defer cancel()
-		c.Request = c.Request.WithContext(access.Via(ctx, viaOf(c)))
+		c.Request = c.Request.WithContext(access.Via(access.From(ctx, addressOf(c.Request)), viaOf(c)))
 		c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, r.body)
 		arrives := within + bodyAfter
 		if c.Request.ContentLength != 0 {
@@ -240,6 +241,29 @@ func (g *guard) allowed(r route) gin.HandlerFunc {
 				return
 			}
 		}
+		c.Next()
+	}
+}
+
+// seated has a request wait for a seat, if its handler holds a whole state in memory. A user
+// who sends or reads many states at once waits for that user's own, and leaves the memory of
+// the server to others.
+func (g *guard) seated(r route) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if !r.whole {
+			c.Next()
+			return
+		}
+		one, err := g.seats.take(c.Request.Context(), userOf(c).Name, mostHeld(r, c.Request.ContentLength), g.limits.Seat)
+		if err != nil {
+			if fault.Reason(err, "") == access.ReasonNoSeat {
+				err = &httpError{http.StatusTooManyRequests, err}
+			}
+			g.replies.refuse(c, err)
+			return
+		}
+		defer one.leave()
+		c.Writer = &seatedWriter{c.Writer, one}
 		c.Next()
 	}
 }

@@ -189,9 +189,14 @@ func (e *entrance) fromIssuer(c *gin.Context) {
 	e.onward(c, x.To)
 }
 
-// issuerSays asks the issuer for the user of an errand, which counts as a try.
+// issuerSays asks the issuer for the user of an errand, which counts as a try. The answer is
+// used once. One that has no try left is not noted as used: browsers without a user, which can
+// have any number of errands, would fill the memory.
 func (e *entrance) issuerSays(c *gin.Context, x errand) (issued, error) {
 	succeeded, err := e.tries.begin(c.Request)
+	if err == nil {
+		err = e.issuer.used.End(c.Request.Context(), x.State, time.Unix(x.Until, 0))
+	}
 	if err != nil {
 		return issued{}, err
 	}
@@ -208,7 +213,7 @@ var (
 	errIDToken = fault.New(fault.Denied, "IssuerInvalid", errors.New("the answer of the issuer is invalid"))
 )
 
-// errand reads the errand of a request. Its answer is used once.
+// errand reads the errand of a request, if its answer was not used before.
 func (i *issuer) errand(r *http.Request) (errand, error) {
 	var e errand
 	cookie, err := r.Cookie(i.cookie)
@@ -220,7 +225,7 @@ func (i *issuer) errand(r *http.Request) (errand, error) {
 	if subtle.ConstantTimeCompare([]byte(state), []byte(e.State)) != 1 || !i.now().Before(until) || i.used.Ended(e.State) {
 		return errand{To: e.To}, errErrand
 	}
-	return e, i.used.End(r.Context(), e.State, until)
+	return e, nil
 }
 
 // answer is the user that the issuer signed in.

@@ -295,3 +295,25 @@ func TestAServerWithoutIssuer(t *testing.T) {
 		}
 	}
 }
+
+// An answer that has no try left is not taken as used: it counts once there are tries again,
+// and browsers without a user do not fill the memory with errands.
+func TestAnErrandWithoutATryIsNotUsed(t *testing.T) {
+	g := newGuest(t)
+	for range triesFrom {
+		back := g.toIssuer("/sign-in/issuer")
+		if got := g.get(strings.Replace(back, "iss=", "iss=x", 1), fromIssuer); got.StatusCode != http.StatusForbidden {
+			t.Fatalf("the answer of another issuer: %s, want to be refused", got.Status)
+		}
+	}
+	back := g.toIssuer("/sign-in/issuer")
+	errand := g.http.Jar.Cookies(g.base)[0]
+	if got := g.get(back, fromIssuer); got.StatusCode != http.StatusTooManyRequests || g.cookie() != nil {
+		t.Fatalf("after %d failures: %s, want 429", triesFrom, got.Status)
+	}
+	g.forgetAll()
+	g.clock.pass(2 * time.Minute)
+	if got := g.get(back, fromIssuer, with(errand)); got.StatusCode != http.StatusOK || g.cookie() == nil {
+		t.Errorf("the same answer when there are tries again: %s, want to be signed in: %s", got.Status, got.body)
+	}
+}

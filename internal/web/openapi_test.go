@@ -264,6 +264,9 @@ func (w *writer) failures(o *openapi3.Operation, r route) {
 	if r.as != "" || r.id == "previewDestroy" {
 		says[http.StatusTooManyRequests] = "Too many streams are open."
 	}
+	if r.whole {
+		says[http.StatusTooManyRequests] = "Too many requests hold a state at this moment; retry after Retry-After."
+	}
 	for _, status := range slices.Sorted(maps.Keys(says)) {
 		o.AddResponse(status, openapi3.NewResponse().WithDescription(says[status]).WithJSONSchemaRef(w.schema(reflect.TypeFor[command.Refusal](), 0)))
 	}

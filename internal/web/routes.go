@@ -35,6 +35,7 @@ type route struct {
 	later        int   // the status that has the caller come again; zero means 503
 	body         int64 // bytes
 	parts        bool  // the handler moves the deadline of the body with each part of it
+	whole        bool  // the handler holds a whole state in memory, so that few of them run at once
 	handle       gin.HandlerFunc
 	operation         // its entry in the document of the API
 	tokens       bool // tokens for the registry open it, besides those of the cluster

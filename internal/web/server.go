@@ -44,15 +44,20 @@ func newServer(o Options) (*server, error) {
 	count := &streams{total: o.Limits.Streams, each: o.Limits.UserStreams, tell: o.Following}
 	opener := &opener{streams: count, callers: callers, limits: o.Limits, now: o.Now}
 	gate := &gate{auth: o.Auth, people: o.People, scopes: scopes, replies: replies}
-	logs := &logs{gate: gate, stacks: o.Stacks, streams: opener, log: o.Log, tails: &tails{
+	logs := &logs{gate: gate, stacks: o.Stacks, former: o.Former, streams: opener, log: o.Log, tails: &tails{
 		follow: func(ctx context.Context, of tailed) (io.ReadCloser, error) {
-			return o.Stacks.Log(ctx, of.key, of.run, query.LogOptions{Follow: true, Timestamps: of.timestamps})
+			stacks := query.StackReader(o.Stacks)
+			if of.former {
+				stacks = o.Former
+			}
+			return stacks.Log(ctx, of.key, of.run, query.LogOptions{Follow: true, Timestamps: of.timestamps})
 		}}}
 	sender := stateSender{audit: audit, replies: replies}
 	states := stateAPI{gate, o.Stacks, sender}
 	retained := retainedAPI{gate, o.Retained, audit, sender}
 	return &server{
-		guard:   &guard{callers: callers, entrance: entrance, replies: replies, replicas: o.Replicas, kinds: o.Kinds, hosts: o.Hosts, limits: o.Limits, log: o.Log, now: o.Now},
+		guard: &guard{callers: callers, entrance: entrance, replies: replies, replicas: o.Replicas, kinds: o.Kinds, hosts: o.Hosts, limits: o.Limits,
+			seats: seats{each: o.Limits.UserStates, all: o.Limits.States, bytes: o.Limits.StateBytes}, log: o.Log, now: o.Now},
 		replies: replies,
 		health:  health{o.Ready, replies, o.Log},
 		api: []area{

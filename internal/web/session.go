@@ -196,6 +196,7 @@ type EndedSessions struct {
 
 	mu    sync.Mutex
 	until map[string]time.Time
+	swept time.Time // when expired ones were dropped last
 }
 
 // NewEndedSessions returns that no session was ended.
@@ -203,12 +204,18 @@ func NewEndedSessions(now func() time.Time) *EndedSessions {
 	return &EndedSessions{now: now, until: map[string]time.Time{}}
 }
 
-// End implements SignOuts. Expired sessions are dropped, so that they do not
+// sweptEvery is how often expired sessions are looked for: each time all are looked at, while
+// requests that ask about a session wait.
+const sweptEvery = time.Minute
+
+// End implements SignOuts. Expired sessions are dropped now and then, so that they do not
 // fill the memory.
 func (s *EndedSessions) End(_ context.Context, id string, until time.Time) error {
-	s.Expire()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if now := s.now(); now.Sub(s.swept).Abs() >= sweptEvery {
+		s.expire(now)
+	}
 	s.until[id] = until
 	return nil
 }
@@ -223,8 +230,13 @@ func (s *EndedSessions) Ended(id string) bool {
 func (s *EndedSessions) Expire() (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.expire(s.now())
+}
+
+func (s *EndedSessions) expire(now time.Time) (ids []string) {
+	s.swept = now
 	for id, until := range s.until {
-		if !s.now().Before(until) {
+		if !now.Before(until) {
 			ids = append(ids, id)
 			delete(s.until, id)
 		}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -97,6 +98,32 @@ func TestSessionsEnd(t *testing.T) {
 	b.clock.pass(20 * time.Minute)
 	if b.known() || b.known(with(last)) || b.known(with(first)) {
 		t.Error("a session is good after twelve hours")
+	}
+}
+
+// Ending many sessions looks at all others now and then, and not each time: requests that ask
+// about a session wait meanwhile. Those that have expired are dropped.
+func TestManySessionsEnd(t *testing.T) {
+	const sessions = 2000
+	now, asked := time.Now(), 0
+	s := NewEndedSessions(func() time.Time { asked++; return now })
+	for i := range sessions {
+		if err := s.End(t.Context(), fmt.Sprint(i), now.Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked > 2*sessions {
+		t.Errorf("ending %d sessions looks at %d", sessions, asked)
+	}
+	if !s.Ended("7") || s.Ended("none") {
+		t.Error("a session that was ended is good, or another one is not")
+	}
+	now = now.Add(time.Hour)
+	if err := s.End(t.Context(), "new", now.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.until) != 1 || s.Ended("7") {
+		t.Errorf("%d sessions are kept, want the one that has not expired", len(s.until))
 	}
 }
 

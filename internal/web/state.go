@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -89,10 +90,13 @@ func (a stateAPI) routes() []route {
 			body: stateBytes, operation: replaceInGit, handle: func(c *gin.Context) { a.replaceInGit(c, replaceInGit) }},
 	}
 	for i := range table {
-		table[i].within = transfer
+		table[i].within, table[i].whole = transfer, !slices.Contains(withoutState, table[i].operation.id)
 	}
 	return table
 }
+
+// withoutState are the operations about a state that do not read it.
+var withoutState = []string{"listStateVersions", "getSecretPrints", "getStateKeys"}
 
 func (a stateAPI) view(c call) (plan.StateView, error) {
 	reveal, err := c.yes("reveal")

@@ -23,7 +23,7 @@ func (a commandAPI) pushing(op func(string, string, ...fault.Kind) operation) ro
 		word("over", "The digest of the stored state, from the preview."), word("to", "The digest of the state to store, from the preview."),
 	}
 	r := route{method: http.MethodPost, path: oneStack + "/state/push", door: guarded, access: right("update", access.ResourceState),
-		within: func(l Limits) time.Duration { return l.Transfer }, body: stateBytes, operation: o}
+		within: func(l Limits) time.Duration { return l.Transfer }, body: stateBytes, whole: true, operation: o}
 	r.handle = func(c *gin.Context) {
 		var change command.StateChange
 		err := a.admitted(c, r.operation)

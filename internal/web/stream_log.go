@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/terrier-iac/terrier/internal/access"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -24,9 +25,27 @@ import (
 type logs struct {
 	*gate
 	stacks  query.StackReader
+	former  query.StackReader // nil: nothing is found of stacks of former namespaces
 	streams *opener
 	tails   *tails
 	log     *slog.Logger
+}
+
+// recorded reads what the records know of a stack. Where nothing is found, a caller with the
+// permission in all namespaces gets what a stack of a former namespace left.
+func recorded[A any](l *logs, c *gin.Context, read func(query.StackReader) (A, error)) (A, error) {
+	found, err := read(l.stacks)
+	if l.former == nil || fault.Of(err) != fault.Missing {
+		return found, err
+	}
+	switch denied := l.everywhere(c, "get", access.ResourceLog, keyOf(c).Kind); fault.Of(denied) {
+	case fault.None:
+		return read(l.former)
+	case fault.Denied:
+		return found, err
+	default:
+		return found, denied
+	}
 }
 
 // serve sends a log: as it is now, or followed; as text, or as events.
@@ -47,7 +66,9 @@ func (l *logs) serve(c *gin.Context) {
 }
 
 func (l *logs) asItIs(c *gin.Context, timestamps bool) {
-	r, err := l.stacks.Log(c.Request.Context(), keyOf(c), runOf(c), query.LogOptions{Timestamps: timestamps})
+	r, err := recorded(l, c, func(s query.StackReader) (io.ReadCloser, error) {
+		return s.Log(c.Request.Context(), keyOf(c), runOf(c), query.LogOptions{Timestamps: timestamps})
+	})
 	if err != nil {
 		l.replies.refuse(c, err)
 		return
@@ -159,7 +180,10 @@ type logEnd struct {
 func (l *logs) end(st *stream, run string, lines *lineEvents) {
 	lines.rest()
 	end := logEnd{Run: run}
-	if r, err := l.stacks.Run(st.c.Request.Context(), keyOf(st.c), run); err == nil {
+	r, err := recorded(l, st.c, func(s query.StackReader) (query.Report, error) {
+		return s.Run(st.c.Request.Context(), keyOf(st.c), run)
+	})
+	if err == nil {
 		end.Run, end.Outcome, end.Message = r.ID, r.Outcome, r.Message
 	}
 	data, err := json.Marshal(end)
@@ -175,35 +199,39 @@ func (l *logs) end(st *stream, run string, lines *lineEvents) {
 // follow opens a stream of a log from a position. A missing log is
 // reported before the stream starts.
 func (l *logs) follow(c *gin.Context, from spot, timestamps bool) (st *stream, f *follower, done func(), err error) {
-	ctx, key, run := c.Request.Context(), keyOf(c), from.run
+	ctx, key := c.Request.Context(), keyOf(c)
 	st, leave, err := l.streams.open(c, func(ctx context.Context, user access.User) error {
 		return l.auth.Authorize(ctx, user, access.Request{Verb: "get", Resource: access.ResourceLog, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
 	})
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if run == "" {
-		var newest query.Report
-		newest, err = l.stacks.Run(ctx, key, "")
-		run = newest.ID
-	}
-	f = &follower{run: run, at: from.at, log: func() (io.ReadCloser, error) {
-		return l.stacks.Log(ctx, key, run, query.LogOptions{Timestamps: timestamps})
-	}}
-	if err == nil {
-		err = f.reopen()
-	}
+	of, again := tailed{key: key, timestamps: timestamps}, false
+	f, err = recorded(l, c, func(s query.StackReader) (*follower, error) {
+		of.run, of.former, again = from.run, again, true
+		if of.run == "" {
+			newest, err := s.Run(ctx, key, "")
+			if err != nil {
+				return nil, err
+			}
+			of.run = newest.ID
+		}
+		f := &follower{run: of.run, at: from.at, log: func() (io.ReadCloser, error) {
+			return s.Log(ctx, key, of.run, query.LogOptions{Timestamps: timestamps})
+		}}
+		return f, f.reopen()
+	})
 	if err != nil {
 		leave()
 		return nil, nil, nil, err
 	}
-	it, part := l.tails.join(tailed{key, run, timestamps})
+	it, part := l.tails.join(of)
 	f.tail = it
 	return st, f, func() {
 		part()
 		leave()
 		if err := f.close(); err != nil {
-			l.log.Debug("closing a log", "stack", key, "run", run, "err", err)
+			l.log.Debug("closing a log", "stack", key, "run", of.run, "err", err)
 		}
 	}, nil
 }

@@ -23,6 +23,7 @@ type tailed struct {
 	key        query.Key
 	run        string
 	timestamps bool
+	former     bool // the stack was in a former namespace: it may have had the name of a run of now
 }
 
 // tail is the last part of a growing log:

@@ -40,7 +40,7 @@ func TestBodiesThatNeverArrive(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			if err := conn.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n", tt.method, tt.path, tt.host)
@@ -75,7 +75,7 @@ func TestBodiesOfUsersHaveTheirTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	answers := bufio.NewReader(conn)

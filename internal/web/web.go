@@ -70,6 +70,7 @@ type Tokens interface {
 type Options struct {
 	Kinds   query.Kinds        // of stacks
 	Stacks  Stacks             // reads without permission checks: the routes make them
+	Former  query.StackReader  // Stacks that also finds the last runs of stacks of former namespaces, for users with the permission in all namespaces; nil without it
 	Tenants query.TenantReader // likewise
 	Board   Board              // likewise
 	UsedBy  UsedBy             // likewise: which stacks use modules and providers; nil if this server does not watch the stacks
@@ -81,7 +82,7 @@ type Options struct {
 	Queue   query.Queue        // of all namespaces; nil if this server starts no runs
 	Notices query.Notices      // sent notifications; nil if none are sent
 
-	Retained command.RetainedStacks // retained resources of deleted stacks; nil without records
+	Retained command.RetainedRecords // retained resources of deleted stacks; nil without records
 
 	Platform pages.Platform  // the server and its settings
 	Overview situation.Asked // what of the status of the platform is not in the other fields
@@ -166,6 +167,10 @@ type Limits struct {
 	Beat        time.Duration // interval of heartbeats of an event stream: 15s
 	Streams     int           // at once: 256
 	UserStreams int           // of one user at once: 16
+	States      int           // requests at once that hold a whole state in memory: 16
+	UserStates  int           // of one user at once: 4
+	StateBytes  int64         // of memory that these requests take together; one user has half of it: 2 GiB
+	Seat        time.Duration // how long such a request waits for its turn: 10s
 	Upload      int64         // bytes of one request to the registry: 1 GiB
 	File        int64         // bytes of a form with a file: 64 MiB
 }
@@ -181,6 +186,10 @@ func (l Limits) filled() Limits {
 		Beat:        cmp.Or(l.Beat, 15*time.Second),
 		Streams:     cmp.Or(l.Streams, 256),
 		UserStreams: cmp.Or(l.UserStreams, 16),
+		States:      cmp.Or(l.States, 16),
+		UserStates:  cmp.Or(l.UserStates, 4),
+		StateBytes:  cmp.Or(l.StateBytes, 2<<30),
+		Seat:        cmp.Or(l.Seat, 10*time.Second),
 		Upload:      cmp.Or(l.Upload, 1<<30),
 		File:        cmp.Or(l.File, 64<<20),
 	}
@@ -217,7 +226,7 @@ func build(o Options) (*gin.Engine, error) {
 		if o.Replicas != nil && answeredBy(r.path) == unassigned {
 			return nil, fmt.Errorf("no rule says which replica answers %s", r.path)
 		}
-		engine.Handle(r.method, r.path, s.guard.bounded(r), s.guard.named(r), s.guard.elsewhere(r), s.guard.allowed(r), r.handle)
+		engine.Handle(r.method, r.path, s.guard.bounded(r), s.guard.named(r), s.guard.elsewhere(r), s.guard.allowed(r), s.guard.seated(r), r.handle)
 	}
 	engine.NoRoute(s.guard.callers.unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoRoute) })
 	engine.NoMethod(s.guard.callers.unknownAddress, func(c *gin.Context) { s.replies.refuse(c, errNoMethod) })

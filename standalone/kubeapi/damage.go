@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,10 @@ const storeRoom = 160 << 20
 // storeLeast is what the two pieces of its log take alone.
 const storeLeast = 128 << 20
 
+// storeAgain is what a store that is there takes when it opens: the next piece of its log, and
+// some for the database.
+const storeAgain = 80 << 20
+
 // checkRoom refuses the first start of a store on a disk with less than it takes. Where etcd
 // finds out by itself, one of its goroutines may end the process before the opener hears of
 // it. A disk whose free space is unknown is tried.
@@ -114,11 +119,22 @@ func checkRoom(d dir) error {
 	if wal.Exist(filepath.Join(d.store(), "member", "wal")) {
 		return nil
 	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(d.path, &st); err != nil || st.Bavail*uint64(st.Bsize) >= storeLeast {
+	if room, known := roomOn(d.path); !known || room >= storeLeast {
 		return nil
 	}
 	return notOpened(d, roomOf(d.path), syscall.ENOSPC)
+}
+
+// roomToDefragment reports whether a disk has room for a copy of the database, which etcd makes
+// to defragment it, and for the log. Where it has none, etcd would not open a store that is
+// whole.
+func roomToDefragment(d dir) bool {
+	info, err := os.Stat(filepath.Join(d.store(), "member", "snap", "db"))
+	if err != nil {
+		return true // there is nothing to defragment, or etcd says what is wrong
+	}
+	room, known := roomOn(d.path)
+	return !known || room >= info.Size()+storeAgain
 }
 
 // notOpened says why a store did not open: that its disk has no room is no
@@ -130,9 +146,13 @@ func notOpened(d dir, room string, err error) error {
 	if !full {
 		return damagedStore(d.store(), err)
 	}
+	needs := storeRoom
+	if wal.Exist(filepath.Join(d.store(), "member", "wal")) {
+		needs = storeAgain
+	}
 	return fault.New(fault.Broken, "NoSpace", fmt.Errorf(
-		"the disk that holds %s (%s) has no room for the store, which takes about %d MiB to begin with and is not damaged: free some, for instance what is in %s and %s, which is made again, or move the data directory to a larger disk: %w",
-		d.store(), room, storeRoom>>20, filepath.Join(d.path, "cache"), filepath.Join(d.path, "scratch"), err))
+		"the disk that holds %s (%s) has no room for the store, which needs about %d MiB to open and is not damaged: free some, for instance what is in %s and %s, which is made again, or move the data directory to a larger disk: %w",
+		d.store(), room, needs>>20, filepath.Join(d.path, "cache"), filepath.Join(d.path, "scratch"), err))
 }
 
 // roomOf says how much room there is on the disk of a directory.
@@ -146,4 +166,13 @@ func roomOf(path string) string {
 
 func damagedStore(path string, err error) error {
 	return fmt.Errorf("the store in %s does not open: put it back from a copy that was made while the control plane was stopped, or move it away to start empty: %w", path, err)
+}
+
+// roomOn is how many bytes are free on the disk of a directory, if that is known.
+func roomOn(path string) (free int64, known bool) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, false
+	}
+	return int64(min(st.Bavail*uint64(st.Bsize), math.MaxInt64)), true
 }

@@ -30,8 +30,9 @@ func (d dir) kubeconfig() string { return filepath.Join(d.path, "kubeconfig") }
 func (d dir) own(name ...string) string {
 	return filepath.Join(append([]string{d.path, "control-plane"}, name...)...)
 }
-func (d dir) store() string { return d.own("etcd") }
-func (d dir) close()        { _ = d.lock.Close() } // which also unlocks it
+func (d dir) store() string     { return d.own("etcd") }
+func (d dir) authority() string { return d.own("pki", "authority.pem") }
+func (d dir) close()            { _ = d.lock.Close() } // which also unlocks it
 
 // openDir makes path a private directory, and locks it.
 func openDir(path string) (dir, error) {

@@ -24,6 +24,9 @@ import (
 // test can kill one without a second binary that links Kubernetes.
 const childDir = "TERRIER_TEST_CHILD_DIR"
 
+// childTalks has that process log everything.
+const childTalks = "TERRIER_TEST_CHILD_TALKS"
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		os.Exit(child(dir))
@@ -34,7 +37,11 @@ func TestMain(m *testing.M) {
 func child(dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	server, err := Start(ctx, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	level := slog.LevelInfo
+	if os.Getenv(childTalks) != "" {
+		level = slog.LevelDebug - 4
+	}
+	server, err := Start(ctx, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))})
 	if err == nil {
 		fmt.Println("ready")
 		err = server.Wait()

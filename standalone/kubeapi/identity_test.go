@@ -151,9 +151,10 @@ jwt:
 		t.Errorf("an apply is known as %+v, %v", u, err)
 	}
 	list := metav1.ListOptions{}
-	if _, err := apply.CoreV1().Namespaces().List(t.Context(), list); err != nil {
-		t.Errorf("an apply may not do what its role says: %v", err)
-	}
+	eventually(t, "an apply may do what its role says", func(ctx context.Context) error {
+		_, err := apply.CoreV1().Namespaces().List(ctx, list)
+		return err
+	})
 	plan := func(r *identity.Run, _ *identity.Use) { r.Phase = identity.Plan }
 	if _, err := as(ours, plan).CoreV1().Namespaces().List(t.Context(), list); !apierrors.IsForbidden(err) {
 		t.Errorf("a plan has the role of applies: %v", err)

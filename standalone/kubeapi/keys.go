@@ -38,12 +38,12 @@ func ensureKeys(d dir, address string, now time.Time) (keys, error) {
 		encryption:     d.own("pki", "encryption.yaml"),
 		tokens:         d.own("pki", "tokens.csv"),
 	}
-	ca, err := ensureAuthority(d.own("pki", "authority.pem"), now)
+	ca, err := ensureAuthority(d.authority(), now)
 	if err != nil {
 		return keys{}, err
 	}
 	k.authority = ca.certificatePEM()
-	if err := ensureServer(k.server, ca, address, now); err != nil {
+	if _, err := ensureServer(k.server, ca, address, now); err != nil {
 		return keys{}, err
 	}
 	if err := ensureSigningKey(k.serviceAccount); err != nil {

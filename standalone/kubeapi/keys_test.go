@@ -30,7 +30,8 @@ func TestCertificatesAreRenewed(t *testing.T) {
 		"not while there is time":            {serverFor - renewBefore, "127.0.0.1:1", false, false},
 		"the server's a month before":        {serverFor - renewBefore + time.Hour, "127.0.0.1:1", false, true},
 		"the server's if the host changes":   {time.Hour, "127.0.0.9:1", false, true},
-		"both if the authority's is too old": {authorityFor, "127.0.0.1:1", true, true},
+		"not while it outlasts a process":    {authorityFor - renewAuthorityBefore, "127.0.0.1:1", false, true},
+		"both if the authority's is too old": {authorityFor - renewAuthorityBefore + time.Hour, "127.0.0.1:1", true, true},
 		"both if the clock was set back":     {-time.Hour, "127.0.0.1:1", true, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,6 +30,7 @@ import (
 // A process that is stopped has ten seconds in all.
 const (
 	startWithin           = 2 * time.Minute
+	callOffWithin         = 5 * time.Second // a start that is called off may go on
 	stopAPIWithin         = 5 * time.Second
 	stopWatchesWithin     = 1 * time.Second // of clients, which would hold the server up for all of stopAPIWithin
 	stopControllersWithin = 2 * time.Second
@@ -56,6 +57,8 @@ type Options struct {
 	// UnsafeNoStamps leaves the users of changes unrecorded, as the API server of a
 	// cluster does. It is for tests.
 	UnsafeNoStamps bool
+
+	renewals <-chan time.Time // when the certificate is looked at, in place of renewEvery: for tests
 }
 
 // Server is a running control plane.
@@ -74,13 +77,33 @@ type Server struct {
 
 // Start returns when the API server says that it is ready and the controllers
 // run. The server lives until ctx ends. An error is a sentence for the user, and
-// nothing is left running behind it.
+// nothing is left running behind it, unless ctx ends first: then a start that takes
+// longer than callOffWithin ends by itself, or with the process, which may end at any moment.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{ended: make(chan struct{})}
-	if err := s.start(ctx, o); err != nil {
-		s.unwind()
-		return nil, err
+	// The API server takes no end while it starts: what it does then fails, and has the process
+	// end with a trace. So a start that is called off goes on, and is undone as a whole.
+	started := make(chan error, 1)
+	go func() { started <- s.start(context.WithoutCancel(ctx), o) }()
+	select {
+	case err := <-started:
+		if err != nil {
+			s.unwind()
+			return nil, err
+		}
+	case <-ctx.Done():
+		undone := make(chan struct{})
+		go func() {
+			defer close(undone)
+			<-started
+			s.unwind()
+		}()
+		select {
+		case <-undone:
+		case <-time.After(callOffWithin):
+		}
+		return nil, fmt.Errorf("the control plane was stopped while it started: %w", context.Cause(ctx))
 	}
 	s.calm.Store(true)
 	o.Log.Info("control plane ready", "address", s.address, "kubeconfig", s.kubeconfig)
@@ -98,9 +121,9 @@ func (s *Server) Kubeconfig() string { return s.kubeconfig }
 // Address is the host and port that the API server listens on.
 func (s *Server) Address() string { return s.address }
 
-// Certificate is the API server's, with the certificate of the authority that
-// signed it, in PEM. It is for other servers of this process: who trusts the
-// kubeconfig trusts them.
+// Certificate is the API server's as it is now, with the certificate of the authority
+// that signed it, in PEM. It is for other servers of this process: who trusts the
+// kubeconfig trusts them. It is renewed a month before its end, and its authority is not.
 func (s *Server) Certificate() (serving tls.Certificate, authority []byte, err error) {
 	serving, err = tls.LoadX509KeyPair(s.keys.server, s.keys.server)
 	if err != nil {
@@ -179,6 +202,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		return fmt.Errorf("starting the Kubernetes controllers: %w", err)
 	}
 	s.undo = append(s.undo, stop)
+	s.undo = append(s.undo, s.keepCertificate(ctx, dir, o))
 	s.config, s.failed = api.config, api.failed
 	return nil
 }

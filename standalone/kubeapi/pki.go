@@ -21,6 +21,10 @@ const (
 	authorityFor = 10 * 365 * 24 * time.Hour
 	serverFor    = 2 * 365 * 24 * time.Hour
 	renewBefore  = 30 * 24 * time.Hour
+
+	// Only a start replaces the authority, since clients of the former one have to be told.
+	// So it has to outlast the process.
+	renewAuthorityBefore = serverFor + renewBefore
 )
 
 // pair is a certificate and its key. They live in one file, so that no crash can
@@ -32,7 +36,7 @@ type pair struct {
 
 func ensureAuthority(path string, now time.Time) (pair, error) {
 	have, err := readPair(path)
-	if err == nil && fresh(have.certificate, now) {
+	if err == nil && fresh(have.certificate, now, renewAuthorityBefore) {
 		return have, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -49,32 +53,36 @@ func ensureAuthority(path string, now time.Time) (pair, error) {
 }
 
 // ensureServer issues a new serving certificate if the old one is about to expire, if
-// the authority changed, or if it does not name the address.
-func ensureServer(path string, ca pair, address string, now time.Time) error {
+// the authority changed, or if it does not name the address. It reports whether it did.
+func ensureServer(path string, ca pair, address string, now time.Time) (issued bool, err error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("reading the address %q: %w", address, err)
+		return false, fmt.Errorf("reading the address %q: %w", address, err)
 	}
 	have, err := readPair(path)
-	if err == nil && fresh(have.certificate, now) && have.certificate.CheckSignatureFrom(ca.certificate) == nil && have.certificate.VerifyHostname(host) == nil {
-		return nil
+	if err == nil && fresh(have.certificate, now, renewBefore) && have.certificate.CheckSignatureFrom(ca.certificate) == nil && have.certificate.VerifyHostname(host) == nil {
+		return false, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return false, err
 	}
 	ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	if ip := net.ParseIP(host); !slices.ContainsFunc(ips, ip.Equal) {
 		ips = append(ips, ip)
 	}
+	until := now.Add(serverFor)
+	if ca.certificate.NotAfter.Before(until) {
+		until = ca.certificate.NotAfter
+	}
 	_, err = issue(path, ca, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
-		NotAfter:    now.Add(serverFor),
+		NotAfter:    until,
 		DNSNames:    []string{"localhost", serviceName},
 		IPAddresses: ips,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, now)
-	return err
+	return err == nil, err
 }
 
 // ensureSigningKey makes the key of service account tokens. Another key would
@@ -98,8 +106,8 @@ func ensureSigningKey(path string) error {
 	return nil
 }
 
-func fresh(c *x509.Certificate, now time.Time) bool {
-	return !now.Before(c.NotBefore) && c.NotAfter.Sub(now) >= renewBefore
+func fresh(c *x509.Certificate, now time.Time, before time.Duration) bool {
+	return !now.Before(c.NotBefore) && c.NotAfter.Sub(now) >= before
 }
 
 // issue makes a key, has its certificate signed by ca, or by itself if ca is the

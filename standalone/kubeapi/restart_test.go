@@ -3,6 +3,7 @@ package kubeapi
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -89,6 +90,60 @@ func TestKilled(t *testing.T) {
 	if err := plane.Wait(); err != nil {
 		t.Errorf("after SIGTERM it ended with %v, want a clean end", err)
 	}
+}
+
+// A user who stops a control plane while it starts gets a sentence, at whatever moment: the API
+// server ends a process with a trace if its own start fails.
+func TestStoppedWhileItStarts(t *testing.T) {
+	dir := filepath.Join(openTempDir(t), "data")
+	moment := "starting the kubernetes api"
+	for _, lines := range []int{0, 1, 20, 60, 120, 200, 300, 450, 600} { // that are logged after the moment
+		plane := childCommand(dir)
+		plane.Env = append(plane.Env, childTalks+"=1")
+		log, err := plane.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plane.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		began, after := false, 0
+		stop := sync.OnceFunc(func() {
+			if err := plane.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				t.Error(err)
+			}
+		})
+		scan := bufio.NewScanner(log)
+		scan.Buffer(nil, 16<<20)
+		for scan.Scan() {
+			all = append(all, scan.Text())
+			if began = began || strings.Contains(scan.Text(), moment); !began {
+				continue
+			}
+			if after == lines || strings.Contains(scan.Text(), "control plane ready") {
+				stop()
+			}
+			after++
+		}
+		if err := scan.Err(); err != nil {
+			t.Fatal(err)
+		}
+		err = plane.Wait()
+		text := strings.Join(all, "\n")
+		last := all[max(0, len(all)-40):]
+		if strings.Contains(text, "\ngoroutine ") || strings.Contains(text, "\npanic: ") {
+			t.Errorf("stopped %d lines after it began to start, it ends with a trace:\n%s", lines, strings.Join(last, "\n"))
+		}
+		ready := strings.Contains(text, "control plane ready")
+		switch code := plane.ProcessState.ExitCode(); {
+		case ready && err != nil:
+			t.Errorf("stopped %d lines after it began to start, when it was ready, it ends with %v:\n%s", lines, err, strings.Join(last, "\n"))
+		case !ready && (code != 1 || !strings.Contains(text, "the control plane was stopped while it started")):
+			t.Errorf("stopped %d lines after it began to start, it ends with %d and no sentence:\n%s", lines, code, strings.Join(last, "\n"))
+		}
+	}
+	startChild(t, dir) // and the next one starts
 }
 
 // killWhile starts a control plane in a process of its own and kills it when it

@@ -1,12 +1,15 @@
 package kubeapi
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
@@ -87,4 +90,65 @@ func TestADiskThatIsTooSmall(t *testing.T) {
 			t.Errorf("the store has %v keys, %v, want 10", got, err)
 		}
 	})
+}
+
+// etcd defragments a store when it opens, in a copy. A disk without room for the copy is no
+// reason not to open a store that is whole.
+func TestADiskWithoutRoomForACopy(t *testing.T) {
+	disk := apart.Disk(t, 400, 0o700)
+	if disk == "" {
+		return
+	}
+	d, err := openDir(filepath.Join(disk, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.close)
+	withStore(t, d, func(client *clientv3.Client) { putMany(t, client, 10) })
+	bloat(t, filepath.Join(d.store(), "member", "snap", "db"), 150, 70)
+	room, _ := roomOn(disk)
+	if room < storeAgain || room > 150<<20 {
+		t.Fatalf("%d MiB are left, want room for the log and not for a copy", room>>20)
+	}
+	withStore(t, d, func(client *clientv3.Client) {
+		got, err := client.Get(t.Context(), "key", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil || got.Count != 10 {
+			t.Errorf("the store has %v keys, %v, want 10", got, err)
+		}
+	})
+}
+
+// bloat adds to a database that many megabytes of content, and of pages that are free.
+func bloat(t *testing.T, file string, content, free int) {
+	t.Helper()
+	db, err := bolt.Open(file, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, name := make([]byte, 1<<20), []byte("ballast")
+	change := func(f func(*bolt.Bucket) error) {
+		t.Helper()
+		if err := db.Update(func(tx *bolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists(name)
+			if err != nil {
+				return err
+			}
+			return f(b)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range content + free {
+		change(func(b *bolt.Bucket) error { return b.Put(fmt.Appendf(nil, "%04d", n), value) })
+	}
+	change(func(b *bolt.Bucket) error {
+		var errs []error
+		for n := range free {
+			errs = append(errs, b.Delete(fmt.Appendf(nil, "%04d", n)))
+		}
+		return errors.Join(errs...)
+	})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -365,7 +365,7 @@ func TestADryRunThatFails(t *testing.T) {
 
 func (c *cluster) eventually(what string, check func() bool) {
 	c.Helper()
-	if err := wait.PollUntilContextTimeout(c.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return check(), nil }); err != nil {
+	if err := wait.PollUntilContextTimeout(c.Context(), 50*time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) { return check(), nil }); err != nil {
 		c.Fatalf("waiting until %s: %v", what, err)
 	}
 }

@@ -55,7 +55,12 @@ func startStore(ctx context.Context, d dir, log *slog.Logger, unsafeNoFsync bool
 			err = notOpened(d, room, fmt.Errorf("%v", p))
 		}
 	}()
-	etcd, err := embed.StartEtcd(storeConfig(d.store(), socket, storeLog, unsafeNoFsync))
+	config := storeConfig(d.store(), socket, storeLog, unsafeNoFsync)
+	if !roomToDefragment(d) {
+		log.Info("the store is not defragmented at this start: the disk has no room for a copy", "disk", room)
+		config.BootstrapDefragThresholdMegabytes = 0
+	}
+	etcd, err := embed.StartEtcd(config)
 	if err != nil {
 		return store{}, notOpened(d, room, err)
 	}

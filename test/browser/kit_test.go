@@ -54,6 +54,7 @@ func begin(t *testing.T) context.Context {
 	}
 	options := []chromedp.ExecAllocatorOption{
 		chromedp.IgnoreCertErrors, chromedp.Headless, chromedp.DisableGPU, chromedp.Env("TMPDIR=" + browser.dir),
+		chromedp.WSURLReadTimeout(patience), // in place of twenty seconds
 	}
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium has none for root

@@ -28,6 +28,7 @@ import (
 
 	infrav1alpha2 "github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	testport "github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // installed is a controller that runs as the account of the chart, with the arguments
@@ -125,7 +126,7 @@ func (i *installed) arguments(t *testing.T) []string {
 func (i *installed) start(t *testing.T, args []string) {
 	t.Helper()
 	var ready struct{ HTTP string }
-	i.health = freeAddress(t)
+	i.health = testport.Address(t)
 	i.commands = append(i.commands, program(t, &ready, append(args,
 		"--kubeconfig", i.credentials, "--data-dir", filepath.Join(t.TempDir(), "data"),
 		"--health-address", i.health, "--output", "json",
@@ -135,17 +136,6 @@ func (i *installed) start(t *testing.T, args []string) {
 		t.Fatal(err)
 	}
 	i.http = "https://127.0.0.1:" + port
-}
-
-// freeAddress is one that nothing listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 var databases = map[string]string{}

@@ -68,6 +68,13 @@ func TestCopies(t *testing.T) {
 	for _, path := range definitions {
 		want["crds/"+filepath.Base(path)] = read(t, path)
 	}
+	policies, err := filepath.Glob(root + "/config/admission/deletion/*.yaml")
+	if err != nil || len(policies) == 0 {
+		t.Fatalf("finding the policy about deletions: %d, %v", len(policies), err)
+	}
+	for _, path := range policies {
+		want["deletion/"+filepath.Base(path)] = read(t, path)
+	}
 	for name, role := range roles(t) {
 		want["roles/"+name+".yaml"] = role
 	}

@@ -23,33 +23,30 @@ import (
 var block = regexp.MustCompile("(?s)<!-- (run|node|rescue|several|elsewhere|file: [a-z.]+) -->\n```[a-z]*\n(.*?)```\n")
 
 // The commands of docs/operate.md work as they stand, in their order. There is no node,
-// so those that need a pod are left out: test/cluster runs them.
+// so those that need a pod are left out: test/cluster runs them. The restore is one of a
+// tenant with a stack into a cluster that has nothing.
 func TestOperate(t *testing.T) {
 	p := newPlane(t)
 	for _, n := range []string{"team-a", "team-b"} {
 		p.apply(t, namespace(n))
 	}
-	for _, file := range []string{"infra.contrib.fluxcd.io_terraforms", "source.toolkit.fluxcd.io_gitrepositories", "source.toolkit.fluxcd.io_ocirepositories", "source.toolkit.fluxcd.io_buckets", "operator.kubernetes-tenants.org_tenantregistries", "operator.kubernetes-tenants.org_tenanttemplates"} {
+	for _, file := range []string{
+		"infra.contrib.fluxcd.io_terraforms",
+		"source.toolkit.fluxcd.io_gitrepositories", "source.toolkit.fluxcd.io_ocirepositories", "source.toolkit.fluxcd.io_buckets",
+		"policy.terrier.dev_clusterpolicies", "policy.terrier.dev_policies",
+		"notification.toolkit.fluxcd.io_alerts", "notification.toolkit.fluxcd.io_providers",
+		"operator.kubernetes-tenants.org_tenantregistries", "operator.kubernetes-tenants.org_tenanttemplates",
+	} {
 		p.manifest(t, "", read(t, root+"/config/crd/"+file+".yaml"))
 	}
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(server.Close)
-	host := strings.TrimPrefix(server.URL, "http://")
-	dir := t.TempDir()
-	for _, version := range []string{"v1.2.3", "v1.2.4"} {
-		push := exec.CommandContext(t.Context(), "make", "-C", root, "--no-print-directory", "chart-push",
-			"REGISTRY="+host+"/team", "VERSION="+version, "DIST="+t.TempDir(), "HELM_FLAGS=--plain-http")
-		if out, err := push.CombinedOutput(); err != nil {
-			t.Fatalf("pushing %s: %v\n%s", version, err, out)
-		}
-	}
-	here := strings.NewReplacer("oci://registry.example.com/team/charts/terrier", "oci://"+host+"/team/charts/terrier --plain-http")
+	here, dir := pushed(t, "v1.2.3", "v1.2.4"), t.TempDir()
 	page := read(t, root+"/docs/operate.md")
 	blocks := block.FindAllStringSubmatch(page, -1)
 	if n := strings.Count(page, "\n```") / 2; n != len(blocks) || n < 8 {
 		t.Fatalf("docs/operate.md has %d blocks, of which %d say where they run", n, len(blocks))
 	}
 	keys := recordKeys(time.Now().UTC().Format(time.DateOnly))
+	var left *estate
 	for _, b := range blocks {
 		if name, ok := strings.CutPrefix(b[1], "file: "); ok {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(b[2]), 0o600); err != nil {
@@ -60,22 +57,47 @@ func TestOperate(t *testing.T) {
 		if b[1] != "run" {
 			continue
 		}
-		backup := strings.Contains(b[2], "> records-keys.yaml")
-		if backup {
+		commands := here.Replace(b[2])
+		has := func(part string) bool { return strings.Contains(commands, part) }
+		switch { // what happens before
+		case has("> records-keys.json"):
 			if err := p.Create(t.Context(), keys.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
+			left = newEstate(t, p)
+		case has("sh restore.sh"):
+			left.refused(t, p, dir, commands)
 		}
-		p.run(t, dir, here.Replace(b[2]))
-		if backup { // everything is lost after the backup
-			if err := p.Delete(t.Context(), keys.DeepCopy()); err != nil {
-				t.Fatal(err)
-			}
+		p.run(t, dir, commands)
+		switch { // what has come of it
+		case has("> records-keys.json"):
+			p = newPlane(t) // the cluster is lost, and there is another one
+		case has("sh restore.sh"):
+			left.restored(t, p, dir, commands)
+		case has("--replicas 1"):
+			left.goesOn(t, p)
 		}
 	}
 	if got := p.recordKeys(t); !maps.EqualFunc(got, keys.Data, bytes.Equal) {
 		t.Errorf("after the restore the Secret has %d keys, want the one from before", len(got))
 	}
+}
+
+// pushed pushes versions of the chart to a registry, and returns what replaces its address in
+// the commands of the page.
+func pushed(t *testing.T, versions ...string) *strings.Replacer {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	for _, version := range versions {
+		push := exec.CommandContext(t.Context(), "make", "-C", root, "--no-print-directory", "chart-push",
+			"REGISTRY="+host+"/team", "VERSION="+version, "DIST="+t.TempDir(), "HELM_FLAGS=--plain-http")
+		if out, err := push.CombinedOutput(); err != nil {
+			t.Fatalf("pushing %s: %v\n%s", version, err, out)
+		}
+	}
+	return strings.NewReplacer("oci://registry.example.com/team/charts/terrier", "oci://"+host+"/team/charts/terrier --plain-http")
 }
 
 // The command of docs/records.md that rotates a key keeps the one of the same day.
@@ -126,13 +148,20 @@ func (p *plane) recordKeys(t *testing.T) map[string][]byte {
 // run runs commands of a page in dir.
 func (p *plane) run(t *testing.T, dir, commands string) {
 	t.Helper()
+	if out, err := p.try(t, dir, commands); err != nil {
+		t.Fatalf("%s\n%v\n%s", commands, err, out)
+	}
+}
+
+// try is run for commands that may fail. It returns what they say.
+func (p *plane) try(t *testing.T, dir, commands string) (string, error) {
+	t.Helper()
 	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "HOME="+dir, "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir,
 		"KUBECONFIG="+p.kubeconfig, "PATH="+absolute(t, root+"/bin")+":"+os.Getenv("PATH"))
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%s\n%v\n%s", commands, err, out)
-	}
+	out, err := c.CombinedOutput()
+	return string(out), err
 }
 
 func absolute(t *testing.T, path string) string {

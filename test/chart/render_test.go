@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -414,4 +415,44 @@ func TestNotesHaveThePolicy(t *testing.T) {
 
 func sprint(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
+// What the controller may not dial for a user, no pod of a release reaches by itself.
+func TestMetadataServicesAreOutOfReach(t *testing.T) {
+	text, err := template(t, "--set", "networkPolicy.enabled=true", "--set", "watchNamespaces={team-a}",
+		"--set", "imageBuilds.namespace=builds", "--set", "imageBuilds.image=moby/buildkit@sha256:"+strings.Repeat("0", 64))
+	if err != nil {
+		t.Fatal(text)
+	}
+	var want []string
+	for _, p := range outbound.MetadataServices() {
+		want = append(want, p.String())
+	}
+	slices.Sort(want)
+	policies := 0
+	for _, o := range objects(t, text) {
+		if o.GetKind() != "NetworkPolicy" {
+			continue
+		}
+		var policy networkingv1.NetworkPolicy
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &policy); err != nil {
+			t.Fatal(err)
+		}
+		var except []string
+		for _, e := range policy.Spec.Egress {
+			for _, to := range e.To {
+				if to.IPBlock != nil {
+					except = append(except, to.IPBlock.Except...)
+				}
+			}
+		}
+		slices.Sort(except)
+		if !slices.Equal(except, want) {
+			t.Errorf("%s/%s lets its pods reach all but %q, want all but %q", o.GetNamespace(), o.GetName(), except, want)
+		}
+		policies++
+	}
+	if policies != 3 {
+		t.Errorf("there are %d policies, want those of the controller, of runs and of builds", policies)
+	}
 }

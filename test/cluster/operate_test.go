@@ -68,7 +68,7 @@ func TestOperate(t *testing.T) {
 			continue
 		}
 		switch { // what happens before
-		case has("> objects.yaml"):
+		case has("> objects.json"):
 			r.awaitOutput(t, "word-outputs", "word", "second")
 		case has("delete lease terrier-controller"):
 			w, g = r.applyGated(t)
@@ -94,7 +94,7 @@ func TestOperate(t *testing.T) {
 		case has("helm rollback"):
 			r.must(t, "rollout", "status", "deployment/terrier", "--timeout=3m")
 			r.stacks.AwaitReady(t, "word")
-		case has("scale deployment/terrier --replicas 1"):
+		case has("kubectl scale --replicas 1"): // not this way: with Helm
 			r.must(t, "rollout", "status", "deployment/terrier", "--timeout=3m")
 			r.stacks.AwaitReady(t, "word")
 		case has("delete lease terrier-controller"):

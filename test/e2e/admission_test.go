@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -49,7 +48,7 @@ func kubectl(t *testing.T, c *testkit.Cluster, args ...string) (said string, ok 
 func asked(t *testing.T, c *testkit.Cluster) {
 	t.Helper()
 	file := manifestFile(t, strings.Replace(cyclic, "name: web", "name: probe", 1))
-	testkit.Eventually(t, time.Minute, "a template that cannot be is refused", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "a template that cannot be is refused", func(context.Context) error {
 		if said, ok := kubectl(t, c, "apply", "--dry-run=server", "-f", file); ok {
 			return fmt.Errorf("kubectl says %s", said)
 		}
@@ -60,7 +59,7 @@ func asked(t *testing.T, c *testkit.Cluster) {
 // forgetWebhooks deletes the webhooks that a controller of the test's namespace has
 // left.
 func forgetWebhooks(t *testing.T, c *testkit.Cluster) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 		u := &unstructured.Unstructured{}
@@ -144,7 +143,14 @@ spec:
   source: {type: sqlite, sqlite: {path: shop.db, table: customers}}
   valueMappings: {uid: id, activate: active}
 `)
-	warns("without the variable", strings.Replace(manifest, "name: web", "name: other", 1), "extraValueMappings of TenantRegistry customers: one: there is no variable plan")
+	other, missing := strings.Replace(manifest, "name: web", "name: other", 1), "extraValueMappings of TenantRegistry customers: one: there is no variable plan"
+	testkit.Eventually(t, testkit.Patience, "the controller knows the registry", func(context.Context) error {
+		if said, ok := kubectl(t, c, "apply", "--dry-run=server", "-f", manifestFile(t, other)); !ok || !strings.Contains(said, missing) {
+			return errNot(missing + " in " + said)
+		}
+		return nil
+	})
+	warns("without the variable", other, missing)
 }
 
 // A bad value of an annotation of a stack is a warning of kubectl, and an error in the status,
@@ -223,11 +229,11 @@ func TestNoWriteWaitsForAController(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked(t, c)
-	c.Kubectl(t, "wait", "--for=condition=Valid=false", "--timeout=60s", "tenanttemplate/web")
+	c.Kubectl(t, "wait", "--for=condition=Valid=false", "--timeout=5m", "tenanttemplate/web")
 	c.Kubectl(t, "annotate", "tenanttemplate", "web", "example.com/note=seen")
 	c.Kubectl(t, "patch", "tenanttemplate", "web", "--type=merge", "-p", `{"spec":{"deletionProtection":true}}`)
 	if said, ok := kubectl(t, c, "patch", "tenanttemplate", "web", "--type=merge", "-p", `{"spec":{"serviceAccountName":"x","manifests":[{"id":"new","dependIds":["none"],"spec":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}}]}}`); ok || !strings.Contains(said, "spec.manifests[0].dependIds") {
 		t.Errorf("kubectl says %q, want that what is wrong newly is refused", said)
 	}
-	c.Kubectl(t, "delete", "--timeout=60s", "tenanttemplate", "web")
+	c.Kubectl(t, "delete", "--timeout=5m", "tenanttemplate", "web")
 }

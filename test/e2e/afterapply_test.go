@@ -239,7 +239,7 @@ func TestTargetsOfTheOperatorOfPrometheus(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
 	c.Apply(t, operatorOfPrometheus)
-	c.Kubectl(t, "wait", "--for=condition=Established", "crd/scrapeconfigs.monitoring.coreos.com", "--timeout=60s")
+	c.Kubectl(t, "wait", "--for=condition=Established", "crd/scrapeconfigs.monitoring.coreos.com", "--timeout=5m")
 	text := inline("tenant", "approvePlan: auto\ndestroyResourcesOnDeletion: true", things(w, "1", "vm")+"\noutput \"hosts\" { value = { vm = \"10.100.0.10\" } }\n")
 	c.Apply(t, strings.Replace(text, "metadata: {name: tenant}", "metadata:\n  name: tenant\n  annotations:\n    terrier.dev/after-apply: |\n      - {name: metrics, targets: {hostsFrom: hosts, port: 9100, scrapeConfig: {labels: {release: prometheus}}}}\n", 1))
 	stepOf(t, c, "tenant", "metrics", "True/Succeeded", "1 target")

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -93,9 +92,15 @@ spec:
     spec: {containers: [{name: controller, image: "alustan/terraform-controller:0.13.0"}]}
 `)
 
+	_, again, _ := strings.Cut(steps["check"], "check\n")
+	again = "{ " + strings.TrimSpace(again) + "; } 2>&1; echo ended with $?"
 	says("check", "stacks: 1", "without variables", "without such a backend", "with a finalizer of metacontroller:", e.Namespace+"/"+name)
-	if info, err := os.Stat(filepath.Join(work, "alustan-objects.yaml")); err != nil || info.Size() == 0 {
-		t.Errorf("the copy of the objects: %v, %v", info, err)
+	copies, err := filepath.Glob(filepath.Join(work, "alustan-objects-*.yaml"))
+	if err != nil || len(copies) != 1 || !strings.Contains(read(t, copies[0]), "name: "+name) {
+		t.Errorf("the copies of the objects are %q, %v", copies, err)
+	}
+	if said := e.Shell(t, fmt.Sprintf("cd %s\n%s", work, again)); !strings.Contains(said, "ended with 1") {
+		t.Errorf("a second copy says\n%swant that the first one is kept", said)
 	}
 	says("hold", "terrier.dev/approval=manual")
 	says("stop", "--replicas=0")
@@ -122,10 +127,38 @@ spec:
 	if all := e.w.Named("a"); len(all) != 1 || !strings.Contains(state, all[0].ID) {
 		t.Errorf("the world holds %+v, want the one thing of before", all)
 	}
-	says("clean", "delete pvc/pvc-example-terraformconfig", "delete configmap/example-terraformconfig-dockerfile-configmap")
+	// Volumes of users may have such names, too, now that Alustan makes none.
+	e.Apply(t, `
+apiVersion: alustan.io/v1alpha1
+kind: Terraform
+metadata: {name: later, annotations: {terrier.dev/suspended: "true"}}
+spec: {scripts: {apply: {inline: "true"}, destroy: {inline: "true"}}, gitRepo: {url: "https://git.example/later"}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: pvc-later}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 5Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: runner, labels: {apprun: later}}
+spec: {containers: [{name: runner, image: runner}]}
+`)
+	script := "CONTROLLER_NAMESPACE=" + e.Namespace + " sh docs/migrate/from-alustan.sh "
+	e.Kubectl(t, "scale", "deployment", "terraform-controller-helm", "--replicas=1")
+	if said := e.Shell(t, script+"clean --yes 2>&1; echo ended with $?"); !strings.Contains(said, "Alustan runs") || !strings.Contains(said, "ended with 1") {
+		t.Errorf("clean says\n%swant it to refuse while Alustan runs", said)
+	}
+	e.Kubectl(t, "scale", "deployment", "terraform-controller-helm", "--replicas=0")
+	e.Kubectl(t, "patch", "pod", "runner", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Succeeded"}}`)
+	says("clean", "cluster: ", "delete pvc/pvc-example-terraformconfig", "delete configmap/example-terraformconfig-dockerfile-configmap")
 	if e.Exists(t, "example-terraformconfig-dockerfile-configmap", &corev1.ConfigMap{}) {
 		t.Error("the ConfigMap is still there")
 	}
+	if !e.Exists(t, "pvc-later", &corev1.PersistentVolumeClaim{}) || !e.Exists(t, "runner", &corev1.Pod{}) {
+		t.Error("what Alustan did not make is gone")
+	}
+	e.Kubectl(t, "delete", "terraforms.alustan.io", "later")
 	if len(steps) > 0 {
 		t.Errorf("nothing runs the steps %v of the page", steps)
 	}

@@ -115,10 +115,11 @@ func TestApprovalIsVoidOnceInputsChange(t *testing.T) {
 func TestChangeDuringApplyIsPlannedAfterIt(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
-	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "2s", Times: 1})
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "hold", Times: 1})
 	c.Apply(t, inline("stack", "approvePlan: auto", things(w, "first", "a")))
 	w.Await(t.Context(), begun("create", "a"))
 	c.Apply(t, inline("stack", "approvePlan: auto", things(w, "second", "a")))
+	w.Fault()
 	c.AwaitReady(t, "stack")
 	if all := w.Named("a"); len(all) != 1 || *all[0].Value != "second" {
 		t.Errorf("the world holds %+v, want one thing as it was asked for last", all)

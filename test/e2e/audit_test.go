@@ -149,6 +149,7 @@ func TestDriftIsRecordedAndQuietChecksAreNot(t *testing.T) {
 	awaitChecks(t, w, 3)
 	recorded(t, p, c.Namespace, quiet...)
 	c.Patch(t, "stack", `{"spec":{"approvePlan":""}}`)
+	c.AwaitReady(t, "stack") // now: a check that began before it would repair the drift
 	w.Edit(func(thing *testkit.WorldThing) bool { thing.Value = new("defaced"); return true })
 	s := c.AwaitReason(t, "stack", "DriftDetected")
 	all := recorded(t, p, c.Namespace, append(quiet, audit.Changed, audit.DriftFound)...)

@@ -58,12 +58,13 @@ spec:
 		t.Fatalf("the world holds %+v, want a", w.Things())
 	}
 	c.Kubectl(t, "delete", "gitrepository/code", "secret/code-login", "secret/inputs", "configmap/inputs")
-	w.Fault(testkit.WorldFault{Call: "delete", Do: "delay", Delay: "1s"})
+	w.Fault(testkit.WorldFault{Call: "delete", Do: "hold"})
 	c.Delete(t, "stack")
 	w.Await(t.Context(), begun("delete", "a"))
 	if s := c.Stack(t, "stack"); len(s.Finalizers) == 0 {
 		t.Error("the finalizer went before the thing did")
 	}
+	w.Fault()
 	c.AwaitGone(t, "stack")
 	if left := w.Things(); len(left) != 0 {
 		t.Errorf("the stack is gone and the world holds %+v", left)
@@ -90,12 +91,13 @@ func TestDestroyThatFailsIsTriedAgain(t *testing.T) {
 	w := platform(t).World(t)
 	c.Apply(t, inline("stack", kept+"\nretryInterval: 1s", things(w, "x", "a", "b")))
 	c.AwaitReady(t, "stack")
-	w.Fault(testkit.WorldFault{Call: "delete", Name: "a", Do: "fail", Times: 2})
+	w.Fault(testkit.WorldFault{Call: "delete", Name: "a", Do: "fail"})
 	c.Delete(t, "stack")
 	s := c.AwaitReason(t, "stack", "TFExecApplyFailed")
 	if !strings.Contains(message(s), "as told") || len(s.Finalizers) == 0 {
 		t.Errorf("the message is %q and the finalizers are %v; want the provider's words, and the stack held", message(s), s.Finalizers)
 	}
+	w.Fault()
 	c.AwaitGone(t, "stack")
 	made(t, w)
 }
@@ -181,10 +183,11 @@ func TestDeletedNamespaceIsDestroyedFirst(t *testing.T) {
 func TestDeleteDuringApplyLetsItFinish(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
-	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "2s"})
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "hold"})
 	c.Apply(t, inline("stack", kept, things(w, "x", "a")))
 	w.Await(t.Context(), begun("create", "a"))
 	c.Delete(t, "stack")
+	w.Fault()
 	c.AwaitGone(t, "stack")
 	var order []string
 	for _, call := range w.Calls() {

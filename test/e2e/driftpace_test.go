@@ -3,9 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -20,6 +22,18 @@ func awaitExplained(t *testing.T, c *testkit.Cluster, stack, want string) string
 		return nil
 	})
 	return out
+}
+
+// awaitNoRun waits until no run of a stack is under way, nor waits to be recorded.
+func awaitNoRun(t *testing.T, p *testkit.Platform, s *v1alpha2.Terraform) {
+	t.Helper()
+	testkit.Eventually(t, testkit.Patience, "no run of "+s.Name+" is under way", func(context.Context) error {
+		runs, err := filepath.Glob(filepath.Join(p.Dir, "runner", "runs", string(s.UID), "*"))
+		if err == nil && len(runs) > 0 {
+			err = fmt.Errorf("there are %v", runs)
+		}
+		return err
+	})
 }
 
 // ranOnce has something done and waits until a thing was read since.
@@ -77,6 +91,7 @@ func TestDriftChecksFollowFromRisk(t *testing.T) {
 	c.AwaitReason(t, "paced", "NoDrift")
 	name := policed(t, c, "drift: {interval: {min: 2h, max: 24h}}")
 	awaitExplained(t, c, "paced", "spec.drift.interval of "+name+" has pauses from 2h to 24h, and the pause is an eighth of the time since it was applied at ")
+	awaitNoRun(t, platform(t), c.Stack(t, "paced")) // one that began before
 	before := checks(w, "a")
 	w.Edit(func(thing *testkit.WorldThing) bool { wrong := "wrong"; thing.Value = &wrong; return true })
 	if out := c.Terrier(t, "get", "paced"); !strings.Contains(out, "paced") {

@@ -3,12 +3,10 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -32,7 +30,7 @@ func startRabbitMQ(t *testing.T) rabbitMQ {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	epmd, distribution, amqp, management := port(t), port(t), port(t), port(t)
+	epmd, distribution, amqp, management := reserved(t), reserved(t), reserved(t), reserved(t)
 	b := rabbitMQ{url: "http://127.0.0.1:" + management, password: "canary-of-the-guide"}
 	for name, text := range map[string]string{
 		"plugins": "[rabbitmq_management].\n",
@@ -92,17 +90,6 @@ func serve(t *testing.T, dir string, env []string, program string, args ...strin
 		_ = command.Process.Kill() // nothing of it is kept
 		_ = command.Wait()
 	})
-}
-
-// port is one that was free a moment ago.
-func port(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 func (b rabbitMQ) ask(ctx context.Context, what string) (int, error) {

@@ -71,7 +71,7 @@ func TestGitIsAway(t *testing.T) {
 	way := testkit.NewProxy(t, g.URL, nil)
 	g.URL = way.URL + at.Path
 	g.Commit(map[string]string{"main.tf": things(w, "first", "a")})
-	c.Apply(t, strings.Replace(g.Manifest("code"), "interval: 1h", "interval: 1h\n  timeout: 1s", 1)+ofCode(kept))
+	c.Apply(t, g.Manifest("code")+ofCode(kept))
 	c.AwaitReady(t, "stack")
 	g.Commit(map[string]string{"main.tf": things(w, "second", "a")})
 
@@ -84,11 +84,13 @@ func TestGitIsAway(t *testing.T) {
 		"unavailable": {way: testkit.ProxyFault{Status: 503}, url: g.URL},
 		"TLS":         {url: strings.Replace(g.URL, "http:", "https:", 1)},
 	} {
-		way.Fault(fault.way)
-		if token == "TLS" {
-			way.Fault()
+		if token != "TLS" {
+			way.Fault(fault.way)
 		}
-		patchSource(t, c, `{"spec":{"url":"`+fault.url+`"}}`)
+		patchSource(t, c, `{"spec":{"timeout":"1s","url":"`+fault.url+`"}}`)
+		if token == "TLS" {
+			way.Fault() // only now: the new commit is not to be had before
+		}
 		s := fetch(t, c, token, metav1.ConditionFalse)
 		if is := readyOf(s); s.Status.Artifact == nil || is.Message == "" || is.LastTransitionTime.IsZero() {
 			t.Errorf("%s: the source has the artifact %v, and says %+v", token, s.Status.Artifact, is)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // Where Flux serves the sources, nothing changes but who does.
@@ -71,14 +71,7 @@ func applied(t *testing.T, c *testkit.Cluster, hash string) {
 // artifacts.
 func startFlux(t *testing.T, binary, kubeconfig string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	storage := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	storage := port.Address(t)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)

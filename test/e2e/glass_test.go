@@ -115,7 +115,7 @@ func TestBreakGlass(t *testing.T) {
 // A session ends by itself.
 func TestBreakGlassTimesOut(t *testing.T) {
 	t.Parallel()
-	p := testkit.Up(t, "--allow-break-the-glass", "--break-the-glass-timeout", "3s")
+	p := testkit.Up(t, "--allow-break-the-glass", "--break-the-glass-timeout", "15s")
 	c := p.Cluster(t)
 	w := p.World(t)
 	c.Apply(t, inline("stack", "approvePlan: auto\nbreakTheGlass: true", things(w, "x", "a")))

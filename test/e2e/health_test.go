@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // service is what a stack is said to have built: it answers well or not.
@@ -114,12 +114,7 @@ func TestWhatWasAppliedMustBeHealthy(t *testing.T) {
 	c.AwaitReady(t, "after")
 
 	// The second apply is asked for its health like the first.
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := dead.Addr().String()
-	dead.Close()
+	gone := port.Address(t) // no server listens there
 	c.Apply(t, checked(w, gone, "two", token))
 	app = c.AwaitReason(t, "app", "HealthChecksFailed")
 	for _, part := range []string{"2 of 2 health checks failed", "web: http://" + gone + "/ready", "door: " + gone + ": connect: connection refused"} {

@@ -87,7 +87,7 @@ func TestInlineStackBecomesReady(t *testing.T) {
 	})
 
 	t.Run("kubectl shows it", func(t *testing.T) {
-		c.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=1m", "terraform/typed")
+		c.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=5m", "terraform/typed")
 		header, row, _ := strings.Cut(strings.TrimSpace(c.Kubectl(t, "get", "tf", "typed")), "\n")
 		if got, want := strings.Fields(header), []string{"NAME", "READY", "STATUS", "AGE"}; !cmp.Equal(got, want) {
 			t.Errorf("columns are %v, want %v", got, want)
@@ -96,12 +96,7 @@ func TestInlineStackBecomesReady(t *testing.T) {
 		if !strings.Contains(row, "True") || !strings.Contains(row, message) {
 			t.Errorf("the row is %q, want it ready with %q", row, message)
 		}
-		events := c.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name=typed", "-o", "jsonpath={range .items[*]}{.reason} {.source.component}{\"\\n\"}{end}")
-		for _, want := range []string{"TerraformAppliedSucceed tf-controller", "TerraformOutputsWritten tf-controller"} {
-			if !strings.Contains(events, want) {
-				t.Errorf("the events are %q, want %q among them", events, want)
-			}
-		}
+		awaitEvents(t, c, "typed", "tf-controller TerraformAppliedSucceed ", "tf-controller TerraformOutputsWritten ")
 		if explained := c.Kubectl(t, "explain", "terraform.spec.approvePlan"); !strings.Contains(explained, "approvePlan") {
 			t.Errorf("kubectl explain says %q", explained)
 		}

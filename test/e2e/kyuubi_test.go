@@ -7,16 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
 )
 
@@ -28,19 +29,10 @@ type kyuubi struct {
 	root  string // the token of the administrator
 }
 
-// freePort is a port of loopback that no program listens at now.
-func freePort(t *testing.T) string {
+// reserved is a port of loopback that no other test gets.
+func reserved(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return strconv.Itoa(port.Reserve(t, "127.0.0.1"))
 }
 
 // start runs the command until it says that the estate is up.
@@ -126,7 +118,7 @@ func (k *kyuubi) ask(t *testing.T, method, path, token string, in any) (baoAnswe
 func TestKyuubiExample(t *testing.T) {
 	bin := filepath.Dir(vaulttest.Program(t))
 	t.Parallel()
-	k := &kyuubi{exampleCommand: exampleCommand{dir: t.TempDir(), bin: bin}, ports: []string{freePort(t), freePort(t)}}
+	k := &kyuubi{exampleCommand: exampleCommand{dir: t.TempDir(), bin: bin}, ports: []string{reserved(t), reserved(t)}}
 	k.bao = "http://127.0.0.1:" + k.ports[0]
 	t.Cleanup(func() {
 		k.stop(t)

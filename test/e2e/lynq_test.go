@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -101,14 +102,14 @@ func TestTakeoverOfLynq(t *testing.T) {
 	})
 	t.Run("what is left of Lynq goes alone", func(t *testing.T) {
 		before := b.objects(t)
-		b.Kubectl(t, "delete", "lynqforms,lynqhubs", "--all", "--timeout=1m")
+		b.Kubectl(t, "delete", "lynqforms,lynqhubs", "--all", "--timeout=5m")
 		testkit.Eventually(t, testkit.Patience, "what the hub owned was collected", func(context.Context) error {
 			if b.Exists(t, "of-the-hub", &corev1.ConfigMap{}) {
 				return errNot("the end of it")
 			}
 			return nil
 		})
-		b.Kubectl(t, "delete", "crd", "lynqhubs.operator.lynq.sh", "lynqforms.operator.lynq.sh", "lynqnodes.operator.lynq.sh", "--timeout=1m")
+		b.Kubectl(t, "delete", "crd", "lynqhubs.operator.lynq.sh", "lynqforms.operator.lynq.sh", "lynqnodes.operator.lynq.sh", "--timeout=5m")
 		if diff := cmp.Diff(before, b.objects(t)); diff != "" {
 			t.Errorf("the objects (-before +after):\n%s", diff)
 		}
@@ -121,10 +122,11 @@ func TestTakeoverOfLynq(t *testing.T) {
 // handOver is what the guide tells a person to type, steps 4 and 5.
 func (b bequest) handOver(t *testing.T) {
 	t.Helper()
+	b.checkNodes(t)
 	b.Shell(t, `for n in $(kubectl get lynqnodes -o name); do
   kubectl patch $n --type=merge -p '{"metadata":{"finalizers":null}}'
 done
-kubectl delete lynqnodes --all --cascade=orphan --timeout=1m`)
+kubectl delete lynqnodes --all --cascade=orphan --timeout=5m`)
 	testkit.Eventually(t, testkit.Patience, "nobody owns the objects", func(context.Context) error {
 		for _, o := range b.objects(t) {
 			if len(o.GetOwnerReferences()) > 0 || o.GetDeletionTimestamp() != nil {
@@ -229,7 +231,7 @@ func (b bequest) leave(t *testing.T) {
 	t.Helper()
 	for _, kind := range []string{"LynqHub", "LynqForm", "LynqNode"} {
 		b.Apply(t, strings.NewReplacer("KIND", kind, "NAME", strings.ToLower(kind)).Replace(lynqKind))
-		b.Kubectl(t, "wait", "--for=condition=Established", "--timeout=1m", "crd/"+strings.ToLower(kind)+"s.operator.lynq.sh")
+		b.Kubectl(t, "wait", "--for=condition=Established", "--timeout=5m", "crd/"+strings.ToLower(kind)+"s.operator.lynq.sh")
 	}
 	owners := b.Apply(t, fmt.Sprintf(lynqObjects, b.db.Port, database.Reader, database.Database))
 	for _, o := range owners {
@@ -256,4 +258,25 @@ func (b bequest) applyAs(t *testing.T, manager, manifest string) {
 	if err := b.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(manager)); err != nil {
 		t.Fatalf("applying %s: %v", o.GetName(), err)
 	}
+}
+
+// checkNodes runs the check of step 4 as it stands: a node in deletion would take its
+// objects with it as soon as its finalizer is removed.
+func (b bequest) checkNodes(t *testing.T) {
+	t.Helper()
+	page := read(t, filepath.Join(testkit.Repository(t), "docs", "migrate-from-tenant-operator.md"))
+	check := regexp.MustCompile(`(?m)^ +(kubectl -n NS get lynqnodes -o json .*)$`).FindStringSubmatch(page)
+	if check == nil {
+		t.Fatal("the page checks no nodes")
+	}
+	line := strings.ReplaceAll(check[1], "NS", b.Namespace) + " 2>&1; echo ended with $?"
+	if said := b.Shell(t, line); !strings.Contains(said, "none\nended with 0") {
+		t.Errorf("without a node in deletion the check says %s", said)
+	}
+	b.Shell(t, `kubectl get lynqnodes -o json | jq '.items[0] | .metadata = {name: "leaving", namespace: .metadata.namespace, finalizers: ["example.com/held"]} | del(.status)' | kubectl create -f -
+kubectl delete lynqnode leaving --wait=false`)
+	if said := b.Shell(t, line); !strings.Contains(said, `in deletion: ["leaving"]`) || strings.Contains(said, "ended with 0") {
+		t.Errorf("with a node in deletion the check says %s", said)
+	}
+	b.Kubectl(t, "patch", "lynqnode", "leaving", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 }

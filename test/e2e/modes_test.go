@@ -119,12 +119,13 @@ func TestReadablePlans(t *testing.T) {
 func TestFailureIsRetried(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
-	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "fail", Times: 2})
-	c.Apply(t, inline("stack", "approvePlan: auto\nretryInterval: 1s\nremediation: {retries: 5}", things(w, "x", "a")))
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "fail"})
+	c.Apply(t, inline("stack", "approvePlan: auto\nretryInterval: 1s\nremediation: {retries: 1000}", things(w, "x", "a")))
 	failed := c.AwaitReason(t, "stack", "TFExecApplyFailed")
 	if failed.Status.ReconciliationFailures == 0 || !strings.Contains(message(failed), "as told") {
 		t.Errorf("%d failures with the message %q, want the provider's words", failed.Status.ReconciliationFailures, message(failed))
 	}
+	w.Fault()
 	s := c.AwaitReady(t, "stack")
 	if s.Status.ReconciliationFailures != 0 || len(w.Named("a")) != 1 {
 		t.Errorf("%d failures are remembered, and the world holds %+v", s.Status.ReconciliationFailures, w.Things())
@@ -283,18 +284,20 @@ func TestSuspendedStackSaysHowItsRunEnded(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	w := platform(t).World(t)
-	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "2s", Times: 1})
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "hold"})
 	c.Apply(t, inline("well", "approvePlan: auto", things(w, "x", "a")))
 	w.Await(t.Context(), begun("create", "a"))
 	c.Patch(t, "well", `{"spec":{"suspend":true}}`)
+	w.Fault()
 	s := c.AwaitReason(t, "well", "TerraformAppliedSucceed")
 	if s.Status.Terrier.Phase != "Suspended" || !strings.Contains(s.Status.Terrier.WaitingFor, "applied the plan") {
 		t.Errorf("the phase is %s: %q, want it suspended, and what the run applied", s.Status.Terrier.Phase, s.Status.Terrier.WaitingFor)
 	}
-	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "2s", Times: 1}, testkit.WorldFault{Call: "create", Name: "b", Do: "fail"})
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hold"}, testkit.WorldFault{Call: "create", Name: "b", Do: "fail"})
 	c.Apply(t, inline("ill", "approvePlan: auto", things(w, "x", "b")))
 	w.Await(t.Context(), begun("create", "b"))
 	c.Patch(t, "ill", `{"spec":{"suspend":true}}`)
+	w.Fault()
 	s = c.AwaitReason(t, "ill", "TFExecApplyFailed")
 	if s.Status.Terrier.Phase != "Suspended" || !strings.Contains(s.Status.Terrier.WaitingFor, "as told") {
 		t.Errorf("the phase is %s: %q, want it suspended, and what the run failed with", s.Status.Terrier.Phase, s.Status.Terrier.WaitingFor)

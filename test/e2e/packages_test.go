@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	authzv1 "k8s.io/api/authorization/v1"
+
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -40,6 +43,7 @@ metadata: {name: reader}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: reader, namespace: `+c.Namespace+`}]
 `)
+	awaitAllowed(t, c, "reader", authzv1.ResourceAttributes{Group: v1alpha2.GroupVersion.Group, Resource: "terraforms", Subresource: "registry", Verb: "get"})
 	host := strings.TrimPrefix(platform(t).HTTP, "https://")
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	text := c.Kubectl(t, "get", "configmap", "terrier-server", "--namespace", "terrier-system", "-o", `jsonpath={.data.ca\.crt}`)

@@ -160,7 +160,7 @@ func TestBackendPlugins(t *testing.T) {
 			return string(data)
 		}, nil},
 	}
-	w.Fault(testkit.WorldFault{Call: "create", Name: "kubernetes", Do: "delay", Delay: "1s"})
+	w.Fault(testkit.WorldFault{Call: "create", Name: "kubernetes", Do: "hold"})
 	t.Run("all", func(t *testing.T) {
 		for _, b := range all {
 			t.Run(b.name, func(t *testing.T) {
@@ -186,6 +186,7 @@ func keepsTheState(t *testing.T, c *testkit.Cluster, w *testkit.World, b keeper)
 		if lease(t, c, "lock-tfstate-default-own") == "" {
 			t.Error("during the apply the Lease has no holder")
 		}
+		w.Fault()
 	}
 	c.AwaitReady(t, b.name)
 	if state := b.state(); !strings.Contains(state, `"resources"`) {
@@ -358,12 +359,13 @@ func TestLockInATable(t *testing.T) {
 	if s.locks.Lock("locks", "store/locked") == "" {
 		t.Fatal("the lock went with the program that held it")
 	}
-	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "delay", Delay: "4s"})
+	w.Fault(testkit.WorldFault{Call: "create", Name: "a", Do: "hold"})
 	c.Terrier(t, "force-unlock", "stack", "--lock-id", id)
 	w.Await(t.Context(), begun("create", "a"))
 	if said, err := elsewhere.run("plan", "-lock-timeout=0s"); err == nil || !strings.Contains(said, "Error acquiring the state lock") {
 		t.Errorf("during the apply another engine ended with %v: %s", err, said)
 	}
+	w.Fault()
 	c.AwaitReady(t, "stack")
 	if lock := s.locks.Lock("locks", "store/locked"); lock != "" || len(w.Named("a")) != 1 {
 		t.Errorf("after the apply the lock is %q, and the world holds %+v", lock, w.Things())

@@ -99,10 +99,13 @@ func nothingLeft(t *testing.T, c *testkit.Cluster, k *testkit.Kubelet, secrets .
 // onlyPod is the name of the one pod that runs.
 func onlyPod(t *testing.T, k *testkit.Kubelet) string {
 	t.Helper()
-	running := k.Running()
-	if len(running) != 1 {
-		t.Fatalf("the pods %q run, want one", running)
-	}
+	var running []string
+	testkit.Eventually(t, testkit.Patience, "one pod runs", func(context.Context) error { // that of the run before may be ending
+		if running = k.Running(); len(running) != 1 {
+			return fmt.Errorf("there are %q", running)
+		}
+		return nil
+	})
 	return running[0]
 }
 
@@ -146,12 +149,13 @@ func TestRunsArePods(t *testing.T) {
 func TestControllerKilledWhileAPodApplies(t *testing.T) {
 	t.Parallel()
 	p, c, w, k := runsAsPods(t)
-	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "5s"})
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hold"})
 	c.Apply(t, inline("stack", slowly, chain(w, "x", "a", "b", "c")))
 	w.Await(t.Context(), begun("create", "b"))
 	pod := onlyPod(t, k)
 	kill(t, p)
 	start(t, p)
+	w.Fault()
 	c.AwaitReady(t, "stack")
 	made(t, w, "a", "b", "c")
 	if n := k.Started(); n != 2 {

@@ -98,7 +98,5 @@ func TestRunsReadModulesFromTags(t *testing.T) {
 	if got := c.Secret(t, "reader-outputs")["says"]; got != "hello from a tag" {
 		t.Errorf("the output is %q", got)
 	}
-	if events := c.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name=modules"); !strings.Contains(events, "VersionPublished") {
-		t.Errorf("the events are %s, want the version that was published", events)
-	}
+	awaitEvents(t, c, "modules", " VersionPublished ")
 }

@@ -106,7 +106,7 @@ func (f *fleet) says(t *testing.T, i int, what string) {
 // the third takes over, the run that went on ends once, and the one that resumes acts no
 // more.
 func TestControllersShareStacks(t *testing.T) {
-	f := newFleet(t, 3, "--lease-duration", "5s")
+	f := newFleet(t, 3, "--lease-duration", "15s")
 	for i := range f.controllers {
 		f.says(t, i, "shards taken over")
 	}
@@ -124,7 +124,7 @@ func TestControllersShareStacks(t *testing.T) {
 	}
 	nothingLeftOf(t, f)
 
-	f.world.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "10s"})
+	f.world.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hold"})
 	f.Apply(t, inline("slow", "approvePlan: auto\ninterval: 1h", chain(f.world, "y", "b", "c")))
 	f.world.Await(t.Context(), begun("create", "b"))
 	if err := syscall.Kill(f.controllers[0].PID(), syscall.SIGSTOP); err != nil {
@@ -134,6 +134,7 @@ func TestControllersShareStacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.says(t, 2, "controllers=1")
+	f.world.Fault()
 	f.AwaitReady(t, "slow")
 	if err := syscall.Kill(f.controllers[0].PID(), syscall.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"os"
@@ -10,12 +11,14 @@ import (
 	"testing"
 
 	authnv1 "k8s.io/api/authentication/v1"
+	authzv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
@@ -111,6 +114,11 @@ func callerOf(t *testing.T, c *testkit.Cluster, role string) *caller {
 		if err != nil {
 			t.Fatal(err)
 		}
+		right := authzv1.ResourceAttributes{Group: v1alpha2.GroupVersion.Group, Resource: "terraforms", Verb: "get"}
+		if role == "admin" {
+			right = authzv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "rolebindings", Verb: "create"}
+		}
+		awaitAllowed(t, c, account.Name, right)
 	}
 	token := &authnv1.TokenRequest{}
 	if err := c.Client.SubResource("token").Create(t.Context(), account, token); err != nil {
@@ -126,6 +134,23 @@ func callerOf(t *testing.T, c *testkit.Cluster, role string) *caller {
 	browser.Jar = nil
 	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &caller{role: role, name: "system:serviceaccount:" + c.Namespace + ":" + account.Name, WithWatch: as, http: browser, base: platform(t).HTTP, token: config.BearerToken}
+}
+
+// awaitAllowed waits until a ServiceAccount of the namespace has a right that it was given: the
+// API server learns of a binding a moment later.
+func awaitAllowed(t *testing.T, c *testkit.Cluster, account string, right authzv1.ResourceAttributes) {
+	t.Helper()
+	right.Namespace = c.Namespace
+	testkit.Eventually(t, testkit.Patience, account+" has its rights", func(ctx context.Context) error {
+		review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + c.Namespace + ":" + account, ResourceAttributes: &right}}
+		if err := c.Client.Create(ctx, review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return errNot("allowed to " + right.Verb + " " + right.Resource)
+		}
+		return nil
+	})
 }
 
 // ask sends a request with the token of the user.

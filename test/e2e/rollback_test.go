@@ -4,14 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -20,7 +17,7 @@ import (
 
 // revised is a stack that is rolled back by itself, in a revision of its module.
 func revised(w *testkit.World, s *service, value string, names ...string) string {
-	object := inline("app", "approvePlan: auto\nretryInterval: 1s\nhealthChecks:\n- {name: web, type: http, url: \"http://${{ .address }}/ready\", timeout: 1s}",
+	object := inline("app", "approvePlan: auto\nretryInterval: 1s\nhealthChecks:\n- {name: web, type: http, url: \"http://${{ .address }}/ready\", timeout: 5s}",
 		things(w, value, names...)+fmt.Sprintf("\noutput \"address\" { value = %q }\n", s.Listener.Addr().String()))
 	return strings.Replace(object, "metadata: {name: app}", "metadata: {name: app, annotations: {terrier.dev/rollback-on: failed-health}}", 1)
 }
@@ -64,13 +61,7 @@ func TestRollback(t *testing.T) {
 	if b == nil || !strings.Contains(message(app), "since the health checks failed: 1 of 1 health checks failed: web") {
 		t.Fatalf("it is rolled back by %+v, and says %q", b, message(app))
 	}
-	var events corev1.EventList
-	if err := c.Client.List(t.Context(), &events, client.InNamespace(c.Namespace)); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.Reason == "RolledBack" && e.InvolvedObject.Name == "app" }) {
-		t.Errorf("no event tells of the rollback: %+v", events.Items)
-	}
+	awaitEvents(t, c, "app", " RolledBack ")
 
 	// A request for a plan plans what is there.
 	c.Patch(t, "app", `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"once"}}}`)
@@ -129,7 +120,7 @@ func TestARollbackThatFailsStops(t *testing.T) {
 	w := platform(t).World(t)
 	s := newService(t, true)
 	few := func(value string) string {
-		return strings.Replace(strings.Replace(revised(w, s, value, "a"), "timeout: 1s", "timeout: 5s", 1), "retryInterval: 1s", "retryInterval: 1s\n  remediation: {retries: 1}", 1)
+		return strings.Replace(revised(w, s, value, "a"), "retryInterval: 1s", "retryInterval: 1s\n  remediation: {retries: 1}", 1)
 	}
 	c.Apply(t, few("good"))
 	c.AwaitReady(t, "app")
@@ -170,7 +161,7 @@ func TestARollbackOfASourceThatIsGone(t *testing.T) {
 	g := testkit.NewGit(t)
 	manifest := "---\napiVersion: infra.contrib.fluxcd.io/v1alpha2\nkind: Terraform\nmetadata: {name: app, annotations: {terrier.dev/rollback-on: failed-health}}\nspec:\n" +
 		indent(2, "interval: 1h\nretryInterval: 1s\napprovePlan: auto\ndestroyResourcesOnDeletion: true\nsourceRef: {kind: GitRepository, name: code}\n"+
-			"healthChecks:\n- {name: web, type: http, url: \"http://${{ .address }}/ready\", timeout: 1s}") + "\n"
+			"healthChecks:\n- {name: web, type: http, url: \"http://${{ .address }}/ready\", timeout: 5s}") + "\n"
 	module := func(value string) map[string]string {
 		return map[string]string{"main.tf": things(w, value, "a") + fmt.Sprintf("\noutput \"address\" { value = %q }\n", s.Listener.Addr().String())}
 	}

@@ -135,7 +135,7 @@ spec:
 func (s streets) close(t *testing.T) {
 	t.Helper()
 	s.Terrier(t, "suspend", "tenantregistry/shops")
-	s.Kubectl(t, "delete", "tenants", "--all", "--timeout=1m")
+	s.Kubectl(t, "delete", "tenants", "--all", "--timeout=5m")
 }
 
 func (s streets) add(t *testing.T, uid string) {

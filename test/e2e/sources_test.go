@@ -56,7 +56,7 @@ spec:
   sourceRef: {kind: GitRepository, name: code}
 `)
 	c.AwaitReason(t, "stack", "ArtifactFailed")
-	c.Kubectl(t, "wait", "--for=condition=Ready=false", "--timeout=1m", "gitrepository/code")
+	c.Kubectl(t, "wait", "--for=condition=Ready=false", "--timeout=5m", "gitrepository/code")
 	c.Apply(t, g.Manifest("code"))
 	c.AwaitReady(t, "stack") // the Secret alone wakes the source, and the source the stack
 }

@@ -67,7 +67,7 @@ func (h holding) secret() string {
 func newEstate(t *testing.T) *estate {
 	t.Helper()
 	p := testkit.Up(t)
-	e := &estate{Cluster: p.Cluster(t), p: p, w: p.World(t), dirs: map[string]string{}}
+	e := &estate{Cluster: p.Cluster(t), p: p, w: p.World(t), backup: filepath.Join(t.TempDir(), "backup"), dirs: map[string]string{}}
 	if _, err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}

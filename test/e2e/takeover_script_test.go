@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,9 +10,12 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
 )
 
@@ -44,13 +49,13 @@ func (e *estate) scaled(t *testing.T, name string) int32 {
 
 // makeReady does what comes before Terrier is started.
 func (e *estate) makeReady(t *testing.T, before memento) {
-	e.backup = filepath.Join(t.TempDir(), "backup")
 	name := "plan-main-" + e.commit[:10]
 	e.says(t, "check", 0, "stacks: 17", "/tofu-controller: 1 replicas", "lock-tfstate-default-locked 6f1d6a0e",
 		"/nameless: backendConfig without secretSuffix", "/asked: "+name+" waits for approval", "/approved: "+name+" is approved and not applied",
 		"/going: is being deleted, and takes down")
 	e.says(t, "stop", 0, "would: kubectl")
 	e.says(t, "clean --yes", 1, "tofu-controller runs")
+	e.says(t, "backup", 1, "tofu-controller runs")
 	e.applying(t, "once", true)
 	e.says(t, "stop --yes", 1, "applies go on", "/once")
 	e.applying(t, "once", false)
@@ -75,10 +80,25 @@ func (e *estate) makeReady(t *testing.T, before memento) {
 		t.Fatal(err)
 	}
 	e.says(t, "stop --yes", 0, "is stopped already", "no runner is at work")
-	for range 2 { // it can be repeated; blue has an empty state in the default workspace, too
-		e.says(t, "backup", 0, "states.yaml: 17 objects", "terraforms.yaml: 17 objects", "outputs.yaml: 1 objects")
+	if _, err := os.Stat(e.backup); !os.IsNotExist(err) {
+		t.Errorf("a backup that was refused left %s: %v", e.backup, err)
 	}
+	// blue has an empty state in the default workspace, too
+	e.says(t, "backup", 0, "states.yaml: 17 objects", "terraforms.yaml: 17 objects", "outputs.yaml: 1 objects")
 	e.backedUp(t, before)
+	e.says(t, "clean --yes", 1, "Terrier has looked at no stack")
+}
+
+// otherCluster demands that no step acts in another cluster than that of the backup.
+func (e *estate) otherCluster(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(e.backup, "cluster")
+	is := read(t, path)
+	write(t, e.backup, "cluster", "context: another\nuid: 6f0c\n")
+	for _, step := range []string{"stop --yes", "watch", "clean --yes", "back --yes"} {
+		e.says(t, step, 1, "is of another cluster", "context: another")
+	}
+	write(t, e.backup, "cluster", is)
 }
 
 // applying makes a stack say that an apply of it goes on, or that it has ended.
@@ -130,8 +150,52 @@ func (e *estate) watched(t *testing.T) {
 	}
 }
 
+// deployed makes a Deployment with one replica, and returns what deletes it.
+func (e *estate) deployed(t *testing.T, name, app string) (gone func()) {
+	t.Helper()
+	labels, one := map[string]string{"app.kubernetes.io/name": app}, int32(1)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: labels}, Spec: appsv1.DeploymentSpec{
+		Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "manager"}}}},
+	}}
+	if err := e.Client.Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := e.Client.Delete(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// hiddenControllers demands that nothing is deleted while the old controller runs somewhere
+// else than where the script is told to look.
+func (e *estate) hiddenControllers(t *testing.T) {
+	t.Helper()
+	for name, app := range map[string]string{"tf-controller": "other", "fleet": "tofu-controller"} {
+		gone := e.deployed(t, name, app)
+		e.says(t, "clean --yes", 1, "tofu-controller runs", "/"+name+": 1 replicas")
+		e.says(t, "watch", 1, "beside Terrier", "/"+name)
+		gone()
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "tofu-controller-x", Labels: map[string]string{"app.kubernetes.io/name": "tofu-controller"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "manager"}}},
+	}
+	if err := e.Client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	e.says(t, "clean --yes", 1, "Pod default/tofu-controller-x")
+	if err := e.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // cleaned removes what only the old controller needed, when told to.
 func (e *estate) cleaned(t *testing.T) {
+	e.otherCluster(t)
+	e.hiddenControllers(t)
+	e.says(t, "backup", 1, "is there, and is kept as it is")
 	garbage := []string{"tfplan-default-asked", "tfplan-default-approved", "terraform-runner.tls-1789459200", "tf-runner.cache-encryption"}
 	said := e.says(t, "clean", 0)
 	for _, name := range garbage {
@@ -140,7 +204,7 @@ func (e *estate) cleaned(t *testing.T) {
 		}
 	}
 	for range 2 {
-		e.says(t, "clean --yes", 0)
+		e.says(t, "clean --yes", 0, "cluster: ")
 	}
 	for _, name := range garbage {
 		if e.Exists(t, name, &corev1.Secret{}) {
@@ -152,9 +216,47 @@ func (e *estate) cleaned(t *testing.T) {
 	}
 }
 
+// terrierRuns demands that the old controller is not started beside Terrier, wherever that
+// runs, and returns once Terrier's Lease names a controller that was killed.
+func (e *estate) terrierRuns(t *testing.T) {
+	t.Helper()
+	gone := e.deployed(t, "terrier", "terrier")
+	e.says(t, "back --yes", 1, "Terrier runs", "/terrier: 1 replicas")
+	gone()
+
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "terrier-system", Name: "terrier-controller"}}
+	renew := func(ctx context.Context) error {
+		_, err := controllerutil.CreateOrUpdate(ctx, e.Client, lease, func() error {
+			who, lasts, now := "laptop", int32(1), metav1.NowMicro()
+			lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &who, LeaseDurationSeconds: &lasts, RenewTime: &now}
+			return nil
+		})
+		return err
+	}
+	if err := renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, die := context.WithCancel(t.Context())
+	died := make(chan error)
+	go func() {
+		for {
+			if err := renew(ctx); err != nil {
+				died <- err
+				return
+			}
+		}
+	}()
+	e.says(t, "back --yes", 1, "Terrier runs", "held by laptop")
+	die()
+	if err := <-died; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // handedBack starts the old controller again.
 func (e *estate) handedBack(t *testing.T) {
 	t.Helper()
+	e.terrierRuns(t)
 	e.says(t, "back", 0, "would: kubectl")
 	if n := e.scaled(t, "tofu-controller"); n != 0 {
 		t.Errorf("a dry run scaled the controller to %d", n)

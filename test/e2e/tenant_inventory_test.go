@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	authzv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	tenantsv1 "github.com/terrier-iac/terrier/api/tenants/v1"
 	"github.com/terrier-iac/terrier/internal/testkit"
+	"github.com/terrier-iac/terrier/internal/testkit/executable"
 )
 
 // orchard is a git tree with the directories of tenants, and the platform that reads it.
@@ -303,6 +305,29 @@ func TestTenantInventory(t *testing.T) {
 	if e.value("vintronics") != "" || e.value("grooveiq") == "" || e.value("moneyrouter") == "" {
 		t.Errorf("there are %+v, want the machines of grooveiq and moneyrouter", e.w.Things())
 	}
+
+	// Argo CD prunes in the foreground. The platform refuses that for a tenant, and says what to
+	// set; a registry goes, and its tenants with what they have.
+	foreground := []string{"delete", "--cascade=foreground", "--wait=false"}
+	if r := e.TryKubectl(t, append(foreground, "tenant/grooveiq-machines")...); r.Code == 0 || !strings.Contains(r.Stderr, "PrunePropagationPolicy=background") {
+		t.Errorf("deleting a tenant in the foreground ends with %d: %s%s, want a refusal with a way out", r.Code, r.Stdout, r.Stderr)
+	}
+	if s := e.Stack(t, "grooveiq-machines"); !s.DeletionTimestamp.IsZero() {
+		t.Error("the stack of grooveiq is being deleted")
+	}
+	e.Kubectl(t, append(foreground, "tenantregistry/estate")...)
+	for _, tenant := range []string{"grooveiq", "moneyrouter"} {
+		e.AwaitGone(t, tenant+"-machines")
+		if e.value(tenant) != "" {
+			t.Errorf("the machine of %s outlives its stack", tenant)
+		}
+	}
+	testkit.Eventually(t, testkit.Patience, "the registry is gone", func(context.Context) error {
+		if r := e.TryKubectl(t, "get", "tenantregistry/estate"); !strings.Contains(r.Stderr, "NotFound") {
+			return errNot("so: " + r.Stdout + r.Stderr)
+		}
+		return nil
+	})
 }
 
 // TB-02: what one tenant breaks stays its own, and each has a state of its own.
@@ -374,6 +399,7 @@ func TestTenantAdminsApproveTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	awaitAllowed(t, e.Cluster, "is-nobody", authzv1.ResourceAttributes{Group: "infra.contrib.fluxcd.io", Resource: "terraforms", Name: "grooveiq-machines", Verb: "patch"})
 	// The other tenant changes: its plan is replaced, and that of grooveiq is not.
 	e.change(t, map[string]string{"tenant-inventory/vintronics/group_vars/all/main.yml": "cores: 3\nzones: []\nlabels: {tier: x}\n"})
 	at := "/api/v1/namespaces/" + e.Namespace + "/stacks/"
@@ -424,7 +450,7 @@ func hostsOfAnsible(t *testing.T, kubeconfig string) map[string]map[string]any {
 	}
 	home := t.TempDir()
 	script := filepath.Join(home, "inventory.sh")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+testkit.Tool(t, "terrier")+" inventory \"$@\"\n"), 0o700); err != nil {
+	if err := executable.Write(script, []byte("#!/bin/sh\nexec "+testkit.Tool(t, "terrier")+" inventory \"$@\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	c := exec.CommandContext(t.Context(), program, "-i", script, "--list")

@@ -51,9 +51,7 @@ func TestTenantsExample(t *testing.T) {
 
 	c.sql(t, deactivate, 1)
 	c.gone(t, "acme")
-	if events := c.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name=acme-database", "-o", "jsonpath={.items[*].reason}"); !strings.Contains(events, "TerraformDestroySucceed") {
-		t.Errorf("of the stack that went one reads %q, want that it was destroyed", events)
-	}
+	awaitEvents(t, c.Cluster, "acme-database", " TerraformDestroySucceed ")
 
 	c.sql(t, empty, 4)
 	c.Terrier(t, "rows", "customers", "--now")

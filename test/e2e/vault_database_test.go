@@ -132,7 +132,7 @@ metadata:
 	}
 	kill(t, p)
 	start(t, p)
-	c.Kubectl(t, "wait", "externalsecret/vault-secret-database.creds.app", "--for=condition=Ready", "--timeout=2m")
+	c.Kubectl(t, "wait", "externalsecret/vault-secret-database.creds.app", "--for=condition=Ready", "--timeout=5m")
 	if err := db.As(t, name, string(found.Data["password"]), "SELECT name FROM customers"); err != nil {
 		t.Errorf("after another start of the controller the user of the workload cannot read: %v", err)
 	}

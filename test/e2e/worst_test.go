@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,15 +84,24 @@ func TestRetainIsSaid(t *testing.T) {
 	if len(w.Leaked(stateOf(t, c, "stack"))) != 0 {
 		t.Error("the state of what was kept is gone")
 	}
-	var events corev1.EventList
-	if err := c.Client.List(t.Context(), &events, client.InNamespace(c.Namespace)); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
-		return e.Reason == "ResourcesRetained" && strings.Contains(e.Message, "state: 1)")
-	}) {
-		t.Errorf("no event says that something was kept: %+v", events.Items)
-	}
+	awaitEvents(t, c, "stack,reason=ResourcesRetained", "state: 1)")
+}
+
+// awaitEvents waits until the events of an object, by its name and what else a field selector may
+// have, say all of wants, and returns them: a line for each, with who says it, the reason and
+// the message. They are written after the status, and not in the same request.
+func awaitEvents(t *testing.T, c *testkit.Cluster, name string, wants ...string) (events string) {
+	t.Helper()
+	testkit.Eventually(t, testkit.Patience, "the events of "+name+" are written", func(context.Context) error {
+		events = c.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+name, "-o", "jsonpath={range .items[*]}{.source.component} {.reason} {.message}{\"\\n\"}{end}")
+		for _, want := range wants {
+			if !strings.Contains(events, want) {
+				return fmt.Errorf("they are\n%s\nwant %q in them", events, want)
+			}
+		}
+		return nil
+	})
+	return events
 }
 
 // A deletion that leaves resources where they are, as the configuration asks, ends at
@@ -112,19 +119,9 @@ func TestDestroyThatForgetsIsRecorded(t *testing.T) {
 	c.Delete(t, "stack")
 	c.AwaitGone(t, "stack")
 	made(t, w, "left")
-	var events corev1.EventList
-	if err := c.Client.List(t.Context(), &events, client.InNamespace(c.Namespace)); err != nil {
-		t.Fatal(err)
-	}
-	said := false
-	for _, e := range events.Items {
-		said = said || e.Reason == "ResourcesRetained" && strings.Contains(e.Message, "did not destroy: 1.") && strings.Contains(e.Message, "terrier retained show stack")
-		if strings.Contains(e.Message, "attempt") {
-			t.Errorf("an attempt failed: %s: %s", e.Reason, e.Message)
-		}
-	}
-	if !said {
-		t.Errorf("no event says that a resource was forgotten: %+v", events.Items)
+	awaitEvents(t, c, "stack,reason=ResourcesRetained", "did not destroy: 1.", "terrier retained show stack")
+	if events := awaitEvents(t, c, "stack"); strings.Contains(events, "attempt") {
+		t.Errorf("an attempt failed: %s", events)
 	}
 	for _, want := range []string{"world_thing.left", "ID " + id, "import {"} {
 		if out := c.Terrier(t, "retained", "show", "stack"); !strings.Contains(out, want) {
@@ -190,12 +187,13 @@ func TestDeletionByTypingError(t *testing.T) {
 func TestFinalizerTakenOffByForce(t *testing.T) {
 	c := cluster(t)
 	w := platform(t).World(t)
-	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "delay", Delay: "1s"})
+	w.Fault(testkit.WorldFault{Call: "create", Name: "b", Do: "hold"})
 	c.Apply(t, inline("stack", kept+"\nparallelism: 1", chain(w, "x", "a", "b", "c")))
 	w.Await(t.Context(), begun("create", "b"))
 	c.Delete(t, "stack")
 	c.Patch(t, "stack", `{"metadata":{"finalizers":null}}`)
 	c.AwaitGone(t, "stack")
+	w.Fault()
 	testkit.Eventually(t, testkit.Patience, "the state holds what was built, and is free", func(context.Context) error {
 		if left := w.Leaked(stateOf(t, c, "stack")); len(left) > 0 || len(w.Things()) != 3 {
 			return fmt.Errorf("the world holds %+v, of which %+v is in no state", w.Things(), left)

@@ -82,7 +82,7 @@ func (c *cloud) do(ctx context.Context, call, name, id string, act func(*world) 
 	if err := c.journal(call, phaseBegin, name, id, ""); err != nil {
 		return err
 	}
-	after, err := strike(ctx, due, call, name)
+	after, err := c.strike(ctx, due, call, name)
 	if err == nil {
 		err = c.update(func(w *world) (bool, error) {
 			var err error

@@ -98,6 +98,7 @@ func TestFaultCheck(t *testing.T) {
 		"fail needs nothing else":    {fault{Do: doFail}, true},
 		"delay says how long":        {fault{Do: doDelay, Delay: "2s"}, true},
 		"delay without a duration":   {fault{Do: doDelay}, false},
+		"hold needs nothing else":    {fault{Do: doHold}, true},
 		"delay on a crash":           {fault{Do: doCrashAfter, Delay: "2s"}, false},
 		"an unknown deed":            {fault{Do: "sulk"}, false},
 		"an unknown call":            {fault{Call: "destroy", Do: doFail}, false},
@@ -119,6 +120,39 @@ func TestFaultStrikesOnlyWhatItNames(t *testing.T) {
 	}
 	if want := []bool{true, false, false, true}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("creates of b, a, a, a succeeded %v, want %v", got, want)
+	}
+}
+
+// A call that is held works once the world has the fault no longer, or ends by a stop.
+func TestHold(t *testing.T) {
+	c := newCloud(t)
+	set := func(faults ...fault) {
+		if err := c.update(func(w *world) (bool, error) { w.Faults = faults; return true, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(fault{Call: callCreate, Name: "a", Do: doHold})
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := c.create(stopped, thing{Name: "a"}); !errors.Is(err, errStopped) {
+		t.Errorf("create = %v, want %v", err, errStopped)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.create(t.Context(), thing{Name: "a"}) }()
+	if err := c.create(t.Context(), thing{Name: "b"}); err != nil {
+		t.Errorf("create of another thing = %v", err)
+	}
+	select {
+	case err := <-done:
+		t.Errorf("a held create ended with %v", err)
+	default:
+	}
+	set()
+	if err := <-done; err != nil {
+		t.Errorf("create = %v after the hold", err)
+	}
+	if err := newCloud(t, fault{Do: doHold}).create(t.Context(), thing{Name: "a"}); err == nil || !strings.Contains(err.Error(), "only the world") {
+		t.Errorf("a configuration that holds: %v, want to be refused", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -17,12 +18,13 @@ type fault struct {
 	Do         string `json:"do"`
 	Delay      string `json:"delay,omitempty"` // for do = delay, as Go writes durations
 	Times      int    `json:"times,omitempty"`
-	IgnoreStop bool   `json:"ignoreStop,omitempty"` // delay and hang go on when the engine says stop
+	IgnoreStop bool   `json:"ignoreStop,omitempty"` // delay, hold and hang go on when the engine says stop
 }
 
 // What a fault can do.
 const (
 	doDelay       = "delay"        // wait, then work
+	doHold        = "hold"         // wait until the world has the fault no longer, then work
 	doFail        = "fail"         // an error, and nothing changed
 	doHang        = "hang"         // neither work nor answer
 	doCrashBefore = "crash-before" // die before the world changes
@@ -39,7 +41,7 @@ func (f fault) check() error {
 		return fmt.Errorf("fault: no call is named %q", f.Call)
 	}
 	switch f.Do {
-	case doFail, doHang, doCrashBefore, doCrashAfter:
+	case doFail, doHold, doHang, doCrashBefore, doCrashAfter:
 		if f.Delay != "" {
 			return fmt.Errorf("fault: %q takes no delay", f.Do)
 		}
@@ -48,7 +50,7 @@ func (f fault) check() error {
 			return fmt.Errorf("fault: reading the delay: %w", err)
 		}
 	default:
-		return fmt.Errorf("fault: nothing is named %q; there are delay, fail, hang, crash-before and crash-after", f.Do)
+		return fmt.Errorf("fault: nothing is named %q; there are delay, hold, fail, hang, crash-before and crash-after", f.Do)
 	}
 	return nil
 }
@@ -62,13 +64,17 @@ func (f fault) key() string { return f.Call + "/" + f.Name + "/" + f.Do }
 
 // strike applies the faults that hit a call, in their order. It returns what
 // to do after the world has changed.
-func strike(ctx context.Context, due []fault, call, name string) (after func(), err error) {
+func (c *cloud) strike(ctx context.Context, due []fault, call, name string) (after func(), err error) {
 	after = func() {}
 	for _, f := range due {
 		switch f.Do {
 		case doDelay:
 			d, _ := time.ParseDuration(f.Delay) // due has checked it
 			if err := pause(ctx, d, f.IgnoreStop); err != nil {
+				return nil, err
+			}
+		case doHold:
+			if err := c.hold(ctx, f); err != nil {
 				return nil, err
 			}
 		case doFail:
@@ -90,9 +96,12 @@ func (c *cloud) due(call, name string) ([]fault, error) {
 	var due []fault
 	err := c.update(func(w *world) (bool, error) {
 		counted := false
-		for _, f := range append(append([]fault(nil), c.faults...), w.Faults...) {
+		for i, f := range append(append([]fault(nil), c.faults...), w.Faults...) {
 			if err := f.check(); err != nil {
 				return false, err
+			}
+			if i < len(c.faults) && f.Do == doHold {
+				return false, errors.New("fault: only the world can hold a call, since a configuration cannot end it")
 			}
 			if !f.hits(call, name) || f.Times > 0 && w.Fired[f.key()] >= f.Times {
 				continue
@@ -106,6 +115,23 @@ func (c *cloud) due(call, name string) ([]fault, error) {
 		return counted, nil
 	})
 	return due, err
+}
+
+// hold waits until the world has no such fault any longer.
+func (c *cloud) hold(ctx context.Context, f fault) error {
+	for held := true; held; {
+		if err := pause(ctx, 20*time.Millisecond, f.IgnoreStop); err != nil {
+			return err
+		}
+		err := c.update(func(w *world) (bool, error) {
+			held = slices.ContainsFunc(w.Faults, func(other fault) bool { return other.key() == f.key() })
+			return false, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration, ignoreStop bool) error {

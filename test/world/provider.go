@@ -52,7 +52,7 @@ func (worldProvider) Schema(_ context.Context, _ provider.SchemaRequest, r *prov
 				Attributes: map[string]schema.Attribute{
 					"call":        schema.StringAttribute{Optional: true, Description: "create, read, update, delete or lookup; any if absent."},
 					"name":        schema.StringAttribute{Optional: true, Description: "The thing; any if absent."},
-					"do":          schema.StringAttribute{Required: true, Description: "delay, fail, hang, crash-before or crash-after."},
+					"do":          schema.StringAttribute{Required: true, Description: "delay, fail, hang, crash-before or crash-after. The world itself knows hold, too."},
 					"delay":       schema.StringAttribute{Optional: true, Description: "How long, for delay."},
 					"times":       schema.Int64Attribute{Optional: true, Description: "How often; every time if absent."},
 					"ignore_stop": schema.BoolAttribute{Optional: true, Description: "Whether delay and hang outlast the engine's stop."},

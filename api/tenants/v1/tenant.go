@@ -78,6 +78,10 @@ type TenantStatus struct {
 	// +optional
 	Resources []ResourceStatus `json:"resources,omitempty"`
 
+	// What this status would have besides, if the Tenant were not too large for it.
+	// +optional
+	LeftOut *LeftOut `json:"leftOut,omitempty"`
+
 	// The keyed digest of the row that the objects were rendered from.
 	// +optional
 	Row string `json:"row,omitempty"`
@@ -88,6 +92,20 @@ type TenantStatus struct {
 
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// LeftOut counts what a status has no room for: an object is at most as large as the API
+// server stores. The inventory and the conditions are never left out.
+type LeftOut struct {
+	// Entries of resources: those of failures are left out last.
+	// +optional
+	Resources int32 `json:"resources,omitempty"`
+	// Entries of skippedResourceIds.
+	// +optional
+	SkippedResourceIDs int32 `json:"skippedResourceIds,omitempty"`
+	// Entries of appliedResources; the inventory has them.
+	// +optional
+	AppliedResources int32 `json:"appliedResources,omitempty"`
 }
 
 // InventoryItem is one object that the tenant has, or had and must still clean up.

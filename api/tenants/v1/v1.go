@@ -53,6 +53,7 @@ const (
 
 	LabelTenantID = "terrier.dev/tenant-id" // on children, Terraform objects above all: the row's uid
 
+	AnnotationRegistry           = "terrier.dev/registry"            // on a Tenant that no ownerReference ties to its registry: the name of that, if it is too long for LabelRegistry
 	AnnotationRow                = "terrier.dev/row"                 // on a Tenant: keyed digest of its row's values
 	AnnotationLeaving            = "terrier.dev/leaving"             // on a Tenant: since when and why its row asks for its deletion
 	AnnotationChanged            = "terrier.dev/template-changed"    // on a Tenant: when it got its generation of the template; absent if it was created with it

@@ -65,15 +65,15 @@ charts count more than values. */ -}}
 {{- end }}
 {{- end }}
 
-{{- /* All but the metadata services of clouds. */ -}}
+{{- /* All but the metadata services of clouds, those of internal/outbound. */ -}}
 {{- define "terrier.egress" -}}
 - to:
     - ipBlock:
         cidr: 0.0.0.0/0
-        except: [169.254.169.254/32, 100.100.100.200/32]
+        except: [169.254.169.254/32, 168.63.129.16/32, 100.100.100.200/32, 192.0.0.192/32]
     - ipBlock:
         cidr: ::/0
-        except: ["fd00:ec2::254/128"]
+        except: ["fd00:ec2::254/128", "fd20:ce::254/128"]
 {{- end }}
 
 {{- /* The policy for the pods of runs in a namespace. */ -}}

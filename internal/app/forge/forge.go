@@ -31,7 +31,7 @@ import (
 // Options are what a forge needs.
 type Options struct {
 	Dir         string // for all its files
-	Certificate tls.Certificate
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Authority   []byte                                  // PEM, of the certificate
 	Listen      func(name string) (net.Listener, error) // on loopback, with one port for each name
 	Now         func() time.Time
@@ -76,7 +76,7 @@ func Open(o Options) (_ *Forge, err error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
-	f.server = web.Server(f.handler(images), &tls.Config{Certificates: []tls.Certificate{o.Certificate}, MinVersion: tls.VersionTLS12}, o.Log)
+	f.server = web.Server(f.handler(images), &tls.Config{GetCertificate: o.Certificate, MinVersion: tls.VersionTLS12}, o.Log)
 	f.running.Go(func() {
 		if err := f.server.ServeTLS(f.https, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			f.log.Error("git server and registry of the examples ended", "err", err)

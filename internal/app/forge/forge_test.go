@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // certificate is one for loopback, and its authority, which is itself.
-func certificate(t *testing.T) (tls.Certificate, []byte) {
+func certificate(t *testing.T) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -37,7 +37,8 @@ func certificate(t *testing.T) (tls.Certificate, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	own := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own, nil }, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func open(t *testing.T, dir string) *Forge {

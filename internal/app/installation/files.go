@@ -42,7 +42,7 @@ func (o Options) elsewhere() error {
 		o.Dir, of, SecretName, filepath.Join(o.Dir, "secrets"), filepath.Join(o.Dir, markFile)))
 }
 
-// file reads one secret. With create, an authority that ends soon is replaced.
+// file reads one secret. With create, an authority that ends soon gets a successor.
 func (o Options) file(name string, create bool) ([]byte, error) {
 	path := filepath.Join(o.Dir, "secrets", name)
 	text, err := os.ReadFile(path)
@@ -57,9 +57,15 @@ func (o Options) file(name string, create bool) ([]byte, error) {
 		if err := whole(name, text); err != nil {
 			return nil, fault.New(fault.Broken, ReasonLost, fmt.Errorf("the secret %s is damaged: restore it, or delete it; %s: %w", path, lossOf[name], err))
 		}
-		if !create || name != authority || !endsSoon(text, o.Now()) {
+		if !create || name != authority {
 			return text, nil
 		}
+		next, err := succeeded(text, o.Now())
+		if err != nil || next == nil {
+			return text, err
+		}
+		o.sayRenewed(text, next)
+		return next, writeFile(path, next, 0o600)
 	}
 	if text, err = made(name, o.Now()); err != nil {
 		return nil, err

@@ -3,8 +3,8 @@
 // authority of the HTTP API. They are files of the data directory, or entries of a Secret,
 // which outlives that directory.
 //
-// It replaces no secret but an authority that ends soon, and makes none where that would
-// hide that the former ones are lost.
+// It replaces no secret but an authority that ends soon, which stays beside its successor
+// until its end, and makes none where that would hide that the former ones are lost.
 //
 // Start reading at Open.
 package installation
@@ -14,7 +14,6 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -50,9 +49,9 @@ const (
 
 // Keys are the secrets of an installation.
 type Keys struct {
-	digests   secret.Text
-	runs      []byte
-	authority tls.Certificate
+	digests     secret.Text
+	runs        []byte
+	authorities authorities
 
 	kept  *inSecret // nil if they are files
 	texts texts
@@ -112,7 +111,7 @@ func parse(t texts, kept *inSecret) (k *Keys, err error) {
 	if k.runs, err = hex.DecodeString(string(t[runs])); err != nil {
 		return nil, err
 	}
-	k.authority, err = parseAuthority(t[authority])
+	k.authorities, err = parseAuthorities(t[authority])
 	return k, err
 }
 
@@ -142,7 +141,11 @@ func (k *Keys) Derive(purpose string) (string, error) {
 // made makes the text of a secret.
 func made(name string, now time.Time) ([]byte, error) {
 	if name == authority {
-		return newAuthority(now)
+		c, err := newAuthority(now)
+		if err != nil {
+			return nil, err
+		}
+		return authorities{c}.text()
 	}
 	raw := make([]byte, 32)
 	if _, err := rand.Read(raw); err != nil {
@@ -154,7 +157,7 @@ func made(name string, now time.Time) ([]byte, error) {
 // whole reports text that cannot be the secret of that name.
 func whole(name string, text []byte) error {
 	if name == authority {
-		_, err := parseAuthority(text)
+		_, err := parseAuthorities(text)
 		return err
 	}
 	if raw, err := hex.DecodeString(string(text)); err != nil || len(raw) != 32 {

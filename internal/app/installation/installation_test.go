@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -104,10 +105,18 @@ func same(t *testing.T, a, b *installation.Keys) {
 	trusts(t, b, a)
 }
 
-var at = time.Date(2026, 11, 30, 8, 0, 0, 0, time.UTC)
-
 // trusts checks that a client of one controller accepts the certificate of another one.
 func trusts(t *testing.T, client, server *installation.Keys) {
+	t.Helper()
+	trustsAt(t, client, server, time.Date(2026, 11, 30, 8, 0, 0, 0, time.UTC))
+}
+
+func (l *lab) trusts(t *testing.T, client, server *installation.Keys) {
+	t.Helper()
+	trustsAt(t, client, server, l.now)
+}
+
+func trustsAt(t *testing.T, client, server *installation.Keys, at time.Time) {
 	t.Helper()
 	_, authority, err := client.Certificate([]string{"a.example"}, at)
 	if err != nil {
@@ -257,56 +266,112 @@ func TestLostKeysAreNotReplaced(t *testing.T) {
 	same(t, first, l.must(t, installation.InSecret, dir))
 }
 
-// An authority that ends soon is replaced, once for all controllers.
-func TestTheAuthorityIsRenewed(t *testing.T) {
-	for _, where := range []string{installation.InFiles, installation.InSecret} {
-		t.Run(where, func(t *testing.T) {
+// Controllers of which some were started before the others, and the pods of their runs, accept
+// each other's certificates at any time, however often the authority is replaced meanwhile.
+func TestNoStartKeepsControllersApart(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, every := range map[string]time.Duration{"started each 100 days": 100 * day, "started each 300 days": 300 * day} {
+		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
-			dir := t.TempDir()
-			first := l.must(t, where, dir)
-			l.now = l.now.Add(100 * 24 * time.Hour)
-			_, authority, err := first.Certificate(nil, l.now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cert, _, err := l.must(t, where, dir).Certificate([]string{"terrier.example"}, l.now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := verify(authority, cert, "terrier.example", l.now); err != nil {
-				t.Errorf("the certificate of a later start is not trusted: %v", err)
-			}
-			l.now = l.now.Add(9 * 365 * 24 * time.Hour)
-			keys, errs := make([]*installation.Keys, 3), make([]error, 3)
-			var all sync.WaitGroup
-			for i := range keys {
-				o := l.options(where, dir)
-				if where == installation.InFiles && i > 0 {
-					continue // the lock of the data directory keeps them off
+			dir, begin := t.TempDir(), l.now
+			var running []*installation.Keys
+			first, replaced := []byte(nil), 0
+			for ; l.now.Before(begin.Add(25 * 365 * day)); l.now = l.now.Add(every) {
+				k := l.must(t, installation.InFiles, dir)
+				running = append(running, k)
+				if longest := int(365*day/every) + 1; len(running) > longest {
+					running = running[1:]
 				}
-				all.Go(func() { keys[i], errs[i] = installation.Open(t.Context(), o) })
-			}
-			all.Wait()
-			if err := errors.Join(errs...); err != nil {
-				t.Fatal(err)
-			}
-			_, renewed, err := keys[0].Certificate(nil, l.now)
-			if err != nil || bytes.Equal(renewed, authority) {
-				t.Fatalf("an authority that ends soon was not replaced, %v", err)
-			}
-			for _, k := range keys {
-				if k == nil {
-					continue
+				for _, other := range running {
+					l.trusts(t, k, other)
+					l.trusts(t, other, k)
 				}
-				cert, _, err := k.Certificate([]string{"terrier.example"}, l.now)
+				_, authority, err := k.Certificate(nil, l.now)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := verify(renewed, cert, "terrier.example", l.now.Add(2*365*24*time.Hour)); err != nil {
-					t.Errorf("the certificate of a controller that started at the same time: %v", err)
+				if ends := block(authority, 0); !bytes.Equal(ends, first) {
+					first, replaced = ends, replaced+1
 				}
 			}
+			if replaced != 3 {
+				t.Errorf("there were %d authorities in 25 years, want 3", replaced)
+			}
+			if len(l.said) != 3 || !strings.Contains(l.said[0], "a new one, until") {
+				t.Errorf("it said %q, want each successor", l.said)
+			}
 		})
+	}
+}
+
+// block is the certificate at a place in a bundle.
+func block(bundle []byte, at int) []byte {
+	b, rest := pem.Decode(bundle)
+	for ; at > 0 && b != nil; at-- {
+		b, rest = pem.Decode(rest)
+	}
+	if b == nil {
+		return nil
+	}
+	return b.Bytes
+}
+
+// An authority gets a successor, once for all controllers, and is still the one that earlier
+// releases read.
+func TestTheAuthorityIsRenewed(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	l := newLab(t)
+	dir := t.TempDir()
+	first := l.must(t, installation.InSecret, dir)
+	_, authority, err := first.Certificate(nil, l.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.now = l.now.Add(9*year + 100*24*time.Hour)
+	keys, errs := make([]*installation.Keys, 3), make([]error, 3)
+	var all sync.WaitGroup
+	for i := range keys {
+		o := l.options(installation.InSecret, t.TempDir())
+		o.Progress = func(string, ...any) {}
+		all.Go(func() { keys[i], errs[i] = installation.Open(t.Context(), o) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	var renewed []byte
+	for _, k := range keys {
+		cert, bundle, err := k.Certificate([]string{"terrier.example"}, l.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if renewed == nil {
+			renewed = bundle
+		}
+		if !bytes.Equal(bundle, renewed) || !bytes.Equal(block(bundle, 0), block(authority, 0)) || block(bundle, 1) == nil {
+			t.Errorf("a controller that started at the same time trusts %s, want the former authority and the same successor", bundle)
+		}
+		if err := verify(authority, cert, "terrier.example", l.now); err != nil {
+			t.Errorf("a controller that runs, and a pod of its run, do not accept the certificate of a new one: %v", err)
+		}
+		l.trusts(t, first, k)
+	}
+	text := l.secret(t).Data["http-authority"]
+	if pair, err := tls.X509KeyPair(text, text); err != nil || !bytes.Equal(pair.Leaf.Raw, block(authority, 0)) {
+		t.Errorf("an earlier release reads another authority, %v", err)
+	}
+	// One that runs on has the successor sign before the former authority ends.
+	l.now = l.now.Add(200 * 24 * time.Hour)
+	for range 2 {
+		l.now = l.now.Add(90 * 24 * time.Hour)
+		l.trusts(t, keys[0], keys[1])
+	}
+	if cert, _, err := keys[0].Certificate([]string{"terrier.example"}, l.now); err != nil || cert.Leaf.NotAfter.Sub(l.now) < year {
+		t.Errorf("the certificate ends %v, %v, want it signed by the successor", cert.Leaf.NotAfter, err)
+	}
+	l.must(t, installation.InSecret, dir)
+	if text := l.secret(t).Data["http-authority"]; strings.Count(string(text), "BEGIN CERTIFICATE") != 1 {
+		t.Errorf("the Secret has %s, want it without the authority that ended", text)
 	}
 }
 

@@ -46,3 +46,42 @@ func TestASecretIsKept(t *testing.T) {
 		t.Errorf("the Secret was not made again: %v", err)
 	}
 }
+
+// The successor of an authority, which another controller has made, is no other key: one that
+// runs puts it back.
+func TestASuccessorIsKept(t *testing.T) {
+	c := testkit.Kube(t)
+	now := time.Date(2026, 11, 29, 8, 0, 0, 0, time.UTC)
+	o := Options{
+		Keys: InSecret, Dir: t.TempDir(), Namespace: c.Namespace, Client: c.Client,
+		Now: func() time.Time { return now }, Progress: func(string, ...any) {},
+	}
+	k, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(authorityTime - signsUntil)
+	other, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(other.authorities) != 2 {
+		t.Fatalf("there are %d authorities, want a successor", len(other.authorities))
+	}
+	if err := k.keep(t.Context()); err != nil {
+		t.Errorf("keep() beside a successor = %v", err)
+	}
+	secret, err := k.kept.read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.keep(t.Context()); err != nil {
+		t.Errorf("keep() of a deleted Secret = %v", err)
+	}
+	if err := other.keep(t.Context()); err != nil {
+		t.Errorf("keep() of the controller with the successor = %v", err)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/terrier-iac/terrier/internal/app/interval"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 )
@@ -97,10 +98,12 @@ func (o Options) openSecret(ctx context.Context) (*Keys, error) {
 			"the data directory %s belongs to the installation %s, and the Secret %s to the installation %s: name another data directory, or delete the Secret if the keys in the data directory are the right ones",
 			o.Dir, of, s.at, id))
 	}
-	if endsSoon(found.Data[authority], o.Now()) {
-		if found, err = o.renew(ctx, s, found); err != nil {
-			return nil, err
-		}
+	next, err := succeeded(found.Data[authority], o.Now())
+	if err == nil && next != nil {
+		found, err = o.renew(ctx, s, found, next)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return parse(found.Data, s)
 }
@@ -180,16 +183,12 @@ func (o Options) claimed(ctx context.Context) (string, error) {
 	return lease.Annotations[Annotation], nil
 }
 
-// renew replaces an authority that ends soon. The controller that is first decides, and
-// the others take its authority.
-func (o Options) renew(ctx context.Context, s *inSecret, found *corev1.Secret) (*corev1.Secret, error) {
-	text, err := made(authority, o.Now())
-	if err != nil {
-		return nil, err
-	}
+// renew stores the authorities with a successor for one that ends soon. The controller that is
+// first decides, and the others take its authority.
+func (o Options) renew(ctx context.Context, s *inSecret, found *corev1.Secret, text []byte) (*corev1.Secret, error) {
 	next := found.DeepCopy()
 	next.Data[authority] = text
-	err = s.Update(ctx, next, client.FieldOwner(kube.FieldManager)) // refused if the Secret has changed
+	err := s.Update(ctx, next, client.FieldOwner(kube.FieldManager)) // refused if the Secret has changed
 	if apierrors.IsConflict(err) {
 		if next, err = s.read(ctx); err == nil && next == nil {
 			err = fault.New(fault.Later, ReasonLost, errors.New("the Secret was deleted while this controller started: start it again"))
@@ -199,7 +198,24 @@ func (o Options) renew(ctx context.Context, s *inSecret, found *corev1.Secret) (
 		}
 		return next, err
 	}
+	if err == nil {
+		o.sayRenewed(found.Data[authority], text)
+	}
 	return next, s.explain("renewing the certificate authority in", err)
+}
+
+// sayRenewed tells the operator that an authority has a successor.
+func (o Options) sayRenewed(before, text []byte) {
+	was, err := parseAuthorities(before)
+	is, err2 := parseAuthorities(text)
+	if errors.Join(err, err2) != nil || o.Progress == nil {
+		return // both were parsed a moment ago
+	}
+	former, last := was[len(was)-1].Leaf, is[len(is)-1].Leaf
+	if !last.Equal(former) {
+		o.Progress("the certificate authority of the HTTP API ends on %s: a new one, until %s, is trusted beside it from now on, and signs later",
+			former.NotAfter.UTC().Format(time.DateOnly), last.NotAfter.UTC().Format(time.DateOnly))
+	}
 }
 
 // keepEvery is how often a process looks whether the Secret still has its keys.
@@ -211,14 +227,8 @@ func (k *Keys) Keep(ctx context.Context, log *slog.Logger) {
 	if k.kept == nil {
 		return
 	}
-	tick := time.NewTicker(keepEvery)
-	defer tick.Stop()
-	for last := ""; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	last := ""
+	for range interval.Turns(ctx, keepEvery) {
 		err := k.keep(ctx)
 		if err == nil {
 			last = ""
@@ -239,7 +249,7 @@ func (k *Keys) keep(ctx context.Context) error {
 	}
 	var other []string
 	for name, text := range k.texts {
-		if !bytes.Equal(found.Data[name], text) {
+		if !bytes.Equal(found.Data[name], text) && (name != authority || !k.succeededBy(found.Data[name])) {
 			other = append(other, name)
 		}
 	}
@@ -250,4 +260,16 @@ func (k *Keys) keep(ctx context.Context) error {
 	return fault.New(fault.Denied, ReasonAnother, fmt.Errorf(
 		"the Secret %s has other keys than this controller: %s: restore them from a backup, or delete the Secret while this controller runs, which then makes it again; to use the other keys, restart all controllers",
 		k.kept.at, strings.Join(other, ", ")))
+}
+
+// succeededBy reports whether text has the authorities of this controller, and the successor
+// that another one has made of them. This one knows it from its next start on, and puts it back
+// if the Secret is deleted.
+func (k *Keys) succeededBy(text []byte) bool {
+	a, err := parseAuthorities(text)
+	if err != nil || !k.authorities.shares(a) {
+		return false
+	}
+	k.texts[authority] = text
+	return true
 }

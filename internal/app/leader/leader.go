@@ -18,6 +18,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/notify"
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -42,15 +43,18 @@ type Config struct {
 	Record func(context.Context, audit.Entry) error
 	Notify func(notify.Event)
 	Ran    func(runner.Report)
+	Hours  policies.Ledger
 }
 
 // Leader is the leader as one controller asks it, which may be the leader itself.
 type Leader struct {
 	Queue *Queue
 
-	record  func(context.Context, audit.Entry) (struct{}, error)
-	notices *relay[notice]
-	runs    *relay[runner.Report]
+	record    func(context.Context, audit.Entry) (struct{}, error)
+	destroyed func(context.Context, string) ([]policies.Destroyed, error)
+	begin     func(context.Context, policies.Beginning) (struct{}, error)
+	notices   *relay[notice]
+	runs      *relay[runner.Report]
 }
 
 // New returns the leader of a controller that does not lead yet.
@@ -63,6 +67,18 @@ func New(c Config) *Leader {
 				return struct{}{}, errNoLeader
 			}
 			return struct{}{}, c.Record(ctx, e)
+		}),
+		destroyed: onLeader(c, "destroyed", func(ctx context.Context, tenant string) ([]policies.Destroyed, error) {
+			if !q.leads() {
+				return nil, errNoLeader
+			}
+			return c.Hours.Destroyed(ctx, tenant)
+		}),
+		begin: onLeader(c, "begin-destroying", func(ctx context.Context, b policies.Beginning) (struct{}, error) {
+			if !q.leads() {
+				return struct{}{}, errNoLeader
+			}
+			return struct{}{}, c.Hours.Begin(ctx, b)
 		}),
 		notices: newRelay(c, "notifications", func(n notice) bool {
 			if q.leads() {
@@ -96,6 +112,23 @@ func (l *Leader) Record(ctx context.Context, e audit.Entry) error {
 	defer done()
 	if _, err := l.record(ctx, e); err != nil {
 		return fmt.Errorf("recording %s in the audit log of the leader: %w", e.What, err)
+	}
+	return nil
+}
+
+// Destroyed implements policies.Ledger: the leader knows what the stacks of all controllers destroyed.
+func (l *Leader) Destroyed(ctx context.Context, tenant string) ([]policies.Destroyed, error) {
+	ctx, done := context.WithTimeout(ctx, auditLimit)
+	defer done()
+	return l.destroyed(ctx, tenant)
+}
+
+// Begin implements policies.Ledger. It returns once the leader has stored that the run begins.
+func (l *Leader) Begin(ctx context.Context, b policies.Beginning) error {
+	ctx, done := context.WithTimeout(ctx, auditLimit)
+	defer done()
+	if _, err := l.begin(ctx, b); err != nil {
+		return fmt.Errorf("recording %s in the audit log of the leader: %w", b.Entry.What, err)
 	}
 	return nil
 }

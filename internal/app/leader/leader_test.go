@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/policies"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/shard"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 // wires are the network between the replicas of a test: messages are JSON, as between
@@ -238,6 +240,66 @@ func TestTheLeaderRecordsForAllReplicas(t *testing.T) {
 	if len(log.has) != 2 || log.has[1].Who != "ann" {
 		t.Errorf("recorded %+v, want both entries", log.has)
 	}
+}
+
+// Whatever replica begins a run, all of them together destroy no more in an hour than is allowed,
+// also once another one leads, which has the same audit log.
+func TestTheLeaderLimitsDestroysOfAllReplicas(t *testing.T) {
+	var w wires
+	now, dir := time.Unix(1e9, 0).UTC(), t.TempDir()
+	clock := func() time.Time { return now }
+	logs, both := map[string]*audit.Log{}, map[string]*Leader{}
+	for _, id := range []string{"r0", "r1"} {
+		logs[id] = audit.Unopened(dir, audit.Options{Now: clock})
+		to := w.to(id)
+		to.Record, to.Hours = logs[id].Record, policies.NewHours(logs[id], clock)
+		both[id] = New(to)
+	}
+	lead := func(id string) {
+		w.lead(id)
+		both[id].Queue.Lead(schedule.Limits{}.Always())
+		if err := logs[id].Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limits := []policies.PerHour{{Policy: "ClusterPolicy/p", Tenant: "a", Most: 5}}
+	begin := func(id, of string, n int) error {
+		return both[id].Begin(t.Context(), policies.Beginning{Limits: limits, Entry: audit.Entry{
+			ID: of + "/apply-started/r", What: audit.ApplyStarted, Run: "r", Object: audit.Object{UID: of}, Details: map[string]string{policies.TenantDetail: "a"}, Changes: changes(n),
+		}})
+	}
+	if err := begin("r0", "s", 1); fault.Of(err) != fault.Later {
+		t.Errorf("without a leader: %v, want Later", err)
+	}
+	lead("r0")
+	if err := begin("r1", "s1", 3); err != nil {
+		t.Error(err)
+	}
+	if err := begin("r0", "s2", 3); fault.Of(err) != fault.Conflict || fault.Reason(err, "") != policies.Changed {
+		t.Errorf("more than both may: %v, want a Conflict", err)
+	}
+	if err := begin("r0", "s3", 1); err != nil {
+		t.Error(err)
+	}
+	if err := logs["r0"].Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.end("r0")
+	lead("r1")
+	if got, err := both["r1"].Destroyed(t.Context(), "a"); err != nil || len(got) != 2 {
+		t.Errorf("Destroyed() = %+v, %v; want the runs of both", got, err)
+	}
+	if err := begin("r1", "s4", 2); fault.Of(err) != fault.Conflict {
+		t.Errorf("at the next leader: %v, want a Conflict", err)
+	}
+	if err := logs["r1"].Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func changes(destroy int) (c stack.Changes) {
+	c.Destroy = destroy
+	return c
 }
 
 // What happens at a replica reaches the leader in order and once, also if there was none

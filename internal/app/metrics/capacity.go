@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/app/interval"
 	"github.com/terrier-iac/terrier/internal/query"
 )
 
@@ -21,16 +22,10 @@ type capacityLog struct {
 }
 
 func (c *capacityLog) run(ctx context.Context) error {
-	tick := time.NewTicker(capacityEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			c.compare()
-		}
+	for range interval.Turns(ctx, capacityEvery) {
+		c.compare()
 	}
+	return nil
 }
 
 func (c *capacityLog) compare() {

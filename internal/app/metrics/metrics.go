@@ -93,7 +93,7 @@ func (m *Platform) Records(store blob.Store) blob.Store { return meteredBlobs{st
 // RecordsToReseal registers the gauge of the records that a rotation of their key has not reached yet.
 func (m *Platform) RecordsToReseal(left func() int) error {
 	return m.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "terrier_records_to_reseal", Help: "Records that are still to be encrypted again after a rotation of their key.",
+		Name: "terrier_records_to_reseal", Help: "Records that are still to be encrypted again after a rotation of their key; 1 until it is certain that there is none.",
 	}, func() float64 { return float64(left()) }))
 }
 

@@ -113,7 +113,7 @@ func TestRepositoriesOfObjects(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	testkit.Eventually(t, time.Minute, "events of all objects", func(context.Context) error {
+	testkit.Eventually(t, testkit.Patience, "events of all objects", func(context.Context) error {
 		if events.has("vpc Normal VersionPublished", "/vpc/aws 1.0.0 from the tag v1.0.0") && events.has("elsewhere Warning "+origin.ReasonSettings) &&
 			events.has("typo Warning", "there is no annotation registry.terrier.dev/modul:") && events.has("nameless Warning", "registry.terrier.dev/module is missing") {
 			return nil

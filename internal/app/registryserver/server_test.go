@@ -46,7 +46,7 @@ func environ(name string) string {
 func start(t *testing.T, edit func(*Config)) *running {
 	t.Helper()
 	dir := t.TempDir()
-	c := Config{DataDir: dir, Listen: "127.0.0.1:0", Metrics: "127.0.0.1:0", Drain: 10 * time.Second, Stall: 10 * time.Second, Output: "json", LogLevel: "debug"}
+	c := Config{DataDir: dir, Listen: "127.0.0.1:0", Metrics: "127.0.0.1:0", Drain: time.Minute, Stall: time.Minute, Output: "json", LogLevel: "debug"}
 	if edit != nil {
 		edit(&c)
 	}
@@ -222,7 +222,7 @@ func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for !is() {
 		select {
 		case <-tick.C:

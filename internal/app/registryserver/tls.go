@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/app/installation"
+	"github.com/terrier-iac/terrier/internal/app/serving"
 )
 
 // certificates returns the TLS settings of the server, and the file with the authority of
@@ -33,7 +34,11 @@ func (s *server) certificates(ctx context.Context) (*tls.Config, string, error) 
 	if err != nil {
 		return nil, "", fmt.Errorf("making the certificate: %w", err)
 	}
-	config.Certificates = []tls.Certificate{own}
+	newest := func() (tls.Certificate, error) {
+		c, _, err := keys.Certificate(s.Config.names(), s.Now())
+		return c, err
+	}
+	config.GetCertificate = serving.New(own, newest, s.Now, s.log).Get
 	file := s.Config.dir("ca.crt")
 	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, ca) {
 		return config, file, nil

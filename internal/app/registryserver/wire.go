@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/terrier-iac/terrier/internal/app/interval"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -242,14 +243,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	wait.Go(func() { r.mirror.Run(ctx) })
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for range interval.Turns(ctx, sweepEvery) {
 		if err := r.published.Sweep(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("uploads not swept", "err", err)
 		}
@@ -257,6 +251,7 @@ func (r *Registry) Run(ctx context.Context) error {
 			r.log.Warn("zip archives of modules not swept", "err", err)
 		}
 	}
+	return nil
 }
 
 // Close ends what the registry has open.

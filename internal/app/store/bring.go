@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +40,7 @@ func (o Options) place() (string, error) {
 // A copy that did not end leaves the data directory in use, and what was copied by then
 // grows old.
 func (o Options) stale() error {
-	if o.Records != "" {
+	if !o.inDataDirectory() {
 		return nil
 	}
 	was, err := o.moved()
@@ -88,16 +89,9 @@ func (o Options) setMoved(m moved) error {
 // bring copies the records of the data directory to a place that has none. Only a copy
 // that did not end goes on in a place that has some, and it replaces none. Once it has
 // ended, the data directory says so, and is never copied again.
-func (o Options) bring(ctx context.Context, to blob.Store, keys blob.Keys) error {
-	from, closed, err := o.leftBehind(ctx, keys)
-	if err != nil || from == nil {
-		return err
-	}
-	defer closed()
-	here, err := recordsIn(ctx, from)
-	here = slices.DeleteFunc(here, func(k string) bool { return strings.HasPrefix(k, record.Witnesses()) }) // those of another key
-	if err != nil || len(here) == 0 {
-		return err
+func (o Options) bring(ctx context.Context, to blob.Store, keys blob.Keys) (err error) {
+	if o.inDataDirectory() {
+		return nil
 	}
 	there, err := recordsIn(ctx, to)
 	if err != nil {
@@ -113,14 +107,21 @@ func (o Options) bring(ctx context.Context, to blob.Store, keys blob.Keys) error
 		return err
 	case was.Done && len(there) > 0:
 		return nil // a user copied them from where they were, or the mark of the cluster went
-	case was.Done:
+	case was.Done: // whether the old copies are still there or not
 		return fault.New(fault.Denied, ReasonMoved, fmt.Errorf(
-			"%s holds no records, and the records of this data directory moved to %s: copy them from there; to copy the old ones in %s instead, delete %s",
+			"%s holds no records, and the records of this data directory moved to %s: name that place with --records, or copy them from there; to go on with what is left in %s instead, delete %s",
 			place, was.To, o.Dir("records"), o.Dir(movedFile)))
-	case len(there) > 0 && was.To != place:
-		return fault.New(fault.Denied, ReasonMoved, fmt.Errorf(
-			"there are records in %s and in %s, and nothing says which are newer: to use those in %s, move %s away; to use those of the data directory, name a place without records with --records",
-			place, o.Dir("records"), place, o.Dir("records")))
+	}
+	from, here, err := o.leftBehind(ctx, keys)
+	if err != nil || from == nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	if len(here) == 0 {
+		return nil
+	}
+	if len(there) > 0 && was.To != place {
+		return o.inTwoPlaces(place)
 	}
 	if err := o.setMoved(moved{To: place}); err != nil {
 		return err
@@ -141,20 +142,67 @@ func (o Options) bring(ctx context.Context, to blob.Store, keys blob.Keys) error
 	return nil
 }
 
-// leftBehind opens the records of the data directory with every key that may open them;
-// nil if there are none, or if they are those in use.
-func (o Options) leftBehind(ctx context.Context, keys blob.Keys) (from blob.Store, closed func(), err error) {
+// leavesNone refuses to use the records of a place beside those of the data directory, unless
+// these are known to be old: nothing else would ever look at them again.
+func (o Options) leavesNone(ctx context.Context, keys blob.Keys) error {
+	was, err := o.moved()
+	if err != nil || was.Done {
+		return err
+	}
+	from, here, err := o.leftBehind(ctx, keys)
+	if err != nil || from == nil {
+		return err
+	}
+	err = from.Close()
+	if err != nil || len(here) == 0 {
+		return err
+	}
+	place, err := o.place()
+	if err != nil {
+		return err
+	}
+	return o.inTwoPlaces(place)
+}
+
+func (o Options) inTwoPlaces(place string) error {
+	return fault.New(fault.Denied, ReasonMoved, fmt.Errorf(
+		"there are records in %s and in %s, and nothing says which are newer: to use those in %s, move %s away; to use those of the data directory, name a place without records with --records",
+		place, o.Dir("records"), place, o.Dir("records")))
+}
+
+// inDataDirectory reports whether the records in use are those of the data directory.
+func (o Options) inDataDirectory() bool {
+	switch {
+	case !o.inFiles():
+		return false
+	case o.Records == "" || filepath.Clean(o.Records) == o.Dir("records"):
+		return true
+	}
 	dir, err := os.Stat(o.Dir("records"))
-	if os.IsNotExist(err) || o.Records == "" {
+	if err != nil {
+		return false
+	}
+	used, err := os.Stat(o.Records)
+	return err == nil && os.SameFile(dir, used)
+}
+
+// left are the records of the data directory that are not in use.
+type left struct {
+	blob.Store
+	io.Closer
+}
+
+// leftBehind opens the records of the data directory with every key that may open them, and
+// lists them; nil if the directory is not there, or is the one in use.
+func (o Options) leftBehind(ctx context.Context, keys blob.Keys) (from *left, here []string, err error) {
+	if o.inDataDirectory() {
 		return nil, nil, nil
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if o.inFiles() {
-		if used, err := os.Stat(o.Records); err != nil || os.SameFile(dir, used) {
-			return nil, nil, err
+	if _, err := os.Stat(o.Dir("records")); err != nil {
+		if os.IsNotExist(err) {
+			return nil, nil, nil
 		}
+		return nil, nil, err
 	}
 	if _, err = os.Stat(o.Dir("secrets", "records")); err == nil {
 		var file blob.Key
@@ -169,7 +217,12 @@ func (o Options) leftBehind(ctx context.Context, keys blob.Keys) (from blob.Stor
 	if err != nil {
 		return nil, nil, err
 	}
-	return blob.SealWith(files, keys), func() { _ = files.Close() }, nil
+	from = &left{blob.SealWith(files, keys), files}
+	here, err = recordsIn(ctx, from)
+	if err != nil {
+		return nil, nil, errors.Join(err, files.Close())
+	}
+	return from, slices.DeleteFunc(here, func(k string) bool { return strings.HasPrefix(k, record.Witnesses()) }), nil // those of another key
 }
 
 // also is keys and one more, which seals nothing.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -152,10 +153,11 @@ type ring struct {
 	keys   map[string]blob.Key
 	newest string // name
 	asked  time.Time
+	writes map[string]int // that go on, by the name of the newest key when they began
 }
 
 func newRing(kept *secretKeys, keepers []kms.Keeper, now func() time.Time) *ring {
-	return &ring{kept: kept, keepers: keepers, now: now, known: map[string]entry{}, opened: map[string]entry{}, keys: map[string]blob.Key{}}
+	return &ring{kept: kept, keepers: keepers, now: now, known: map[string]entry{}, opened: map[string]entry{}, keys: map[string]blob.Key{}, writes: map[string]int{}}
 }
 
 // begin reads the keys, and makes the first one if there are none and may be none. first
@@ -309,6 +311,44 @@ func (r *ring) Current() blob.Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.known[r.newest].key
+}
+
+// writing notes that a write begins, which uses the newest key of now or one that is added
+// meanwhile, until done is called.
+func (r *ring) writing() (done func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := r.newest
+	r.writes[name]++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.writes[name]--; r.writes[name] == 0 {
+			delete(r.writes, name)
+		}
+	}
+}
+
+// oldest is the ID of the oldest key that a write of this process may use, now or later.
+func (r *ring) oldest() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := r.newest
+	for n := range r.writes {
+		name = min(name, n)
+	}
+	return r.known[name].key.ID()
+}
+
+// noting is a store that notes its writes in a ring.
+type noting struct {
+	blob.Store
+	keys *ring
+}
+
+func (n noting) Put(ctx context.Context, key string, r io.Reader) error {
+	defer n.keys.writing()()
+	return n.Store.Put(ctx, key, r)
 }
 
 // all are the known keys, the newest first.

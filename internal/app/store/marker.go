@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,11 +19,12 @@ import (
 const systemNamespace = "kube-system"
 
 // join checks that the records are those of this cluster, or marks new ones as such. It
-// brings the records of the data directory into a place that is new.
+// brings the records of the data directory into a place that is new, and leaves none behind
+// that are not known to be old.
 //
 // A control plane in this process lies beside the records in the data directory: they
-// belong together, and need no marker.
-func (r *Records) join(ctx context.Context, o Options) error {
+// belong together, and need no marker. was is the place that the Lease names.
+func (r *Records) join(ctx context.Context, o Options, was string) error {
 	if o.Records == "" && !o.InCluster {
 		return nil
 	}
@@ -41,11 +43,12 @@ func (r *Records) join(ctx context.Context, o Options) error {
 	if err == nil {
 		r.is.Formerly = is.Formerly
 	}
+	ours, unmarked := false, fault.Of(err) == fault.Missing
 	switch {
-	case fault.Of(err) == fault.Missing:
-		err = o.bring(ctx, r.Store, r.keys)
+	case unmarked:
+		err = r.begin(ctx, o)
 	case err == nil && is.Cluster == uid && (is.Lease == o.Lease || o.Lease == ""):
-		return nil
+		ours = true
 	case err == nil && another(is, r.is) == nil: // an earlier release wrote no Lease
 	case err == nil && o.Adopt:
 		r.is.Formerly = without(append(slices.Clone(is.Formerly), is.Cluster), uid)
@@ -59,10 +62,31 @@ func (r *Records) join(ctx context.Context, o Options) error {
 	default:
 		err = fmt.Errorf("whose the records are cannot be read: %w; restore installation.json, or start once with --adopt-records if they are of this cluster", err)
 	}
-	if err != nil {
+	if err == nil && !unmarked {
+		err = o.leavesNone(ctx, r.keys)
+	}
+	if err == nil && was != "" && was != r.place {
+		o.Progress("the records are in %s from now on, and no longer in %s", r.place, was)
+	}
+	if err != nil || ours {
 		return err
 	}
 	return record.Marker().Write(ctx, r.Store, r.is)
+}
+
+// begin brings what the data directory has into a place without a marker. Who takes records
+// over has some.
+func (r *Records) begin(ctx context.Context, o Options) error {
+	if err := o.bring(ctx, r.Store, r.keys); err != nil || !o.Adopt {
+		return err
+	}
+	there, err := recordsIn(ctx, r.Store)
+	if err == nil && len(there) == 0 {
+		err = fault.New(fault.Denied, ReasonMoved, fmt.Errorf(
+			"--adopt-records takes over records, and %s holds none: name the place of the records with --records, and mount its volume; if they are lost, start without --adopt-records",
+			cmp.Or(r.place, o.Dir("records"))))
+	}
+	return err
 }
 
 // without is a list without one element, and without repetitions.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/blob"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
 
@@ -68,7 +69,21 @@ func keysOf(t *testing.T, letters string) *ring {
 }
 
 func openedWith(files blob.Versions, keys *ring) *Records {
-	return &Records{Store: blob.SealWith(files, keys), raw: files, keys: keys, now: time.Now}
+	return &Records{Store: noting{blob.SealWith(files, keys), keys}, raw: files, keys: keys, now: time.Now}
+}
+
+// resealAll has all records encrypted again, and waits until that is certain.
+func resealAll(t *testing.T, r *Records) {
+	t.Helper()
+	err := (rotation{r}).resealOnce(t.Context(), slog.New(slog.DiscardHandler), nil)
+	if fault.Reason(err, "") != ReasonOlderKeys || r.ToReseal() != 1 || !r.noted().Certain.IsZero() {
+		t.Fatalf("resealOnce() = %v, %+v, want that it is not certain yet", err, r.noted())
+	}
+	later := r.now().Add(arrives)
+	r.now = func() time.Time { return later }
+	if err := (rotation{r}).resealOnce(t.Context(), slog.New(slog.DiscardHandler), nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 const records = 50
@@ -118,15 +133,13 @@ func TestRecordsAreEncryptedAgain(t *testing.T) {
 				ctx, kill := context.WithCancel(t.Context())
 				killed := openedWith(files, keysOf(t, "ab"))
 				killed.raw = &dies{files, at, after, kill}
-				if err := killed.resealOnce(ctx, slog.New(slog.DiscardHandler)); err == nil {
+				if err := (rotation{killed}).resealOnce(ctx, slog.New(slog.DiscardHandler), nil); err == nil {
 					t.Fatal("the program was not killed")
 				}
 				check(t, openedWith(files, keysOf(t, "ab")))
 				next := openedWith(files, keysOf(t, "ab"))
-				if err := next.resealOnce(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
-					t.Fatal(err)
-				}
-				if n := next.ToReseal(); n != 0 || next.noted().Ended.IsZero() {
+				resealAll(t, next)
+				if n := next.ToReseal(); n != 0 || next.noted().Certain.IsZero() {
 					t.Errorf("%d records are left: %+v", n, next.noted())
 				}
 				newest := openedWith(files, keysOf(t, "b"))
@@ -137,7 +150,7 @@ func TestRecordsAreEncryptedAgain(t *testing.T) {
 				// Nothing is written once all is done.
 				before := modified(t, dir)
 				again := openedWith(files, keysOf(t, "ab"))
-				if err := again.resealOnce(t.Context(), slog.New(slog.DiscardHandler)); err != nil || modified(t, dir) != before {
+				if err := (rotation{again}).resealOnce(t.Context(), slog.New(slog.DiscardHandler), nil); err != nil || modified(t, dir) != before {
 					t.Errorf("all is done, and it is done again: %v", err)
 				}
 			})
@@ -173,9 +186,7 @@ func TestWhatIsWrittenMeanwhileStays(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	if err := r.resealOnce(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
+	resealAll(t, r)
 	if got, err := record.Read(t.Context(), openedWith(files, keysOf(t, "b")), keyOf(3)); err != nil || string(got) != "newer" {
 		t.Errorf("what was written meanwhile reads %.40q, %v", got, err)
 	}
@@ -189,9 +200,7 @@ func TestWhatNoKeyOpensStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := openedWith(files, keysOf(t, "ab"))
-	if err := r.resealOnce(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
+	resealAll(t, r)
 	if at := r.noted(); at.Failed != 1 || at.Resealed != records-1 {
 		t.Errorf("the progress is %+v", at)
 	}
@@ -204,7 +213,7 @@ func TestWhatNoKeyOpensStays(t *testing.T) {
 func TestWithoutARotationNothingIsRead(t *testing.T) {
 	files, _ := filled(t)
 	r := openedWith(files, keysOf(t, "a"))
-	if err := r.resealOnce(t.Context(), slog.New(slog.DiscardHandler)); err != nil || r.noted() != (record.Resealing{}) {
+	if err := (rotation{r}).resealOnce(t.Context(), slog.New(slog.DiscardHandler), nil); err != nil || r.noted() != (record.Resealing{}) {
 		t.Errorf("%+v, %v", r.noted(), err)
 	}
 }

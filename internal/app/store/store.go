@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -44,6 +45,7 @@ type Options struct {
 	InCluster bool                         // the control plane is not in this process
 	REST      *rest.Config
 	Environ   func(string) string
+	Leads     func() error // nil while no other process can be active; without it this one always is
 	Now       func() time.Time
 	Progress  func(format string, args ...any)
 }
@@ -58,6 +60,9 @@ type Records struct {
 	marked  bool // they belong to one cluster
 	now     func() time.Time
 
+	leads  func() error
+	joined atomic.Bool // whose they are is known
+
 	is    record.Installation // this one; without a cluster if that is unknown
 	mu    sync.Mutex
 	seen  time.Time // when the marker was read last
@@ -66,8 +71,13 @@ type Records struct {
 	checked error // of the last check
 
 	resealing record.Resealing // as it was found or made last
+	settled   settled
 
 	witnessed string // the newest key that left a witness
+
+	lease  client.ObjectKey // of this controller; without a name if it has none
+	place  string           // of the records; empty for the data directory
+	placed bool             // the Lease names the place
 }
 
 // The reasons of this package's faults.
@@ -82,7 +92,8 @@ func Open(ctx context.Context, o Options) (_ *Records, err error) {
 	if err := o.stale(); err != nil {
 		return nil, err
 	}
-	raw, err := o.raw(ctx)
+	r := &Records{now: o.Now, leads: o.Leads, lease: o.lease()}
+	raw, err := o.raw(ctx, r.mayWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +102,12 @@ func Open(ctx context.Context, o Options) (_ *Records, err error) {
 			err = errors.Join(err, raw.Close())
 		}
 	}()
-	r := &Records{closer: raw, raw: raw, now: o.Now}
+	r.closer, r.raw = raw, raw
+	if !o.inDataDirectory() {
+		if r.place, err = o.place(); err != nil {
+			return nil, err
+		}
+	}
 	if r.cluster, err = client.New(o.REST, client.Options{}); err != nil {
 		return nil, err
 	}
@@ -101,21 +117,43 @@ func Open(ctx context.Context, o Options) (_ *Records, err error) {
 			return nil, fmt.Errorf("reading the records: %w", err)
 		}
 	}
+	was, err := r.remembered(ctx, o)
+	if err == nil && was != "" && (r.place == "" || !some) {
+		err = r.expected(was)
+	}
+	if err != nil {
+		return nil, err
+	}
 	keys, err := o.keys(ctx, r.cluster, raw, some)
 	if err != nil {
 		return nil, err
 	}
 	r.keys = keys
-	r.Store = blob.SealWith(raw, keys)
+	r.Store = noting{blob.SealWith(raw, keys), keys}
 	if some {
 		if err := o.opens(ctx, r.Store); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.join(ctx, o); err != nil {
+	if err := r.join(ctx, o, was); err != nil {
 		return nil, err
 	}
-	return r, r.witness(ctx)
+	r.joined.Store(true)
+	return r, errors.Join(r.witness(ctx), r.remember(ctx))
+}
+
+// mayWrite is nil while this process may change records. A bucket asks before each of its
+// attempts.
+func (r *Records) mayWrite(ctx context.Context) error {
+	if r.joined.Load() {
+		if err := r.Held(ctx); err != nil {
+			return err
+		}
+	}
+	if r.leads == nil {
+		return nil
+	}
+	return r.leads() // last, since the other check may take a while
 }
 
 // Close closes what the records are in.
@@ -127,7 +165,7 @@ type closingStore interface {
 }
 
 // raw opens the store behind the seal.
-func (o Options) raw(ctx context.Context) (closingStore, error) {
+func (o Options) raw(ctx context.Context, mayWrite func(context.Context) error) (closingStore, error) {
 	if o.inFiles() {
 		dir := o.Records
 		if dir == "" {
@@ -142,7 +180,7 @@ func (o Options) raw(ctx context.Context) (closingStore, error) {
 	if err := os.MkdirAll(o.Dir("scratch"), 0o700); err != nil {
 		return nil, err
 	}
-	s, err := bucket.Open(place, bucket.Options{Limit: valueBytes, Scratch: o.Dir("scratch"), Environ: o.Environ, Allow: o.Allow})
+	s, err := bucket.Open(place, bucket.Options{Limit: valueBytes, Scratch: o.Dir("scratch"), Environ: o.Environ, Allow: o.Allow, Fence: mayWrite})
 	if err != nil {
 		return nil, err
 	}

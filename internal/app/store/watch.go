@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/terrier-iac/terrier/internal/app/interval"
 	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -18,17 +20,11 @@ const watchEvery = time.Minute
 // Watch looks again and again until ctx ends, and warns of what is wrong. It returns an
 // error once the records belong to another controller.
 func (r *Records) Watch(ctx context.Context, log *slog.Logger) error {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for last := ""; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	last := ""
+	for range interval.Turns(ctx, watchEvery) {
 		err := r.Ours(ctx)
 		if err == nil {
-			err = r.witness(ctx) // of a key that was added
+			err = errors.Join(r.witness(ctx), r.remember(ctx)) // of a key that was added, and in a Lease that was made
 		}
 		if taken := r.Taken(); taken != nil {
 			return taken
@@ -40,6 +36,7 @@ func (r *Records) Watch(ctx context.Context, log *slog.Logger) error {
 			log.Warn("records not checked; this is tried again each minute", "err", err)
 		}
 	}
+	return nil
 }
 
 // Taken is an error once the records were found to belong to another controller.

@@ -36,6 +36,7 @@ type Store struct {
 	limit    int64
 	scratch  string
 	versions bool // Check looks for what they need
+	fence    func(context.Context) error
 	close    func()
 }
 
@@ -67,7 +68,7 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) error {
 	}
 	defer c.close()
 	defer failpoint.Act("blob.put", key)()
-	err = s.try(ctx, func(ctx context.Context) error {
+	err = s.change(ctx, func(ctx context.Context) error {
 		_, err := s.service.put(ctx, s.name(key), c, nil)
 		return err
 	})
@@ -93,7 +94,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	defer failpoint.Act("blob.delete", key)()
-	err := s.try(ctx, func(ctx context.Context) error { return s.service.remove(ctx, s.name(key)) })
+	err := s.change(ctx, func(ctx context.Context) error { return s.service.remove(ctx, s.name(key)) })
 	if err != nil && !errors.Is(err, errAbsent) {
 		return fmt.Errorf("deleting blob %s: %w", key, err)
 	}
@@ -146,23 +147,24 @@ func (s *Store) Check(ctx context.Context) error {
 	empty := small(nil)
 	for _, step := range []struct {
 		doing string
+		by    func(context.Context, func(context.Context) error) error
 		do    func(context.Context) error
 	}{
-		{"writing an object", func(ctx context.Context) error {
+		{"writing an object", s.change, func(ctx context.Context) error {
 			_, err := s.service.put(ctx, name, empty, nil)
 			return err
 		}},
-		{"reading an object", func(ctx context.Context) error {
+		{"reading an object", s.try, func(ctx context.Context) error {
 			o, err := s.service.get(ctx, name, 0, blob.None)
 			if err != nil {
 				return err
 			}
 			return o.body.Close()
 		}},
-		{"listing objects", func(ctx context.Context) error { return s.service.list(ctx, name, func(string) {}) }},
-		{"deleting an object", func(ctx context.Context) error { return s.service.remove(ctx, name) }},
+		{"listing objects", s.try, func(ctx context.Context) error { return s.service.list(ctx, name, func(string) {}) }},
+		{"deleting an object", s.change, func(ctx context.Context) error { return s.service.remove(ctx, name) }},
 	} {
-		if err := s.try(ctx, step.do); err != nil {
+		if err := step.by(ctx, step.do); err != nil {
 			return fmt.Errorf("checking %s %s: %s: %w", s.place.flag, s.place, step.doing, err)
 		}
 	}
@@ -184,15 +186,30 @@ const (
 // try makes an attempt, and others if the failure may be over by then. Its error says
 // how to go on. An attempt ends by itself when the service is silent.
 func (s *Store) try(ctx context.Context, attempt func(context.Context) error) error {
+	return s.attempts(ctx, func(context.Context) error { return nil }, attempt)
+}
+
+// change is try for attempts that change an object. Each of them is made only if the fence
+// lets it through: during a pause another process may have taken this one's place.
+func (s *Store) change(ctx context.Context, attempt func(context.Context) error) error {
+	return s.attempts(ctx, s.fence, attempt)
+}
+
+func (s *Store) attempts(ctx context.Context, may, attempt func(context.Context) error) error {
 	pause := firstPause
+	var before error // of the last attempt
 	for left := attempts - 1; ; left-- {
+		if refused := may(ctx); refused != nil {
+			return errors.Join(refused, before)
+		}
 		err := attempt(ctx)
 		if err == nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
 		found := s.service.diagnose(err)
+		before = found.fault(err, s.place)
 		if left == 0 || !found.passing() {
-			return found.fault(err, s.place)
+			return before
 		}
 		if err := wait(ctx, &pause, err); err != nil {
 			return err

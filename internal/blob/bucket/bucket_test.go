@@ -352,14 +352,12 @@ func TestFailures(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	tls := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(tls.Close)
-	closed := httptest.NewServer(nil)
-	closed.Close()
 	s := server{environ: map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}}
 	for name, tt := range map[string]struct {
 		endpoint, says string
 	}{
 		"an unknown authority": {tls.URL, "ca-file="},
-		"nobody listens":       {closed.URL, "check the network"},
+		"nobody listens":       {"http://127.0.0.1:1", "check the network"},
 		"an unknown host":      {"https://bucket.invalid", "there is no host bucket.invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {

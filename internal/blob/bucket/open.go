@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/terrier-iac/terrier/internal/blob/cloud"
@@ -16,6 +17,10 @@ type Options struct {
 	Allow    []string // addresses that the operator allows besides the endpoint
 	Versions bool     // Check reports a service that writes without looking at versions
 	Flag     string   // that names the bucket, for messages; --records if empty
+
+	// Fence is asked before each request that changes an object, a repeated one included. Its
+	// error ends the call. Without it all requests are made.
+	Fence func(context.Context) error
 }
 
 // Most is the largest value that each service writes by one request: that of Azure. S3
@@ -43,5 +48,8 @@ func Open(p Place, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, ReasonCredentials, fmt.Errorf("opening %s %s: %w", p.flag, p, err))
 	}
-	return &Store{place: p, service: s, limit: o.Limit, scratch: o.Scratch, versions: o.Versions, close: c.Close}, nil
+	if o.Fence == nil {
+		o.Fence = func(context.Context) error { return nil }
+	}
+	return &Store{place: p, service: s, limit: o.Limit, scratch: o.Scratch, versions: o.Versions, fence: o.Fence, close: c.Close}, nil
 }

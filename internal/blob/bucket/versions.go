@@ -69,7 +69,7 @@ func (s *Store) expect(ctx context.Context, name string, version blob.Version) e
 func (s *Store) replace(ctx context.Context, name string, old blob.Version, c *content) (now blob.Version, err error) {
 	var lost bool
 	var refused error
-	err = s.try(ctx, func(ctx context.Context) (err error) {
+	err = s.change(ctx, func(ctx context.Context) (err error) {
 		now, err = s.service.put(ctx, name, c, &old)
 		if err == nil {
 			return nil
@@ -128,7 +128,7 @@ func unconditional(at Place, why error) error {
 // is there is not made, and one of another version is not replaced.
 func (s *Store) checkVersions(ctx context.Context, name string) error {
 	err := s.looksAtVersions(ctx, name)
-	return errors.Join(err, s.try(ctx, func(ctx context.Context) error { return s.service.remove(ctx, name) }))
+	return errors.Join(err, s.change(ctx, func(ctx context.Context) error { return s.service.remove(ctx, name) }))
 }
 
 func (s *Store) looksAtVersions(ctx context.Context, name string) error {

@@ -170,6 +170,25 @@ const (
 // Later if the repository does not answer or others came first each time, and else is the step's
 // to fail by.
 func (h *Hosts) Write(ctx context.Context, f For, o Order, outputs map[string]kube.Output) (string, error) {
+	file, err := h.file(ctx, f, o)
+	if err != nil {
+		return "", err
+	}
+	return h.write(ctx, f, o, file, outputs)
+}
+
+// file is the file of an order, in its repository. Its error is one that a user has to correct,
+// or the API server's.
+func (h *Hosts) file(ctx context.Context, f For, o Order) (*source.GitFile, error) {
+	git, follows, err := h.repository(ctx, f, o)
+	if err != nil {
+		return nil, err
+	}
+	return &source.GitFile{Git: git, Branch: follows, Path: o.Path}, nil
+}
+
+// write is Write with what file has found.
+func (h *Hosts) write(ctx context.Context, f For, o Order, file *source.GitFile, outputs map[string]kube.Output) (string, error) {
 	var hosts []inventory.Host
 	if !o.Remove {
 		given, err := afterapply.Step{Inventory: &afterapply.Inventory{Path: o.Path, HostsFrom: o.HostsFrom, Mode: afterapply.Commit}}.Given(valuesOf(outputs))
@@ -178,11 +197,6 @@ func (h *Hosts) Write(ctx context.Context, f For, o Order, outputs map[string]ku
 		}
 		hosts = given.Written
 	}
-	git, follows, err := h.repository(ctx, f, o)
-	if err != nil {
-		return "", err
-	}
-	file := &source.GitFile{Git: git, Branch: follows, Path: o.Path}
 	for try := 1; ; try++ {
 		said, err := h.once(ctx, f, o, file, hosts)
 		if fault.Reason(err, "") != source.ReasonFileChanged {

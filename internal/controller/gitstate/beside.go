@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
+	"github.com/terrier-iac/terrier/internal/location"
 	"github.com/terrier-iac/terrier/internal/source"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -132,7 +133,7 @@ func ask[T any](ctx context.Context, b *Beside, ref kube.StateRef, what func(con
 	if err != nil {
 		return none, err
 	}
-	host, err := hostOf(f.Git.URL)
+	host, err := location.GitHost(f.Git.URL)
 	if err != nil {
 		return none, noAccess(ref, err)
 	}

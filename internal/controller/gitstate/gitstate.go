@@ -301,7 +301,7 @@ func (s *States) file(ctx context.Context, ref kube.StateRef) (*source.GitFile, 
 // allowed refuses a repository on a host that the operator did not list, before a Secret is
 // read for it.
 func (s *States) allowed(repository string) error {
-	host, err := hostOf(repository)
+	host, err := location.GitHost(repository)
 	if err != nil {
 		return err
 	}
@@ -309,19 +309,6 @@ func (s *States) allowed(repository string) error {
 		return nil
 	}
 	return fmt.Errorf("this platform keeps no states on the host %s: the operator allows it with --state-git-host %s", host, host)
-}
-
-// hostOf is the host of the URL of a repository, with its port if the URL has one.
-func hostOf(repository string) (string, error) {
-	g, err := location.ParseGit(repository)
-	if err != nil {
-		return "", err
-	}
-	u, err := url.Parse(g.Repository)
-	if err != nil {
-		return "", err
-	}
-	return u.Host, nil
 }
 
 func (s *States) get(ctx context.Context, o client.Object, kind string, ref kube.StateRef, name string) error {

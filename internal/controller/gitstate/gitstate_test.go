@@ -484,7 +484,7 @@ func TestAControllerThatIsKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAControllerThatIsKilled$")
-			command.Env = append(os.Environ(), "GITSTATE_CRASH="+r.URL, "GITSTATE_LOGIN="+r.Username+":"+r.Password,
+			command.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "GITSTATE_CRASH="+r.URL, "GITSTATE_LOGIN="+r.Username+":"+r.Password,
 				fmt.Sprintf("%s=crash:%s:git/push@%s", failpoint.Env, when, acts))
 			out, err := command.CombinedOutput()
 			text, readErr := os.ReadFile(acts)

@@ -258,11 +258,18 @@ func digestOf(dir fs.FS) (string, error) {
 
 // hasStack reports whether a tenant has a root module, and notes if not.
 func (d *directories) hasStack(own fs.FS, uid string) (bool, error) {
-	entries, err := fs.ReadDir(own, terraformDir)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := fs.Stat(own, terraformDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		d.note(uid, "the directory has no %s, so the tenant has no stack", terraformDir)
 		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s of %s: %w", terraformDir, uid, err)
+	case !info.IsDir():
+		d.note(uid, "%s is no directory, so the tenant has no stack", terraformDir)
+		return false, nil
 	}
+	entries, err := fs.ReadDir(own, terraformDir)
 	if err != nil {
 		return false, fmt.Errorf("reading %s of %s: %w", terraformDir, uid, err)
 	}

@@ -3,6 +3,7 @@ package inventories
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -209,6 +210,42 @@ func TestWrongDirectoriesSpoilTheirOwnRow(t *testing.T) {
 	_, errs, _ = read(t, New(s, artifacts{s}, t.TempDir()), registry(tenantsv1.InventoryVariable{Name: "cores"}))
 	if all := strings.Join(errs, "\n"); !strings.Contains(all, `uid "GrooveBig" cannot be part of a name: use lower-case letters`) {
 		t.Errorf("the errors say nothing of capital letters:\n%s", all)
+	}
+}
+
+// What a tenant commits in the place of a directory, and names that no file can have, stop
+// no other tenant: the author of one directory must not stop a registry.
+func TestOddDirectoriesStopNoOtherTenant(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file, text string
+		note       string // about the tenant odd, which is a row all the same
+	}{
+		"terraform is a file":          {"terraform", "", "odd: terraform is no directory, so the tenant has no stack"},
+		"group_vars is a file":         {"group_vars", "cores: 9", "odd: group_vars: it is no directory, so Ansible does not read it"},
+		"host_vars is a file":          {"host_vars", "", "odd: host_vars: it is no directory, so Ansible does not read it"},
+		"a host with a long name":      {"hosts.yml", "all: {hosts: {" + strings.Repeat("h", 253) + ": }}", ""},
+		"a host in a range":            {"hosts.yml", "all: {hosts: {'" + strings.Repeat("h", 250) + "[1:3]': }}", ""},
+		"a group with a long name":     {"hosts.yml", strings.Repeat("g", 255) + ": {hosts: {a: }}", ""},
+		"variables for the long names": {"group_vars/" + strings.Repeat("g", 255), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := seed()
+			for _, has := range []string{"group_vars/all.yml", "host_vars/x.yml"} { // so that the directories of variables are there
+				if !strings.HasPrefix(has, tt.file+"/") {
+					files["tenant-inventory/odd/"+has] = "cores: 1\n"
+				}
+			}
+			files["tenant-inventory/odd/"+tt.file] = tt.text
+			s := &shelf{t: t}
+			s.commit(files)
+			rows, errs, notes := read(t, New(s, artifacts{s}, t.TempDir()), registry(tenantsv1.InventoryVariable{Name: "cores"}))
+			if len(rows) != 4 || errs != nil {
+				t.Errorf("the rows are %v and the errors %v, want all four and none", slices.Sorted(maps.Keys(rows)), errs)
+			}
+			if tt.note != "" && !slices.Contains(notes, tt.note) {
+				t.Errorf("the notes lack %q: %q", tt.note, notes)
+			}
+		})
 	}
 }
 

@@ -297,8 +297,8 @@ func TestSelectsInTime(t *testing.T) {
 		if got {
 			t.Error("selects() = true, want false")
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("selects() takes more than 20 seconds")
+	case <-time.After(5 * time.Minute):
+		t.Fatal("selects() takes more than 5 minutes")
 	}
 }
 

@@ -88,13 +88,14 @@ func (s *scripted) called(what string) int {
 type stage struct {
 	*Policies
 	programs *scripted
+	mu       sync.Mutex // of objects, which are read at any time
 	objects  []v1alpha1.ClusterPolicy
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{programs: &scripted{artifact: "one"}}
-	o := objects{of: map[string]map[string]string{"shop": nil}, policies: &s.objects}
+	o := objects{of: map[string]map[string]string{"shop": nil}, policies: &s.objects, mu: &s.mu}
 	s.Policies = newPolicies(Options{
 		Dialects: kinds.All(), TenantLabel: "terrier.dev/tenant", Now: time.Now, Live: o, Programs: s.programs, Log: slog.New(slog.DiscardHandler),
 		Leads: func() bool { return false },
@@ -118,16 +119,17 @@ func (s *stage) put(name, text string, change ...func(*v1alpha1.ClusterPolicy)) 
 	for _, c := range change {
 		c(&next)
 	}
+	defer s.Changed()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range s.objects {
 		if o := &s.objects[i]; o.Name == name {
 			next.Generation += o.Generation
 			*o = next
-			s.Changed()
 			return
 		}
 	}
 	s.objects = append(s.objects, next)
-	s.Changed()
 }
 
 func (s *stage) policy(name string) *compiled {

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/controller/sources"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/policy/guard"
 )
@@ -34,9 +37,8 @@ func (p *Policies) origin(ctx context.Context, obj client.Object) (guard.Origin,
 	kind := cmp.Or(ref.Kind, sourcev1.GitRepositoryKind)
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.GetNamespace()), Name: ref.Name}
 	out := guard.Origin{Name: fmt.Sprintf("%s %s", kind, key), Besides: st.Configuration.Besides()}
-	// A plan of a part of the source is applied only while the source of now has this part, so
-	// that its signature is that of now. A rollback applies what the source has not any more.
-	if pending := st.Status.Pending; pending != nil && (len(st.Configuration.SourcePaths) == 0 || st.Status.Rollback != nil) {
+	parts, pending := len(st.Configuration.SourcePaths) > 0, st.Status.Pending
+	if pending != nil && !parts {
 		out.Revision, out.Artifact = pending.PlanInputs.Revision, pending.PlanInputs.Source
 	}
 	source, err := sources.New(kind)
@@ -47,11 +49,53 @@ func (p *Policies) origin(ctx context.Context, obj client.Object) (guard.Origin,
 		return out, fmt.Errorf("reading the %s: %w", out.Name, err)
 	} else if err != nil {
 		out.Signature = policy.Signature{Reason: "the source does not exist any more: create it again"}
-		return out, nil
+		return recorded(ctx, p, obj, st, out)
 	}
 	if a := source.GetArtifact(); a != nil {
 		out.Revision, out.Artifact = cmp.Or(out.Revision, a.Revision), cmp.Or(out.Artifact, a.Digest)
 	}
 	out.Signature = p.Signatures.Of(source, out.Revision, out.Artifact)
+	if parts && pending != nil && st.Status.Rollback == nil && obj.GetDeletionTimestamp().IsZero() {
+		// A plan of a part of the source is applied only while the source of now has this part, so
+		// that its signature is that of now. A plan from a record is made of another one.
+		out.Artifact = pending.PlanInputs.Source
+	}
+	return recorded(ctx, p, obj, st, out)
+}
+
+// recorded is where a plan comes from that is made from the record of an apply: that of a
+// rollback, and of the destroy of a deleted stack. The source has this artifact no more, and its
+// signature is the one that was verified then.
+func recorded(ctx context.Context, p *Policies, obj client.Object, st dialect.Stack, out guard.Origin) (guard.Origin, error) {
+	m, deleting := st.Status, !obj.GetDeletionTimestamp().IsZero()
+	key := ""
+	switch {
+	case deleting:
+		key = m.Snapshot
+	case m.Rollback != nil:
+		key = m.Rollback.To.Snapshot
+	}
+	if p.Recorded == nil || key == "" {
+		return out, nil
+	}
+	then, err := p.Recorded(ctx, string(obj.GetUID()), key)
+	if err != nil {
+		// Broken, so that it is said once it lasts: Later is that of policies which are not compiled yet.
+		return out, fault.New(fault.Broken, fault.Reason(err, ""), fmt.Errorf("reading the signature of what was applied: %w", err))
+	}
+	if deleting && (!then.Signature.Verified || m.Pending != nil && m.Pending.PlanInputs.Source != then.Artifact) {
+		return out, nil // a user may have corrected what is destroyed
+	}
+	out.Revision, out.Artifact, out.Signature = then.Revision, then.Artifact, then.Signature
+	for _, field := range then.Besides {
+		if !slices.Contains(out.Besides, field) {
+			out.Besides = append(slices.Clone(out.Besides), field)
+		}
+	}
+	if !then.Signature.Verified {
+		out.Revision = m.Rollback.To.PlanInputs.Revision
+		out.Signature = policy.Signature{Kind: then.Signature.Kind, Reason: "it was not verified when it was applied, and the signature of another revision says nothing of it. " +
+			"To plan what the object asks for: terrier rollback " + st.Spec.Words.Argument + " --end"}
+	}
 	return out, nil
 }

@@ -23,6 +23,20 @@ import (
 
 // The guards that a stack has in its own annotations: guard.terrier.dev/maxDestroys: "0".
 
+// Bounds of one annotation, those of the definition of a policy: a stack is read often.
+const (
+	ownTimesMost     = 50  // windows, and freezes
+	ownProtectedMost = 100 // patterns
+)
+
+// parts are the entries of a list with commas between them; nil if there are more than most.
+func parts(list string, most int) []string {
+	if strings.Count(list, ",") >= most {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
 // ownGuard reads one annotation into guards.
 type ownGuard struct {
 	may  string // what its value may be
@@ -63,8 +77,8 @@ var ownGuardsByName = map[string]ownGuard{
 		g.MaxDestroyedShare = v
 		return err == nil
 	}},
-	policy.ProtectedGuard: {`patterns of types or addresses with commas, as "aws_db_*,module.network.*"`, func(g *v1alpha1.Guards, v string) bool {
-		for _, pattern := range strings.Split(v, ",") {
+	policy.ProtectedGuard: {`at most 100 patterns of types or addresses with commas, as "aws_db_*,module.network.*"`, func(g *v1alpha1.Guards, v string) bool {
+		for _, pattern := range parts(v, ownProtectedMost) {
 			if pattern = strings.TrimSpace(pattern); pattern == "" {
 				return false
 			}
@@ -75,24 +89,24 @@ var ownGuardsByName = map[string]ownGuard{
 				g.Protected = append(g.Protected, v1alpha1.Protected{Types: []string{pattern}})
 			}
 		}
-		return true
+		return len(g.Protected) > 0
 	}},
 	policy.SignedSourceGuard: {`"true"; fingerprints of keys are for a Policy`, func(g *v1alpha1.Guards, v string) bool {
 		g.RequireSignedSource = &v1alpha1.SignedSource{}
 		return v == "true"
 	}},
-	policy.WindowsGuard: {`windows with commas, as "Mon-Fri 08:00-18:00 Europe/Berlin"`, func(g *v1alpha1.Guards, v string) bool {
-		for _, text := range strings.Split(v, ",") {
+	policy.WindowsGuard: {`at most 50 windows with commas, as "Mon-Fri 08:00-18:00 Europe/Berlin"`, func(g *v1alpha1.Guards, v string) bool {
+		for _, text := range parts(v, ownTimesMost) {
 			w, ok := ownWindow(strings.Fields(text))
 			if !ok {
 				return false
 			}
 			g.Windows = append(g.Windows, w)
 		}
-		return true
+		return len(g.Windows) > 0
 	}},
-	policy.FreezesGuard: {`two times with a slash, as "2026-12-20T00:00:00Z/2027-01-03T00:00:00Z", several with commas`, func(g *v1alpha1.Guards, v string) bool {
-		for _, text := range strings.Split(v, ",") {
+	policy.FreezesGuard: {`two times with a slash, as "2026-12-20T00:00:00Z/2027-01-03T00:00:00Z", at most 50 of them with commas`, func(g *v1alpha1.Guards, v string) bool {
+		for _, text := range parts(v, ownTimesMost) {
 			from, to, ok := strings.Cut(strings.TrimSpace(text), "/")
 			a, err := time.Parse(time.RFC3339, from)
 			b, berr := time.Parse(time.RFC3339, to)
@@ -101,7 +115,7 @@ var ownGuardsByName = map[string]ownGuard{
 			}
 			g.Freezes = append(g.Freezes, v1alpha1.Freeze{From: metav1.NewTime(a), To: metav1.NewTime(b)})
 		}
-		return true
+		return len(g.Freezes) > 0
 	}},
 	"effect": {"Hold or Deny", func(g *v1alpha1.Guards, v string) bool {
 		g.Effect = v

@@ -30,6 +30,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policy/guard"
 	"github.com/terrier-iac/terrier/internal/review"
 )
 
@@ -40,6 +41,9 @@ type Options struct {
 	TenantLabel string   // whose value is the tenant of a namespace or a stack
 	Programs    Programs // nil if there are none: a policy with a program holds its plans
 	Signatures  provenance.Reader
+	// Recorded reads of the record of an apply what was applied, and what was known of the
+	// signature on it; nothing if the record does not open. Nil if there are no records.
+	Recorded func(ctx context.Context, uid, key string) (guard.Origin, error)
 	// Foresee asks programs about a stack that has no plan yet: what they find whatever the plan
 	// will be. It says nothing of a program that cannot be evaluated. Nil if nothing is foreseen.
 	Foresee func(ctx context.Context, q Early) []policy.Finding
@@ -61,7 +65,6 @@ type Policies struct {
 	dirty chan struct{} // holds one: something changed
 	ready chan struct{} // closed once all policies were read
 	now   atomic.Pointer[snapshot]
-	hours hours
 
 	mu   sync.Mutex
 	wake func(client.Object)
@@ -81,7 +84,8 @@ type Set struct {
 	Times     policy.Times
 	Drift     policy.Drift
 	PerHour   []PerHour
-	Invalid   error // of the guards in the annotations of the stack
+	Tenant    string // whose limits of an hour count for the stack
+	Invalid   error  // of the guards in the annotations of the stack
 
 	of *Policies
 }
@@ -207,7 +211,7 @@ func (s Set) Confirm(ctx context.Context, stack client.Object) error {
 	}
 	now, err := p.now.Load().set(ctx, p, stack, of)
 	if err == nil && (now.Digest != s.Digest || !reflect.DeepEqual(now.Times, s.Times) || !slices.Equal(now.PerHour, s.PerHour)) {
-		err = fault.New(fault.Conflict, "PoliciesChanged", errors.New("the policies of the stack changed during the pass"))
+		err = fault.New(fault.Conflict, Changed, errors.New("the policies of the stack changed during the pass"))
 	}
 	return err
 }

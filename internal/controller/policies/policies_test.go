@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,6 +55,7 @@ type objects struct {
 	client.Client
 	of       map[string]map[string]string
 	policies *[]v1alpha1.ClusterPolicy
+	mu       *sync.Mutex // of policies; nil if they do not change
 }
 
 func (o objects) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
@@ -73,6 +75,10 @@ func (o objects) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 			l.Items = append(l.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 		}
 	case *v1alpha1.ClusterPolicyList:
+		if o.mu != nil {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+		}
 		l.Items = slices.Clone(*o.policies)
 	case *v1alpha1.PolicyList:
 	default:
@@ -260,7 +266,10 @@ func TestOwnGuards(t *testing.T) {
 		"a negative one":   {map[string]string{"guard.terrier.dev/maxDestroys": "-1"}, `it may be a number, as "0"`},
 		"a bad share":      {map[string]string{"guard.terrier.dev/maxDestroyedShare": "120%"}, `it may be a share, as "20%"`},
 		"a key":            {map[string]string{"guard.terrier.dev/requireSignedSource": "SHA256:abc"}, `it may be "true"`},
-		"a window":         {map[string]string{"guard.terrier.dev/windows": "Mon-Fri 18:00-08:00"}, `it may be windows with commas`},
+		"a window":         {map[string]string{"guard.terrier.dev/windows": "Mon-Fri 18:00-08:00"}, `it may be at most 50 windows with commas`},
+		"many windows":     {map[string]string{"guard.terrier.dev/windows": strings.Repeat("08:00-09:00,", 50) + "10:00-11:00"}, `it may be at most 50 windows`},
+		"many freezes":     {map[string]string{"guard.terrier.dev/freezes": strings.Repeat("2026-12-20T00:00:00Z/2027-01-03T00:00:00Z,", 50) + "2028-12-20T00:00:00Z/2029-01-03T00:00:00Z"}, `at most 50 of them`},
+		"many patterns":    {map[string]string{"guard.terrier.dev/protected": strings.Repeat("a,", 100) + "b"}, `it may be at most 100 patterns`},
 		"a freeze":         {map[string]string{"guard.terrier.dev/freezes": "2027-01-03T00:00:00Z/2026-12-20T00:00:00Z"}, `it may be two times with a slash`},
 		"two of them":      {map[string]string{"guard.terrier.dev/maxPlanAge": "1d", "guard.terrier.dev/effect": "hold"}, ", and the annotation guard.terrier.dev/maxPlanAge"},
 	} {

@@ -2,7 +2,9 @@ package policies
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,9 +22,14 @@ import (
 	"github.com/terrier-iac/terrier/api/infra/v1alpha2"
 	"github.com/terrier-iac/terrier/api/policy/v1alpha1"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
+	"github.com/terrier-iac/terrier/internal/dialect"
+	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/policy"
+	"github.com/terrier-iac/terrier/internal/policy/guard"
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/secret"
 	"github.com/terrier-iac/terrier/internal/source"
+	"github.com/terrier-iac/terrier/internal/stack"
 )
 
 const signedArtifact = "sha256:aaaa"
@@ -157,4 +164,108 @@ func TestSignedSources(t *testing.T) {
 			t.Errorf("For() = %q, %v for another source with the same signature, want %q", other.Digest, err, after.Digest)
 		}
 	})
+}
+
+// A plan that is made from the record of an apply has the signature that was verified then: the
+// source has another artifact by now, or is gone.
+func TestSignaturesOfRecords(t *testing.T) {
+	key, by := provenance.Key{Text: secret.New("key")}, strings.Repeat("AB12", 10)
+	now := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "net"}}
+	now.Spec.Verification = &sourcev1.GitRepositoryVerification{}
+	now.Status.Artifact = &meta.Artifact{Revision: "main@sha1:2", Digest: "sha256:bbbb"}
+	now.Status.Conditions = []metav1.Condition{key.Signed(now, "sha256:bbbb", source.Signature{Kind: source.SignedOpenPGP, By: by})}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, sourcev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(now, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).Build()
+	signed := guard.Origin{Revision: "main@sha1:1", Artifact: signedArtifact, Signature: policy.Signature{Verified: true, Kind: source.SignedOpenPGP, By: by}}
+	unsigned := guard.Origin{Revision: "main@sha1:1", Artifact: signedArtifact, Signature: policy.Signature{Reason: "no signature is asked for"}}
+	inputs := stack.PlanInputs{Revision: "main@sha1:1", Source: signedArtifact}
+	back := stack.Status{Plans: stack.Plans{Pending: &stack.Plan{PlanInputs: inputs}}, Recovery: stack.Recovery{Rollback: &stack.Rollback{To: stack.Revision{PlanInputs: inputs, Snapshot: "good"}}}}
+	gone := stack.Status{Plans: back.Plans, Resources: stack.Resources{Snapshot: "good"}}
+	const notThen = "GitRepository shop/net at main@sha1:1 has no verified signature: it was not verified when it was applied, and the signature of another revision says nothing of it. To plan what the object asks for: terrier rollback net --end"
+	for name, tt := range map[string]struct {
+		status  stack.Status
+		record  guard.Origin // under the key good
+		keys    []string
+		source  string // the name of the source
+		parts   bool
+		deleted bool
+		want    string // what the finding says; empty if there is none
+	}{
+		"a rollback to what was verified":        {status: back, record: signed},
+		"a rollback to what this key signed":     {status: back, record: signed, keys: []string{by}},
+		"a rollback to what another one signed":  {status: back, record: signed, keys: []string{strings.Repeat("CD34", 10)}, want: "GitRepository shop/net at main@sha1:1 is signed by the key " + by + ", and the policy allows others"},
+		"a rollback to what was not verified":    {status: back, record: unsigned, want: notThen},
+		"a rollback without the record":          {status: back, want: notThen},
+		"a rollback, and the source is gone":     {status: back, record: signed, source: "gone"},
+		"a rollback of a part of a source":       {status: back, record: signed, parts: true},
+		"a rollback to a part without a record":  {status: back, parts: true, want: notThen},
+		"a rollback to code besides the source":  {status: back, record: guard.Origin{Artifact: signedArtifact, Signature: signed.Signature, Besides: []string{"fileMappings"}}, want: "have code besides it, by fileMappings"},
+		"a rollback to another artifact":         {status: back, record: guard.Origin{Artifact: "sha256:cccc", Signature: signed.Signature}, want: "the source has another artifact than the plan was made from"},
+		"a deletion of what was verified":        {status: gone, record: signed, deleted: true},
+		"a deletion, and the source is gone":     {status: gone, record: signed, deleted: true, source: "gone"},
+		"a deletion of what was not verified":    {status: gone, record: unsigned, deleted: true, want: "its signature is not verified: see the condition SourceVerified"},
+		"a deletion by what a user has changed":  {status: gone, record: guard.Origin{Artifact: "sha256:cccc", Signature: signed.Signature}, deleted: true, want: "its signature is not verified"},
+		"a deletion of a part of a source":       {status: gone, record: signed, deleted: true, parts: true},
+		"a deletion of a part without a record":  {status: gone, deleted: true, parts: true, want: "the source has another artifact than the plan was made from"},
+		"a plan of a part of what is signed now": {status: stack.Status{Plans: back.Plans}, parts: true},
+		"a plan of what the source had before":   {status: stack.Status{Plans: back.Plans, Resources: gone.Resources}, record: signed, want: "its signature is not verified"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := having(t, nil, clusterPolicy("p", v1alpha1.PolicySpec{Guards: &v1alpha1.Guards{RequireSignedSource: &v1alpha1.SignedSource{Keys: tt.keys}}}))
+			p.cache, p.Signatures = reader, provenance.Reader{Key: key, Own: true}
+			notes := map[string]string{}
+			if tt.parts {
+				notes[dialect.SourcePaths] = "[net]"
+			}
+			obj := sourced(t, "GitRepository", cmp.Or(tt.source, "net"), notes)
+			p.Recorded = func(_ context.Context, uid, key string) (guard.Origin, error) {
+				if uid != string(obj.GetUID()) || key != "good" {
+					t.Errorf("the record %s of %s is read", key, uid)
+				}
+				return tt.record, nil
+			}
+			p.Dialects.For(obj).Encode(obj, dialect.Summary{Status: tt.status})
+			if tt.deleted {
+				obj.SetDeletionTimestamp(&metav1.Time{Time: p.Now()})
+			}
+			a := asked(t, p, obj, "unchanged.json")
+			if tt.want == "" {
+				if a.Outcome != review.Pass || len(a.Findings) != 0 {
+					t.Errorf("Review() = %+v, want that it passes", a)
+				}
+				return
+			}
+			if a.Outcome != review.Hold || len(a.Findings) != 1 || !strings.Contains(a.Findings[0].Message, tt.want) {
+				t.Errorf("Review() = %+v, want a hold that says %q", a, tt.want)
+			}
+		})
+	}
+}
+
+// A record that cannot be read at the moment is no policy that is not compiled yet: passes say so
+// once that lasts.
+func TestARecordThatIsAwaySaysSo(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, sourcev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := having(t, nil, clusterPolicy("p", v1alpha1.PolicySpec{Guards: &v1alpha1.Guards{RequireSignedSource: &v1alpha1.SignedSource{}}}))
+	p.cache = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).Build()
+	obj := sourced(t, "GitRepository", "net", nil)
+	p.Dialects.For(obj).Encode(obj, dialect.Summary{Status: stack.Status{Recovery: stack.Recovery{Rollback: &stack.Rollback{To: stack.Revision{Snapshot: "good"}}}}})
+	for _, kind := range []fault.Kind{fault.Later, fault.Invalid, fault.Broken} {
+		p.Recorded = func(context.Context, string, string) (guard.Origin, error) {
+			return guard.Origin{}, fault.New(kind, "BucketAway", errors.New("the bucket does not answer"))
+		}
+		if _, err := p.For(t.Context(), obj); fault.Of(err) != fault.Broken || fault.Reason(err, "") != "BucketAway" || !strings.Contains(err.Error(), "the bucket does not answer") {
+			t.Errorf("For() = %v: %v with a record that is %s, want Broken, and the error", fault.Of(err), err, kind)
+		}
+	}
 }

@@ -88,12 +88,6 @@ func (p *Policies) subject(obj client.Object, of labels.Set) policyapi.Subject {
 	return policyapi.NewSubject(policyapi.Stack{Group: kind.Group, Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}, p.TenantLabel, obj.GetLabels(), of)
 }
 
-// spender is who has the limit of destroys in an hour: the tenant of the namespace, else the
-// namespace. Users may change the labels of a stack, which would give it a limit of its own.
-func (s *snapshot) spender(p *Policies, obj client.Object) string {
-	return cmp.Or(s.namespaces[obj.GetNamespace()][p.TenantLabel], obj.GetNamespace())
-}
-
 func kindOf(dialects dialect.Registry, obj client.Object) schema.GroupVersionKind {
 	if d := dialects.For(obj); d != nil {
 		return d.Kind()
@@ -105,7 +99,8 @@ func kindOf(dialects dialect.Registry, obj client.Object) schema.GroupVersionKin
 // Later while one of them is not compiled yet, and one of reading the source.
 func (s *snapshot) set(ctx context.Context, p *Policies, obj client.Object, namespace labels.Set) (Set, error) {
 	of := p.subject(obj, namespace)
-	out := Set{of: p}
+	// Users may change the labels of a stack, which would give it a limit of its own.
+	out := Set{of: p, Tenant: cmp.Or(namespace[p.TenantLabel], obj.GetNamespace())}
 	r := &reviewer{programs: p.Programs, now: p.Now, about: aboutStack(p.Dialects, obj, of)}
 	selected := s.selected(of)
 	own, err := ownGuards(obj)
@@ -116,12 +111,12 @@ func (s *snapshot) set(ctx context.Context, p *Policies, obj client.Object, name
 	var parts []string
 	for _, c := range selected {
 		if c.pending {
-			return Set{}, fault.New(fault.Later, "PolicyPending", fmt.Errorf("the program of %s is not compiled yet", c.source.Policy))
+			return Set{}, fault.New(fault.Later, "PolicyPending", fmt.Errorf("the program of %s is not compiled yet; see the condition Ready of the policy", c.source.Policy))
 		}
 		c.addTimes(&out.Times)
 		c.addDrift(&out.Drift)
 		if m := c.guards.MaxDestroysPerHour; m != nil && !c.source.DryRun {
-			out.PerHour = append(out.PerHour, PerHour{Policy: c.source.Policy, Most: *m, Tenant: cmp.Or(namespace[p.TenantLabel], obj.GetNamespace())})
+			out.PerHour = append(out.PerHour, PerHour{Policy: c.source.Policy, Most: *m, Tenant: out.Tenant})
 		}
 		if c.judges() {
 			r.policies = append(r.policies, c)

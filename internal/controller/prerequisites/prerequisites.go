@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,6 +45,10 @@ const (
 	keptFiles = 16 << 20 // bytes of all that are remembered
 )
 
+// readWithin is how long one object may take: the API server waits for a minute for the server
+// or the webhook behind some kinds, and the pass with it.
+const readWithin = 5 * time.Second
+
 // Checker finds whether prerequisites are met.
 type Checker struct {
 	Cache     client.Reader // has sources and stacks
@@ -57,8 +62,9 @@ type Checker struct {
 	Outputs func(ctx context.Context, uid string) (map[string]kube.Output, error)
 	Prober  *Prober // nil asks no other system
 
-	once  sync.Once
-	files *cache.Map[fileKey, file]
+	within time.Duration // readWithin if zero
+	once   sync.Once
+	files  *cache.Map[fileKey, file]
 }
 
 // Stack is a stack that waits for prerequisites.
@@ -76,8 +82,9 @@ type Stack struct {
 // passes.
 func (c *Checker) Check(ctx context.Context, s Stack, all []prerequisite.Prerequisite) ([]prerequisite.Result, error) {
 	results := []prerequisite.Result{}
+	silent := map[string]bool{} // groups whose server did not answer: the others of them are not asked in this pass
 	for _, p := range all {
-		r, err := c.check(ctx, s, p)
+		r, err := c.check(ctx, s, p, silent)
 		if err != nil {
 			return nil, fmt.Errorf("checking the prerequisite %s: %w", p.Name, err)
 		}
@@ -87,10 +94,10 @@ func (c *Checker) Check(ctx context.Context, s Stack, all []prerequisite.Prerequ
 	return results, nil
 }
 
-func (c *Checker) check(ctx context.Context, s Stack, p prerequisite.Prerequisite) (prerequisite.Result, error) {
+func (c *Checker) check(ctx context.Context, s Stack, p prerequisite.Prerequisite, silent map[string]bool) (prerequisite.Result, error) {
 	switch {
 	case p.Object != nil:
-		return c.object(ctx, s, *p.Object)
+		return c.object(ctx, s, *p.Object, silent)
 	case p.Output != nil:
 		return c.output(ctx, s, *p.Output)
 	case p.File != nil:
@@ -117,7 +124,7 @@ func refused(ctx context.Context, s Stack, to kube.Referent) (r prerequisite.Res
 	}
 }
 
-func (c *Checker) object(ctx context.Context, s Stack, o prerequisite.Object) (prerequisite.Result, error) {
+func (c *Checker) object(ctx context.Context, s Stack, o prerequisite.Object, silent map[string]bool) (prerequisite.Result, error) {
 	gvk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
 	mapping, err := c.Kinds.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	switch {
@@ -148,8 +155,18 @@ func (c *Checker) object(ctx context.Context, s Stack, o prerequisite.Object) (p
 	if key.Namespace != "" {
 		named = o.Kind + " " + key.String()
 	}
-	found, err := read(ctx, s.Reader, gvk, key, o)
+	within := cmp.Or(c.within, readWithin)
+	noAnswer := is(prerequisite.NoAnswer, "%s cannot be read now: the API server has not answered within %s", named, within)
+	if silent[gvk.Group] {
+		return noAnswer, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	found, err := read(bounded, s.Reader, gvk, key, o)
 	switch {
+	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
+		silent[gvk.Group] = true
+		return noAnswer, nil
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return is(prerequisite.NotFound, "%s does not exist", named), nil
 	case apierrors.IsForbidden(err):
@@ -275,8 +292,8 @@ func (c *Checker) output(ctx context.Context, s Stack, o prerequisite.Output) (p
 	outputs, err := c.Outputs(ctx, string(obj.GetUID()))
 	if fault.Of(err) == fault.Missing {
 		return none, nil
-	} else if err != nil {
-		return prerequisite.Result{}, err
+	} else if err != nil { // a record that cannot be opened must not end the passes of other stacks
+		return unanswered(ctx, "the outputs of the stack "+key.String(), err)
 	}
 	value, there := outputs[o.Key]
 	switch {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/terrier-iac/terrier/internal/archive/archivetest"
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/dialect"
 	"github.com/terrier-iac/terrier/internal/dialect/dialecttest"
 	"github.com/terrier-iac/terrier/internal/fault"
@@ -224,8 +227,15 @@ func TestOutputs(t *testing.T) {
 	silent := dialecttest.Second{}.New()
 	silent.SetNamespace("team-a")
 	silent.SetName("silent")
-	c, s := checkerOf(t, other, silent)
+	locked := dialecttest.Second{}.New()
+	locked.SetNamespace("team-a")
+	locked.SetName("locked")
+	locked.SetUID("uid-2")
+	c, s := checkerOf(t, other, silent, locked)
 	c.Outputs = func(_ context.Context, uid string) (map[string]kube.Output, error) {
+		if uid == "uid-2" {
+			return nil, fault.New(fault.Later, blob.KeyUnknown, errors.New("it is sealed with another key"))
+		}
 		if uid != "uid-1" {
 			return nil, fault.New(fault.Missing, "", errors.New("no record"))
 		}
@@ -253,10 +263,48 @@ func TestOutputs(t *testing.T) {
 		"a sensitive value":               {output("network", "key", "s"), prerequisite.Invalid, "is sensitive"},
 		"an output that is not there":     {output("network", "none", ""), prerequisite.NotFound, "has no output none"},
 		"a stack that was never applied":  {output("silent", "zone", ""), prerequisite.NotFound, "has no output zone"},
+		"outputs that do not open":        {output("locked", "zone", ""), prerequisite.NoAnswer, "the outputs of the stack team-a/locked cannot be read now"},
 		"a stack that does not exist":     {output("none", "zone", ""), prerequisite.NotFound, "the stack team-a/none does not exist"},
 		"an unknown kind of stack":        {unknown, prerequisite.Invalid, "there is no kind of stack"},
 		"a stack of a team without grant": {theirs, prerequisite.Denied, "not granted"},
 	})
+}
+
+// A server behind the API server that hangs holds a pass up once, and not for each object.
+func TestObjectsWhoseServerHangs(t *testing.T) {
+	c, s := checkerOf(t, &corev1.ConfigMap{ObjectMeta: meta1("team-a", "there")})
+	asked := 0
+	s.Reader = interceptor.NewClient(c.Cache.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, of client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if into.GetObjectKind().GroupVersionKind().Kind != "GitRepository" {
+				return of.Get(ctx, key, into, opts...)
+			}
+			asked++
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	})
+	c.within = 20 * time.Millisecond
+	var all []prerequisite.Prerequisite
+	for i := range 3 {
+		all = append(all, prerequisite.Prerequisite{Name: fmt.Sprintf("hangs-%d", i), Object: &prerequisite.Object{APIVersion: sourcev1.GroupVersion.String(), Kind: "GitRepository", Name: "code"}})
+	}
+	all = append(all, prerequisite.Prerequisite{Name: "there", Object: &prerequisite.Object{APIVersion: "v1", Kind: "ConfigMap", Name: "there"}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := c.Check(ctx, s, all)
+	if err != nil || asked != 1 {
+		t.Fatalf("Check() = %v, %v, after %d questions, want one", got, err, asked)
+	}
+	for i, r := range got {
+		want := prerequisite.NoAnswer
+		if i == len(got)-1 {
+			want = prerequisite.Met
+		}
+		if r.Reason != want {
+			t.Errorf("%s is %+v, want %s", r.Name, r, want)
+		}
+	}
 }
 
 // Objects that are watched wake the stacks that wait for them.

@@ -132,11 +132,11 @@ func hostPort(u *url.URL) string {
 
 // unlisted and unsearched refuse an address. They do not say which one a name leads to.
 func unlisted(at string) string {
-	return "it is in a private network, local or reserved. The operator can allow it with --prerequisite-host " + at
+	return "it is in a private network, local, reserved or refused by the operator, who can allow it with --prerequisite-host " + at
 }
 
 func unsearched(at string) string {
-	return "it is in a private network, local or reserved, and such an answer is not searched for a text. Leave bodyContains out, or have the operator allow it with --prerequisite-body-host " + at
+	return "it is in a private network, local, reserved or refused by the operator, and such an answer is not searched for a text. Leave bodyContains out, or have the operator allow it with --prerequisite-body-host " + at
 }
 
 // silent says that nothing answered as it has to. The text is the same for the same

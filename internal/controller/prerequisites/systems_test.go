@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/prerequisite"
+	testport "github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // systemsOf asks by a policy with these exceptions.
@@ -59,14 +60,7 @@ func TestOtherSystems(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	none := closed.Addr().String()
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	none := testport.Address(t)
 	ask := func(h prerequisite.HTTP) prerequisite.Prerequisite {
 		h.URL = server.URL + h.URL
 		return prerequisite.Prerequisite{HTTP: &h}

@@ -1,6 +1,6 @@
-// Package records keeps what runs of stacks leave: files as records, and the archives
-// of sources for as long as a snapshot may need them. It does not know what the
-// records are for.
+// Package records keeps what runs of stacks leave: files as records, of the newest runs and
+// of the plans that were applied last, and the archives of sources for as long as a snapshot may
+// need them. It does not know what the records are for.
 //
 // Start reading at Store.
 package records
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/terrier-iac/terrier/internal/blob"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/record"
 )
@@ -92,6 +93,22 @@ func (s *Store) KeepTree(ctx context.Context, file, digest string) error {
 	return s.Blobs.Put(ctx, key, f)
 }
 
+// HasTree reports whether the archive of a source is kept. It opens the archive, and does not
+// read it.
+func (s *Store) HasTree(ctx context.Context, digest string) (bool, error) {
+	key := record.Tree(digest)
+	for _, k := range []string{key, record.SweptTree(key)} { // see RestoreTree
+		r, err := s.Blobs.Get(ctx, k)
+		switch reason := fault.Reason(err, ""); {
+		case err == nil:
+			return true, r.Close()
+		case fault.Of(err) != fault.Missing && reason != blob.Damaged && reason != blob.KeyUnknown:
+			return false, err
+		}
+	}
+	return false, nil
+}
+
 // RestoreTree writes a kept archive to a file, which Archives.Path finds.
 func (s *Store) RestoreTree(ctx context.Context, digest string) error {
 	r, err := s.Blobs.Get(ctx, record.Tree(digest))
@@ -122,19 +139,27 @@ func (s *Store) Drop(ctx context.Context, id string) error {
 // DropOthers removes the records below prefix, except those that are one of
 // stay, or begin with one that ends in a slash.
 func (s *Store) DropOthers(ctx context.Context, prefix string, stay ...string) error {
+	_, err := s.KeepOnly(ctx, prefix, stay...)
+	return err
+}
+
+// KeepOnly is DropOthers, and returns the keys of the records that are there and stay.
+func (s *Store) KeepOnly(ctx context.Context, prefix string, stay ...string) ([]string, error) {
 	keys, err := s.Blobs.List(ctx, prefix)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var stayed []string
 	for _, k := range keys {
 		if slices.ContainsFunc(stay, func(kept string) bool { return k == kept || strings.HasSuffix(kept, "/") && strings.HasPrefix(k, kept) }) {
+			stayed = append(stayed, k)
 			continue
 		}
 		if err := s.Blobs.Delete(ctx, k); err != nil && fault.Of(err) != fault.Missing {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return stayed, nil
 }
 
 // Hold keeps a Sweep of this controller away until release is called, so that the archive of
@@ -145,10 +170,10 @@ func (s *Store) Hold() (release func()) {
 }
 
 // Sweep removes the archives that no snapshot needs. All stacks share archives, so
-// that no single stack can tell. SourceOf reads which archive a snapshot needs.
+// that no single stack can tell. SourceOf reads which archive a snapshot needs. Thousands of
+// snapshots take minutes to read, during which stacks write others: nothing keeps those away until
+// all that there were are read.
 func (s *Store) Sweep(ctx context.Context, sourceOf func(ctx context.Context, snapshot string) (digest string, err error)) error {
-	s.trees.Lock()
-	defer s.trees.Unlock()
 	trees, err := s.Blobs.List(ctx, record.Trees())
 	if err != nil {
 		return err
@@ -183,7 +208,12 @@ func (s *Store) Sweep(ctx context.Context, sourceOf func(ctx context.Context, sn
 		return needed, nil
 	}
 	stay, err := needed()
-	if err != nil {
+	if err != nil || len(swept) == 0 && !slices.ContainsFunc(trees, func(k string) bool { return !stay[k] }) {
+		return err
+	}
+	s.trees.Lock()
+	defer s.trees.Unlock()
+	if stay, err = needed(); err != nil { // reads those that are new
 		return err
 	}
 	for _, k := range swept {

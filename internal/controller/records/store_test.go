@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrier-iac/terrier/internal/blob/blobtest"
 	"github.com/terrier-iac/terrier/internal/record"
@@ -175,5 +176,93 @@ func TestASweepThatWasCutShortIsEnded(t *testing.T) {
 		if left, err := files.List(t.Context(), prefix); err != nil || len(left) > 0 {
 			t.Errorf("left are %v, %v, want nothing that no snapshot needs", left, err)
 		}
+	}
+}
+
+// While a sweep reads the snapshots of thousands of stacks, plans go on: others are written. What
+// is written then is needed as well.
+func TestASweepHoldsUpNoPlans(t *testing.T) {
+	s := &Store{Blobs: blobtest.Files(t, 1<<20), Archives: Archives{Dir: t.TempDir()}}
+	archive := filepath.Join(t.TempDir(), "archive")
+	if err := errors.Join(os.WriteFile(archive, []byte("archive"), 0o600), s.Put(t.Context(), record.Snapshot("u", "1"), []byte("sha256:aa")),
+		s.Put(t.Context(), record.Tree("sha256:aa"), []byte("needed")), s.Put(t.Context(), record.Tree("sha256:bb"), []byte("needed by now")), s.Put(t.Context(), record.Tree("sha256:cc"), []byte("not"))); err != nil {
+		t.Fatal(err)
+	}
+	planned := false
+	err := s.Sweep(t.Context(), func(ctx context.Context, key string) (string, error) {
+		if !planned {
+			if !s.trees.TryRLock() {
+				t.Fatal("a plan would wait until all snapshots are read")
+			}
+			planned = true
+			if err := errors.Join(s.Put(ctx, record.Snapshot("v", "1"), []byte("sha256:bb")), s.KeepTree(ctx, archive, "sha256:bb")); err != nil {
+				t.Error(err)
+			}
+			s.trees.RUnlock()
+		}
+		digest, err := s.Get(ctx, key)
+		return string(digest), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := s.Blobs.List(t.Context(), record.Trees()); err != nil || !slices.Equal(left, []string{"trees/aa", "trees/bb"}) {
+		t.Errorf("left are %v, %v, want what is needed", left, err)
+	}
+}
+
+// An archive that was restored for a run goes a day after it was used last, and comes back when it
+// is needed. So does what a program left that ended while it wrote one. Other files stay.
+func TestRestoredArchivesGo(t *testing.T) {
+	dir := t.TempDir()
+	s := &Store{Blobs: blobtest.Files(t, 1<<20), Archives: Archives{Dir: dir}}
+	if err := s.Put(t.Context(), record.Tree("sha256:aa"), []byte("archive")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RestoreTree(t.Context(), "sha256:aa"); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	long := now.Add(-restoredFor - time.Minute)
+	for _, name := range []string{"restored-bb.tar.gz", "restoring-1", "other"} {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), nil, 0o600), os.Chtimes(filepath.Join(dir, name), long, long)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(at time.Time) (names []string) {
+		t.Helper()
+		if err := s.Archives.Prune(at); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	if got := left(now); !slices.Equal(got, []string{"other", "restored-aa.tar.gz"}) {
+		t.Errorf("left are %v", got)
+	}
+	path, err := s.Archives.Path("sha256:aa")
+	if err := errors.Join(err, os.Chtimes(path, long, long)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RestoreTree(t.Context(), "sha256:aa"); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(now); len(got) != 2 {
+		t.Errorf("left are %v, although the archive was used just now", got)
+	}
+	if got := left(now.Add(restoredFor + time.Hour)); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("left are %v a day later", got)
+	}
+	if err := s.RestoreTree(t.Context(), "sha256:aa"); err != nil {
+		t.Error(err)
+	}
+	if err := (Archives{Dir: filepath.Join(dir, "none")}).Prune(now); err != nil {
+		t.Errorf("Prune() = %v of a controller that has restored nothing", err)
 	}
 }

@@ -112,6 +112,12 @@ func (s *stage) once(name string) ctrl.Result {
 // manage runs all reconcilers, as a controller does, until the test ends.
 func (s *stage) manage() {
 	s.t.Helper()
+	s.manages(func(mgr ctrl.Manager) error { return Setup(mgr, s.options) })
+}
+
+// manages runs the reconcilers that setup adds, until the test ends.
+func (s *stage) manages(setup func(ctrl.Manager) error) {
+	s.t.Helper()
 	skip := true
 	options := ctrl.Options{
 		Scheme: s.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &skip},
@@ -124,7 +130,7 @@ func (s *stage) manage() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := Setup(mgr, s.options); err != nil {
+	if err := setup(mgr); err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(s.t.Context())

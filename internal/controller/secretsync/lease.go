@@ -61,6 +61,10 @@ func (r lessor) lease(ctx context.Context, p *pass, h *held) error {
 		}
 	}
 	if step == externalsecret.Replace {
+		if at := r.pace.next(p.obj.GetUID()); r.Now().Before(at) {
+			p.paced, p.next = true, earlier(p.next, at)
+			return r.finishRestarts(ctx, p)
+		}
 		if err := r.handOut(ctx, p, h, store, most); err != nil {
 			return err
 		}
@@ -93,6 +97,7 @@ func (r lessor) handOut(ctx context.Context, p *pass, h *held, store *usable, mo
 		return err
 	}
 	uid := p.obj.GetUID()
+	r.pace.note(uid, r.Now())
 	h.Namespace, h.Name, h.Stays, h.Pending = p.obj.GetNamespace(), p.obj.GetName(), p.spec.Target.Stays(), n
 	if err := r.leases.put(ctx, uid, h); err != nil {
 		h.Pending = nil
@@ -108,6 +113,9 @@ func (r lessor) handOut(ctx context.Context, p *pass, h *held, store *usable, mo
 			Spec: p.spec, Secret: p.live, Content: content, Healthy: true, Digest: r.digest(p), Lease: n.ID, Replaces: h.Current != nil,
 		})
 	}
+	if err == nil && (d.Action != externalsecret.Write || len(content.Data) == 0) { // whatever deletionPolicy says: it is about secrets that stay
+		err = fault.New(fault.Invalid, externalsecret.ReasonGone, errors.New("nothing of what Vault makes would be in the Secret: correct the keys in spec.data, or the property in spec.dataFrom"))
+	}
 	if err != nil { // nothing has it
 		n.empty = !n.read
 		h.settle(nil, r.Now(), p.grace)
@@ -118,7 +126,15 @@ func (r lessor) handOut(ctx context.Context, p *pass, h *held, store *usable, mo
 	}
 	h.settle(p.live.Mark, r.Now(), p.grace)
 	p.read = true
-	return r.leases.put(ctx, uid, h)
+	if err := r.leases.put(ctx, uid, h); err != nil {
+		return err
+	}
+	if h.Current == nil || h.Current.ID != n.ID {
+		err := fault.New(fault.Invalid, externalsecret.ReasonNotOwned, fmt.Errorf(
+			"the Secret %s lost the annotation %s while it was written, so its credential is revoked: let the program that changes Secrets on their way leave the annotation", p.spec.Target.Name, externalsecret.MarkName(p.obj.GetName())))
+		return errors.Join(err, r.revoke(ctx, uid, h))
+	}
+	return nil
 }
 
 // reasonStays is of what was made for each reading, and stays now.

@@ -12,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/terrier-iac/terrier/internal/audit"
@@ -336,6 +338,133 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 		}
 		s.Kubectl(t, "annotate", "externalsecret/app", "terrier.dev/lease-grace-", "--overwrite")
 		s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", `{"spec":{"target":{"creationPolicy":"None"},"refreshPolicy":"Periodic","dataFrom":[{"extract":{"key":"rabbitmq/creds/app"}}]}}`)
+	}
+}
+
+// A key that Vault does not make leaves no Secret, nothing at Vault, and what the Secret has,
+// whatever follows where a secret that stays is gone.
+func TestCredentialsWithoutTheirKeys(t *testing.T) {
+	for _, policy := range []string{"Retain", "Delete", "Merge"} {
+		t.Run(policy, func(t *testing.T) {
+			v := vaulttest.StandIn(t)
+			v.Lasting(t, 600, 0)
+			s := newStage(t, v)
+			s.Apply(t, fmt.Sprintf(madeStore, v.URL.String(), ", deletionPolicy: "+policy))
+			const wrong = `{"spec":{"dataFrom":null,"data":[{"secretKey":"password","remoteRef":{"key":"rabbitmq/creds/app","property":"pasword"}}]}}`
+			s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", wrong)
+			s.once("app")
+			s.condition("app", conditionReady, metav1.ConditionFalse, externalsecret.ReasonGone, "correct the")
+			if s.secret("db") != nil || len(s.records()) != 0 {
+				t.Errorf("the Secret is %+v, and recorded are %v, want nothing", s.secret("db"), s.records())
+			}
+			s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", `{"spec":{"data":null,"dataFrom":[{"extract":{"key":"rabbitmq/creds/app"}}]}}`)
+			s.once("app")
+			user := s.user()
+			s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", wrong)
+			s.once("app")
+			leases := s.entries(audit.SecretRead)
+			if s.user() != user || len(leases) != 3 || v.Leased(t, leases[0]) || !v.Leased(t, leases[1]) || v.Leased(t, leases[2]) {
+				t.Errorf("the user is %s after %s, and the readings are %q, want the second credential alone", s.user(), user, leases)
+			}
+		})
+	}
+}
+
+// forgetful is an API server that removes the annotations of Secrets.
+type forgetful struct{ client.Client }
+
+func (f forgetful) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	forget(o)
+	return f.Client.Create(ctx, o, options...)
+}
+
+func (f forgetful) Update(ctx context.Context, o client.Object, options ...client.UpdateOption) error {
+	forget(o)
+	return f.Client.Update(ctx, o, options...)
+}
+
+func forget(o client.Object) {
+	if s, ok := o.(*corev1.Secret); ok {
+		s.Annotations = nil
+	}
+}
+
+// A Secret that loses its mark while it is written has nothing that is known to be ours: what was
+// made for it is revoked, and the condition says why.
+func TestCredentialsOfASecretWithoutAMark(t *testing.T) {
+	v := vaulttest.StandIn(t)
+	v.Lasting(t, 600, 0)
+	s := newStage(t, v)
+	s.options.Live = forgetful{s.options.Live}
+	s.Apply(t, fmt.Sprintf(madeStore, v.URL.String(), ""))
+	for n := range 2 {
+		if out := s.once("app"); out.RequeueAfter != latestRetry {
+			t.Errorf("the next pass is in %v, want %v", out.RequeueAfter, latestRetry)
+		}
+		s.condition("app", conditionReady, metav1.ConditionFalse, externalsecret.ReasonNotOwned, "lost the annotation")
+		leases := s.entries(audit.SecretRead)
+		if len(leases) != n+1 || v.Leased(t, leases[n]) || len(s.records()) != 0 {
+			t.Errorf("the readings are %q, and recorded are %v, want nothing that goes on", leases, s.records())
+		}
+	}
+}
+
+// What is written to the Secret wakes its object, however often: no more than two credentials are
+// made in the shortest interval, and no more readings go into the audit log for ever.
+func TestCredentialsAreMadeWithAPause(t *testing.T) {
+	for name, mixed := range map[string]bool{"the mark is lost": false, "besides one that stays": true} {
+		t.Run(name, func(t *testing.T) {
+			v := vaulttest.StandIn(t)
+			v.Lasting(t, 600, 0)
+			s := newStage(t, v)
+			v.Write(t, "database", map[string]any{"password": "p"})
+			s.options.Live = forgetful{s.options.Live}
+			s.Apply(t, fmt.Sprintf(madeStore, v.URL.String(), ""))
+			if mixed {
+				s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", `{"spec":{"dataFrom":[{"extract":{"key":"kyuubi/database"}},{"extract":{"key":"rabbitmq/creds/app"}}]}}`)
+			}
+			r := newReconciler(s.options, s.Client, &guard{live: s.Client, now: s.options.Now, log: s.options.Log})
+			pass := func() ctrl.Result {
+				t.Helper()
+				out, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: "app"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return out
+			}
+			for n := range 5 {
+				if out := pass(); n >= 2 && (out.RequeueAfter <= 0 || out.RequeueAfter > r.MinInterval) {
+					t.Errorf("the next pass is in %v, want one within %v", out.RequeueAfter, r.MinInterval)
+				}
+			}
+			if read := s.entries(audit.SecretRead); len(read) != 2 {
+				t.Errorf("the readings are %q, want two", read)
+			}
+			s.Pass(r.MinInterval)
+			pass()
+			if read := s.entries(audit.SecretRead); len(read) != 3 || len(s.records()) != 0 {
+				t.Errorf("the readings are %q, and recorded are %v, want one more reading and nothing that goes on", read, s.records())
+			}
+		})
+	}
+}
+
+// A program that changes the Secret again and again has no more of them made.
+func TestCredentialsOfASecretThatIsChangedAgainAndAgain(t *testing.T) {
+	s := leased(t, vaulttest.StandIn(t), "")
+	r := newReconciler(s.options, s.Client, &guard{live: s.Client, now: s.options.Now, log: s.options.Log})
+	for n := range 4 {
+		s.Kubectl(t, "patch", "secret/db", "--type=merge", "-p", `{"stringData":{"password":"changed"}}`)
+		out, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: "app"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n >= 2 && (out.RequeueAfter <= 0 || out.RequeueAfter > r.MinInterval) {
+			t.Errorf("the next pass is in %v, want one within %v", out.RequeueAfter, r.MinInterval)
+		}
+	}
+	if read := s.entries(audit.SecretRead); len(read) != 3 { // one of them by the process before
+		t.Errorf("the readings are %q, want three", read)
 	}
 }
 

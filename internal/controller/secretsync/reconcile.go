@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/passes"
 	"github.com/terrier-iac/terrier/internal/externalsecret"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/vault"
@@ -37,6 +38,8 @@ type reconciler struct {
 	guard   *guard
 	stores  *stores
 	leases  *leases
+	turns   *passes.Turns
+	pace    pace
 	backoff workqueue.TypedRateLimiter[reconcile.Request]
 }
 
@@ -49,6 +52,7 @@ type pass struct {
 	live   externalsecret.Live
 
 	grace   time.Duration // for workloads whose credentials were replaced
+	paced   bool          // Vault is read later, since it was read a moment ago
 	read    bool          // Vault was read, and the decision is acted upon
 	kept    bool          // what the server made for the Secret lasts
 	held    *held         // what was handed out for the object; nil if nothing was, or that is not known
@@ -66,6 +70,11 @@ func (p *pass) key() types.NamespacedName {
 
 // Reconcile observes, decides, acts and reports.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	leave, ok := r.turns.Enter(req)
+	if !ok {
+		return ctrl.Result{RequeueAfter: r.turns.Again}, nil
+	}
+	defer leave()
 	p := &pass{obj: object(kindOf)}
 	if err := r.cache.Get(ctx, req.NamespacedName, p.obj); err != nil {
 		r.backoff.Forget(req)
@@ -147,6 +156,10 @@ func (r *reconciler) sync(ctx context.Context, p *pass) error {
 	}
 	if err := spec.May(p.live); err != nil {
 		return err
+	}
+	if at := r.pace.next(p.obj.GetUID()); r.Now().Before(at) {
+		p.paced, p.next = true, earlier(p.next, at)
+		return restarted
 	}
 	content, healthy, err := r.fetch(ctx, p)
 	if fault.Reason(err, "") == vault.ReasonMade {
@@ -250,7 +263,33 @@ func (r *reconciler) observe(ctx context.Context, p *pass) error {
 		return lacks(fmt.Errorf("reading the Secret %s: %w", p.spec.Target.Name, err), err)
 	}
 	p.saw(found)
-	return nil
+	if p.spec.Target.CreationPolicy == externalsecret.Merge {
+		p.live.Writer, err = r.writer(ctx, p)
+	}
+	return err
+}
+
+// writer is another object that writes the Secret as a whole, by its mark; empty if none does. A
+// mark outlives its object.
+func (r *reconciler) writer(ctx context.Context, p *pass) (string, error) {
+	marks := externalsecret.Wholes(p.live.Annotations)
+	if delete(marks, externalsecret.MarkName(p.obj.GetName())); len(marks) == 0 {
+		return "", nil
+	}
+	all := list(kindOf)
+	if err := r.cache.List(ctx, all, client.InNamespace(p.obj.GetNamespace())); err != nil {
+		return "", fmt.Errorf("listing the ExternalSecrets that write the Secret %s: %w", p.spec.Target.Name, err)
+	}
+	for _, o := range all.Items {
+		if !marks[externalsecret.MarkName(o.GetName())] || !o.GetDeletionTimestamp().IsZero() {
+			continue
+		}
+		spec, _ := decode[externalsecret.Spec](&o) // what can be read of it
+		if cmp.Or(spec.Target.Name, o.GetName()) == p.spec.Target.Name && spec.Target.Whole() {
+			return o.GetName(), nil
+		}
+	}
+	return "", nil
 }
 
 // saw keeps what is known of the Secret.
@@ -300,6 +339,9 @@ func (r *reconciler) fetch(ctx context.Context, p *pass) (externalsecret.Content
 		if err := r.audit(ctx, p, store, read, got); err != nil {
 			return externalsecret.Content{}, false, err
 		}
+		if len(values) == 0 { // also if the next one cannot be read
+			r.pace.note(p.obj.GetUID(), r.Now())
+		}
 		values[read] = externalsecret.Value{Whole: got.Whole}
 	}
 	content, err := p.spec.Assemble(store.vault.Path, values)
@@ -338,7 +380,9 @@ func (r *reconciler) audit(ctx context.Context, p *pass, store *usable, read ext
 // and less often.
 func (r *reconciler) again(req ctrl.Request, p *pass, err error) ctrl.Result {
 	if err == nil {
-		r.backoff.Forget(req)
+		if !p.paced {
+			r.backoff.Forget(req)
+		}
 		if p.next.IsZero() {
 			return ctrl.Result{}
 		}

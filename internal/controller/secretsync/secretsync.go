@@ -43,9 +43,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/terrier-iac/terrier/internal/audit"
+	"github.com/terrier-iac/terrier/internal/controller/passes"
 	"github.com/terrier-iac/terrier/internal/externalsecret"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/share"
 )
 
 // Version is the version of the objects that is read and written. Others are converted by
@@ -77,7 +79,7 @@ type Options struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 
-	Workers int // 4 if zero
+	Workers int // 8 if zero
 	// MinInterval is the shortest interval between two readings of one object, so that its
 	// author fills no audit log; 10 seconds if zero.
 	MinInterval time.Duration
@@ -125,9 +127,6 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if o.Live == nil || o.Out == nil || o.Accounts == nil || o.Audit == nil || o.Records == nil || o.Events == nil || o.Now == nil || o.Log == nil || o.Key.Empty() {
 		return errors.New("setting up external secrets: an option is missing")
 	}
-	if o.Workers == 0 {
-		o.Workers = 4
-	}
 	o.Now = newSteady(o.Now, time.Now()).Now
 	guard := &guard{live: o.Live, now: o.Now, log: o.Log}
 	r := newReconciler(o, mgr.GetCache(), guard)
@@ -150,10 +149,23 @@ func newReconciler(o Options, cached client.Reader, g *guard) *reconciler {
 	if o.MinInterval == 0 {
 		o.MinInterval = 10 * time.Second
 	}
-	return &reconciler{
-		Options: o, cache: cached, guard: g, stores: newStores(o, cached), leases: newLeases(o, cached),
+	if o.Workers == 0 {
+		o.Workers = 8
+	}
+	r := &reconciler{
+		Options: o, cache: cached, guard: g, stores: newStores(o, cached), leases: newLeases(o, cached), turns: newTurns(o.Workers),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, latestRetry),
 	}
+	r.pace.least, r.pace.last.Size = o.MinInterval, pacedMost
+	return r
+}
+
+// newTurns are the turns of the passes. The authors of stores choose the servers, and one that
+// never answers holds a pass up for a minute: with all workers it would keep the credentials of
+// other namespaces from being renewed in time. A quarter of the workers is sure to each namespace
+// that comes in time. It takes up to a half while a quarter of all workers is left to others.
+func newTurns(workers int) *passes.Turns {
+	return passes.New(share.Bounds{All: workers, Most: max(1, workers/2), Sure: max(1, workers/4)})
 }
 
 func (r *reconciler) setup(mgr ctrl.Manager) error {
@@ -188,7 +200,7 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 	if err := mgr.Add(r.leases); err != nil {
 		return err
 	}
-	return build.WatchesRawSource(source.Channel(r.leases.wakes, &handler.EnqueueRequestForObject{})).Complete(r)
+	return build.WatchesRawSource(r.turns).WatchesRawSource(source.Channel(r.leases.wakes, &handler.EnqueueRequestForObject{})).Complete(r)
 }
 
 // appeared passes objects that are new or have another spec.

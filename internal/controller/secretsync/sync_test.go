@@ -7,7 +7,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/terrier-iac/terrier/internal/audit"
 	"github.com/terrier-iac/terrier/internal/externalsecret"
 	"github.com/terrier-iac/terrier/internal/vault"
 	"github.com/terrier-iac/terrier/internal/vault/vaulttest"
@@ -275,6 +278,27 @@ data: [{secretKey: user2, remoteRef: {key: database, property: user}}]`)
 	s.holds("db", map[string]string{"password": "of a user", "other": "x", "user2": "u"})
 }
 
+// Keys are added to no Secret that another object writes as a whole without owning it, as long as
+// that object is there: it would remove them again.
+func TestNothingIsMergedIntoAnOrphan(t *testing.T) {
+	s := newStage(t, vaulttest.StandIn(t))
+	s.vault.Write(t, "database", map[string]any{"password": "p", "user": "u"})
+	s.external("whole", `
+target: {name: db, creationPolicy: Orphan}
+data: [{secretKey: password, remoteRef: {key: database, property: password}}]`)
+	s.once("whole")
+	s.external("merged", `
+target: {name: db, creationPolicy: Merge}
+data: [{secretKey: user, remoteRef: {key: database, property: user}}]`)
+	s.once("merged")
+	s.condition("merged", conditionReady, metav1.ConditionFalse, externalsecret.ReasonNotOwned, "by the ExternalSecret whole")
+	s.holds("db", map[string]string{"password": "p"})
+	s.Kubectl(t, "delete", "externalsecret/whole")
+	s.once("merged")
+	s.condition("merged", conditionReady, metav1.ConditionTrue, externalsecret.ReasonSynced, "")
+	s.holds("db", map[string]string{"password": "p", "user": "u"})
+}
+
 // An object with the finalizer of External Secrets Operator can be deleted, and one with
 // that of another program waits for it.
 func TestFinalizersOfTheOperator(t *testing.T) {
@@ -287,4 +311,38 @@ func TestFinalizersOfTheOperator(t *testing.T) {
 		t.Errorf("the finalizers are %v", got)
 	}
 	s.Kubectl(t, "patch", "externalsecret/app", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+}
+
+// A program that changes a Secret again and again has its secret read no more often than twice in
+// the shortest interval: each reading is in the audit log for ever.
+func TestASecretThatIsChangedAgainAndAgain(t *testing.T) {
+	v := vaulttest.StandIn(t)
+	v.Write(t, "database", map[string]any{"password": "p"})
+	s := newStage(t, v)
+	s.external("db", "dataFrom: [{extract: {key: database}}]")
+	r := newReconciler(s.options, s.Client, &guard{live: s.Client, now: s.options.Now, log: s.options.Log})
+	pass := func() ctrl.Result {
+		t.Helper()
+		out, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: "db"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	pass()
+	for n := range 5 {
+		s.Kubectl(t, "patch", "secret/db", "--type=merge", "-p", `{"stringData":{"password":"changed"}}`)
+		out := pass()
+		if n == 0 {
+			s.holds("db", map[string]string{"password": "p"}) // as soon as it is noticed
+		} else if out.RequeueAfter <= 0 || out.RequeueAfter > r.MinInterval {
+			t.Errorf("the next pass is in %v, want one within %v", out.RequeueAfter, r.MinInterval)
+		}
+	}
+	if read := s.entries(audit.SecretRead); len(read) != 2 {
+		t.Errorf("%d readings, want two", len(read))
+	}
+	s.Pass(r.MinInterval)
+	pass()
+	s.holds("db", map[string]string{"password": "p"})
 }

@@ -21,7 +21,10 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/terrier-iac/terrier/internal/archive"
@@ -119,8 +122,34 @@ func (s *stage) repository(change func(*sourcev1.OCIRepositorySpec)) {
 
 // reconciler returns a reconciler that keeps its memory between calls.
 func (s *stage) reconciler(k kind) *reconciler {
-	return &reconciler{Options: s.options, kind: k, client: s.Client, live: s.Client,
+	return &reconciler{Options: s.options, kind: k, client: s.Client, live: s.Client, turns: newTurns(2),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}
+}
+
+// manages runs what setup adds to a manager, until the test ends.
+func (s *stage) manages(setup func(ctrl.Manager) error) {
+	s.t.Helper()
+	skip := true
+	mgr, err := ctrl.NewManager(s.Config, ctrl.Options{
+		Scheme: s.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{s.Namespace: {}}},
+		Controller: config.Controller{SkipNameValidation: &skip},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := setup(mgr); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("the manager ended with %v", err)
+		}
+	})
 }
 
 func (s *stage) reconcile(r *reconciler) ctrl.Result {

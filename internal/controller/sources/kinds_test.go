@@ -26,10 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/terrier-iac/terrier/internal/archive"
 	"github.com/terrier-iac/terrier/internal/kube"
@@ -333,28 +330,10 @@ func TestBucket(t *testing.T) {
 // an annotation makes them look again, and events arrive at the API server.
 func TestSetup(t *testing.T) {
 	s := newStage(t)
-	skip := true
-	mgr, err := ctrl.NewManager(s.Config, ctrl.Options{
-		Scheme: s.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{s.Namespace: {}}},
-		Controller: config.Controller{SkipNameValidation: &skip},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	//lint:ignore SA1019 core/v1 events are what the API's users read
-	s.options.Events = kube.Events{Recorder: mgr.GetEventRecorderFor(manager)}
-	if err := Setup(mgr, s.options); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the manager ended with %v", err)
-		}
+	s.manages(func(mgr ctrl.Manager) error {
+		//lint:ignore SA1019 core/v1 events are what the API's users read
+		s.options.Events = kube.Events{Recorder: mgr.GetEventRecorderFor(manager)}
+		return Setup(mgr, s.options)
 	})
 	first := s.push("latest", "one")
 	s.repository(nil)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/terrier-iac/terrier/internal/controller/passes"
 	"github.com/terrier-iac/terrier/internal/controller/provenance"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/secret"
@@ -33,6 +34,7 @@ type reconciler struct {
 	client  client.Client
 	live    client.Reader
 	backoff workqueue.TypedRateLimiter[reconcile.Request]
+	turns   *passes.Turns
 }
 
 // pass is one reconcile of one object.
@@ -57,6 +59,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.client.Get(ctx, req.NamespacedName, p.obj); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.backoff.Forget(req)
+			r.turns.Withdraw(req)
 			return ctrl.Result{}, r.Store.Remove(p.key)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the source: %w", err)
@@ -65,11 +68,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p.adapter = r.kind.wrap(p.obj)
 	p.fields = p.adapter.fields()
 
-	timeout := time.Minute
-	if t := p.fields.timeout; t != nil && t.Duration > 0 {
-		timeout = t.Duration
+	if !p.obj.GetDeletionTimestamp().IsZero() || p.fields.suspended {
+		r.turns.Withdraw(req)
+	} else {
+		done, ok := r.turns.Enter(req)
+		if !ok {
+			return ctrl.Result{RequeueAfter: r.turns.Again}, nil
+		}
+		defer done()
 	}
-	work, cancel := context.WithTimeout(ctx, timeout)
+	work, cancel := context.WithTimeout(ctx, p.fields.within())
 	defer cancel()
 	o := r.observe(work, p)
 	err := o.failure
@@ -99,6 +107,20 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	return r.again(req, p, err), nil
+}
+
+// The time for one reconcile of a source: of one that does not say, and at most. Until then it
+// holds a worker.
+const (
+	usualTimeout   = time.Minute
+	longestTimeout = 10 * time.Minute
+)
+
+func (f fields) within() time.Duration {
+	if f.timeout == nil || f.timeout.Duration <= 0 {
+		return usualTimeout
+	}
+	return min(f.timeout.Duration, longestTimeout)
 }
 
 // observe gathers the inputs of decide.

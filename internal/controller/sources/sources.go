@@ -34,8 +34,10 @@ import (
 	"github.com/fluxcd/pkg/apis/meta"
 
 	"github.com/terrier-iac/terrier/internal/archive"
+	"github.com/terrier-iac/terrier/internal/controller/passes"
 	"github.com/terrier-iac/terrier/internal/outbound"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/share"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -68,7 +70,7 @@ type Options struct {
 	Log *slog.Logger
 
 	Limits  archive.Limits // zero means the defaults
-	Workers int            // of each kind; 4 if zero
+	Workers int            // of each kind, of which a namespace has half at most; 8 if zero
 	// MinInterval is the shortest interval between two checks of one origin; 5 seconds
 	// if zero.
 	MinInterval time.Duration
@@ -101,7 +103,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("setting up sources: %w", err)
 	}
 	if o.Workers == 0 {
-		o.Workers = 4
+		o.Workers = 8
 	}
 	if o.MinInterval == 0 {
 		o.MinInterval = 5 * time.Second
@@ -110,22 +112,34 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		r := &reconciler{
 			Options: o, kind: k, client: mgr.GetClient(), live: mgr.GetAPIReader(),
 			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
+			turns:   newTurns(max(1, o.Workers/2)),
 		}
-		// Indexes are made before the manager starts.
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), k.make(), indexSecrets, k.secrets); err != nil {
-			return fmt.Errorf("setting up sources: %w", err)
-		}
-		err := ctrl.NewControllerManagedBy(mgr).
-			Named(strings.ToLower(k.name)).
-			For(k.make(), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, requested()))).
-			WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.referring), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-			WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
-			Complete(r)
-		if err != nil {
+		if err := r.setup(mgr); err != nil {
 			return fmt.Errorf("setting up sources: %w", err)
 		}
 	}
 	return mgr.Add(&janitor{reader: mgr.GetClient(), store: o.Store, log: o.Log, every: time.Hour})
+}
+
+func (r *reconciler) setup(mgr ctrl.Manager) error {
+	// Indexes are made before the manager starts.
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), r.kind.make(), indexSecrets, r.kind.secrets); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(strings.ToLower(r.kind.name)).
+		For(r.kind.make(), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, requested()))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.referring), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(r.turns).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers}).
+		Complete(r)
+}
+
+// newTurns are the turns of the reconciles, of which a namespace has so many at once at most. A
+// server that is slow, or never answers, holds a worker until the timeout of its source. Most of
+// them end soon, and none has a date, so that a source which comes takes a free place.
+func newTurns(most int) *passes.Turns {
+	return passes.New(share.Bounds{Most: most, Overtake: true})
 }
 
 // requested passes objects whose reconcile request is a new one.

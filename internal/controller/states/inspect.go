@@ -133,7 +133,7 @@ func (in *Inspector) Last(ctx context.Context, of Subject, place string) (stack.
 	if m.LastState != (stack.LastState{}) || !m.Created || m.Destroyed || m.Snapshot == "" {
 		return m.LastState, nil
 	}
-	before, err := record.At[applied](m.Snapshot).Read(ctx, in.Records.Blobs)
+	before, err := record.SnapshotNamed[applied](of.ID, m.Snapshot).Read(ctx, in.Records.Blobs)
 	if fault.Of(err) == fault.Missing {
 		return stack.LastState{}, nil
 	}
@@ -169,15 +169,20 @@ func (of Subject) remember(ref kube.StateRef, facts stack.StateFacts) {
 // stack may not know that there was one.
 func (of Subject) adopts(ref kube.StateRef, stored kube.Stored, facts stack.StateFacts) error {
 	former := stored.OwnerUID != "" && stored.OwnerUID != of.ID && stored.Owner == of.Object.GetName()
-	if !former || of.Observed.Spec.AdoptState || of.Observed.Status.KnownState != (stack.StateID{}) || facts.Resources == 0 && !facts.Sealed {
+	if !former || of.adopting() || of.Observed.Status.KnownState != (stack.StateID{}) || !holds(facts) {
 		return nil
 	}
-	what := "a state with " + plural.Count(facts.Resources, "resource")
-	if facts.Sealed {
-		what = "an encrypted state, whose resources cannot be counted,"
-	}
 	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
-		"%s holds %s of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another %s to start with an empty state", ref.InWords(), what, of.Observed.Spec.Words.StateName))
+		"%s holds %s of a former stack of this name: annotate this one with terrier.dev/adopt-state=true to continue it, or give it another %s to start with an empty state", ref.InWords(), contents(facts), of.Observed.Spec.Words.StateName))
+}
+
+// adopting reports whether the stack continues the state of a former one. An object that
+// is deleted before anything ran for it continues nothing: a destroy of what another object
+// built would be the first that it does. Such an object is no user's wish to destroy, where
+// a restore created it without its owner and the API server collected it.
+func (of Subject) adopting() bool {
+	m := of.Observed.Status
+	return of.Observed.Spec.AdoptState && (!of.Observed.Deleting || m.Created || m.LastRun != "")
 }
 
 // expected is the version that should be stored. The records remember it, too:
@@ -273,8 +278,10 @@ func shared(of Subject, owner string) error {
 }
 
 // Inherit finds out whether the state of a stack that never ran here holds
-// resources: it does if a former stack of this name left them, and it may if the
-// state cannot be read.
+// resources: it does if a user accepts those that a controller before this one left, and it may
+// if the state cannot be read. The state of a former stack of this name is not the stack's, though
+// it asks for it: see adopting. Its error is Denied with StateNotAdopted while a user has to say
+// whether the resources are the stack's.
 func (in *Inspector) Inherit(ctx context.Context, of Subject) error {
 	if of.Observed.Status.Created || of.Observed.Status.Destroyed || !of.Observed.Spec.DestroyLast || of.Observed.Blocked != nil {
 		return nil
@@ -302,8 +309,38 @@ func (in *Inspector) Inherit(ctx context.Context, of Subject) error {
 		of.Observed.Status.Created = true
 		return nil // the destroy will say so
 	}
-	of.Observed.Status.Created = s.facts.Resources > 0 || s.facts.Sealed
+	if err == nil && len(s.ours) == 0 {
+		err = of.inherits(*ref, s)
+	}
+	if err == nil {
+		of.Observed.Status.Created = holds(s.facts)
+	}
 	return err
+}
+
+// inherits refuses a state with resources that names no owner to an object that is deleted
+// before anything ran for it. Another controller may have left it for this object, or a backup
+// brought back both: then the first thing that the object does would be to destroy. Only a
+// user can tell.
+func (of Subject) inherits(ref kube.StateRef, s found) error {
+	m := of.Observed.Status
+	if s.OwnerUID != "" || m.LastRun != "" || m.KnownState != (stack.StateID{}) || !holds(s.facts) || of.accepts(s.Digest) {
+		return nil
+	}
+	return fault.New(fault.Denied, string(stack.StateNotAdopted), fmt.Errorf(
+		"%s holds %s and names no stack. This stack was deleted before anything ran for it, so that Terrier does not know whether the resources are its own, and destroys nothing. To destroy them: terrier state accept %s. To keep them, annotate the stack with terrier.dev/deletion=retain",
+		ref.InWords(), contents(s.facts), of.Observed.Spec.Words.Argument))
+}
+
+// holds reports whether a state has resources, or may have some.
+func holds(f stack.StateFacts) bool { return f.Resources > 0 || f.Sealed }
+
+// contents says what a state holds.
+func contents(f stack.StateFacts) string {
+	if f.Sealed {
+		return "an encrypted state, whose resources cannot be counted,"
+	}
+	return "a state with " + plural.Count(f.Resources, "resource")
 }
 
 // Outputs reads the outputs out of a managed state.
@@ -374,7 +411,7 @@ func (kp *Keeper) lastPlace(ctx context.Context, of Subject, known stack.StateID
 	if snapshot == "" {
 		return "", nil
 	}
-	before, err := record.At[applied](snapshot).Read(ctx, kp.Records.Blobs)
+	before, err := record.SnapshotNamed[applied](of.ID, snapshot).Read(ctx, kp.Records.Blobs)
 	if fault.Of(err) == fault.Missing || err == nil && before.Note.State == nil {
 		return "", nil
 	}

@@ -70,7 +70,7 @@ func TestADeletedObjectInheritsWhatItsStateHolds(t *testing.T) {
 		t.Error("there is no state, and something is said to exist")
 	}
 	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "app"}
-	if err := c.Store.Save(t.Context(), ref, kube.Owner{Name: "app"}, thing("l", 1)); err != nil {
+	if err := c.Store.Save(t.Context(), ref, kube.Owner{Name: "app", UID: "uid"}, thing("l", 1)); err != nil {
 		t.Fatal(err)
 	}
 	if !built(true) {

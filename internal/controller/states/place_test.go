@@ -16,6 +16,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
 // A state that is missing because the spec names another place says where it was,
@@ -164,6 +165,96 @@ func TestAFormerStateIsNotAdoptedByAccident(t *testing.T) {
 			err = p.adopts(kube.StateRef{Workspace: "default", Suffix: "app"}, found, facts)
 			if refused := fault.Reason(err, "") == string(stack.StateNotAdopted); refused != tt.want {
 				t.Errorf("adopts() = %v, want it refused: %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// A deletion adopts nothing: what the former stack of the name built is destroyed only by an
+// object that was there for a run of its own. Else the first thing that a restored object
+// does is to destroy, if the API server collects it because its owner was not restored.
+func TestADeletedObjectAdoptsNothing(t *testing.T) {
+	k := testkit.Kube(t, v1alpha2.AddToScheme)
+	c := newKeeper(Keeper{Store: kube.States{Client: k.Client, Now: time.Now}, Records: openRecords(t)}, k.Client)
+	ref := kube.StateRef{Namespace: k.Namespace, Workspace: "default", Suffix: "app"}
+	if err := c.Store.Save(t.Context(), ref, kube.Owner{Name: "app", UID: "former"}, thing("l", 3)); err != nil {
+		t.Fatal(err)
+	}
+	obj := &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "app"}}
+	for name, tt := range map[string]struct {
+		adopt   bool
+		lastRun string
+		known   bool // a run of it began with the state
+		want    bool // it destroys what the state holds
+	}{
+		"it does not ask for the state":                {},
+		"it asks, and nothing ran before its deletion": {adopt: true},
+		"it asks, and a plan of it has ended":          {adopt: true, lastRun: "plan-1", want: true},
+		"it took the state over":                       {lastRun: "plan-1", known: true, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := subject("uid", obj)
+			of.Asked.Configuration.Backend = stack.Backend{Kind: stack.Managed, Suffix: "app"}
+			of.Observed.Deleting, of.Observed.Spec.DestroyLast, of.Observed.Spec.AdoptState = true, true, tt.adopt
+			of.Observed.Status.LastRun = tt.lastRun
+			if tt.known {
+				of.Observed.Status.KnownState = knownAs(thing("l", 3))
+			}
+			if err := c.Inspector.Inherit(t.Context(), of); err != nil {
+				t.Fatal(err)
+			}
+			if got := of.Observed.Status.Created; got != tt.want {
+				t.Errorf("Inherit() finds that the resources are the stack's: %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// A state that names no owner may be of the object that is deleted, and it may have come from a
+// backup together with it. It is destroyed only if something ran for the object, or if a user
+// accepts it; until then the object stays, and says what can be done.
+func TestADeletedObjectDestroysNothingThatNamesNoOwner(t *testing.T) {
+	full, sealed := thing("l", 3), []byte(`{"serial":3,"lineage":"l","meta":{"key_provider.pbkdf2.k":"e30="},"encrypted_data":"AAAA","encryption_version":"v0"}`)
+	accepted := knownAs(full).Digest + "@2026-03-01T12:00:02Z"
+	for name, tt := range map[string]struct {
+		state                  []byte
+		owner                  kube.Owner
+		adopt, retain, created bool
+		accept, lastRun        string
+		held                   string // what is said; empty if the object is not held
+		want                   bool   // it destroys what the state holds
+	}{
+		"of no owner":                           {state: full, held: "a state with 1 resource and names no stack"},
+		"of its name":                           {state: full, owner: kube.Owner{Name: "app"}, held: "a state with 1 resource and names no stack"},
+		"encrypted":                             {state: sealed, held: "an encrypted state, whose resources cannot be counted, and names no stack"},
+		"a restore brought the annotation back": {state: full, adopt: true, held: "and names no stack"},
+		"a user accepts another state":          {state: full, accept: "sha256:other@now", held: "and names no stack"},
+		"a user accepts it":                     {state: full, accept: accepted, want: true},
+		"a user retains the resources":          {state: full, retain: true},
+		"something ran for it":                  {state: full, lastRun: "plan-1", want: true},
+		"another controller applied it":         {state: full, created: true, want: true},
+		"it is its own":                         {state: full, owner: kube.Owner{Name: "app", UID: "uid"}, want: true},
+		"nothing is in it":                      {state: []byte(`{"version":4,"lineage":"l","serial":4,"resources":[]}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := storedAs(tt.state)
+			found.Owner, found.OwnerUID = tt.owner.Name, tt.owner.UID
+			c := newKeeper(Keeper{Store: &shelf{found: found}, Records: openRecords(t)}, nil)
+			of := subject("uid", &v1alpha2.Terraform{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "app"}})
+			of.Asked.Configuration.Backend = stack.Backend{Kind: stack.Managed, Suffix: "app"}
+			of.Observed.Deleting, of.Observed.Spec.DestroyLast, of.Observed.Spec.AdoptState = true, !tt.retain, tt.adopt
+			of.Observed.Spec.AcceptState, of.Observed.Status.LastRun, of.Observed.Status.Created = tt.accept, tt.lastRun, tt.created
+			err := c.Inspector.Inherit(t.Context(), of)
+			if held := fault.Reason(err, "") == string(stack.StateNotAdopted); held != (tt.held != "") || !held && err != nil {
+				t.Fatalf("Inherit() = %v, want it held: %v", err, tt.held != "")
+			}
+			if got := of.Observed.Status.Created; got != tt.want {
+				t.Errorf("Inherit() finds that the resources are the stack's: %v, want %v", got, tt.want)
+			}
+			for _, part := range []string{tt.held, "terrier state accept net", "terrier.dev/deletion=retain"} {
+				if tt.held != "" && !strings.Contains(err.Error(), part) {
+					t.Errorf("it says %q, want %q in it", err, part)
+				}
 			}
 		})
 	}

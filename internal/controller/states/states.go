@@ -354,7 +354,7 @@ func (kp *Keeper) rescue(ctx context.Context, of Subject, r *runner.Report, ref 
 	}
 	kept, err := kp.Records.Keep(ctx, of.ID, r.ID, runner.FileRescue, record.Rescued(of.ID, r.ID))
 	if kept && err == nil {
-		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateRescued", "The backend refused the newest state, which is kept. To write it to a file: terrier state pull --rescued "+r.ID)
+		kp.Events.Event(of.Object, corev1.EventTypeWarning, "StateRescued", "The backend refused the newest state, which is kept. To write it to a file: terrier state pull --rescued "+r.ID+" "+of.Observed.Spec.Words.Argument)
 	}
 	return err
 }

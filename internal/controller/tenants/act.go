@@ -68,10 +68,14 @@ func (c *childWriter) wave(ctx context.Context, p *pass, acts []tenant.Act) erro
 	for i, a := range acts {
 		group.Go(func() error {
 			r := &results[i]
-			if a.Write != nil {
+			switch {
+			case a.Write != nil:
 				r.ref = tenant.RefOf(a.Write.Rendered)
 				r.child, r.done, r.err = c.write(ctx, p, a)
-			} else {
+			case a.Untie != nil:
+				r.ref = a.Untie.Ref
+				r.child, r.done, r.err = c.untie(ctx, p, a)
+			default:
 				r.ref = itemOf(a).Ref
 				r.child, r.done, r.err = c.remove(ctx, p, a)
 			}
@@ -103,16 +107,20 @@ func itemOf(a tenant.Act) *tenant.Item {
 // write makes one object as rendered.
 func (c *childWriter) write(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, effect, error) {
 	o, ref := a.Write, tenant.RefOf(a.Write.Rendered)
-	want, n, before := wantedDigest(*o), p.memory.get(ref), p.o.Live[ref]
+	want, n, before := p.wantedDigest(*o), p.memory.get(ref), p.o.Live[ref]
 	live, err := p.children.Write(ctx, children.Write{
 		Object: o.Rendered, Patch: o.Patch, Force: o.Conflict == tenant.Force, IgnoreFields: o.IgnoreFields,
-		Creation: o.Creation, Deletion: o.Deletion, Owner: p.owner, Seen: p.take(ref), Absent: !before.Exists, Defaults: o.Defaults,
+		Creation: o.Creation, Deletion: o.Deletion, Owner: p.owner, Untied: p.o.Protected, Seen: p.take(ref), Absent: !before.Exists, Defaults: o.Defaults,
 	})
 	c.metrics.applied(ref.Kind, string(o.Conflict), err)
 	if err != nil {
 		f, concerns := failureOf(p, "write", ref, err)
 		if !concerns {
-			return tenant.Child{}, effect{}, err
+			lasting := p.unavailable(ctx, "write", ref, err)
+			if lasting == nil {
+				return tenant.Child{}, effect{}, err
+			}
+			f = *lasting
 		}
 		if f.Conflict {
 			c.metrics.conflict(p.obj, ref.Kind, string(o.Conflict))
@@ -127,6 +135,7 @@ func (c *childWriter) write(ctx context.Context, p *pass, a tenant.Act) (tenant.
 	}
 	n.version, n.desired, n.live = live.ResourceVersion, want, n.seen
 	n.failure, n.tried, n.attempts = nil, "", 0
+	p.memory.outages.over(about{ref, true})
 	if o.ReadyWhen != "" && live.Object != nil {
 		n.object = live.Object
 	}
@@ -137,6 +146,29 @@ func (c *childWriter) write(ctx context.Context, p *pass, a tenant.Act) (tenant.
 		child.Object = n.object
 	}
 	return child, effect{Act: a, ref: ref, uid: live.UID, change: live.Change}, nil
+}
+
+// untie takes the tie of one object to its Tenant off. The next pass reads the object again.
+func (c *childWriter) untie(ctx context.Context, p *pass, a tenant.Act) (tenant.Child, effect, error) {
+	item := a.Untie
+	before, n := p.o.Live[item.Ref], p.memory.get(item.Ref)
+	if err := p.children.Untie(ctx, item.Ref, item.UID, item.Deletion, p.owner); err != nil {
+		f, concerns := failureOf(p, "patch", item.Ref, err)
+		if !concerns {
+			lasting := p.unavailable(ctx, "patch", item.Ref, err)
+			if lasting == nil {
+				return tenant.Child{}, effect{}, err
+			}
+			f = *lasting
+		}
+		f.Message = "Kubernetes may delete the object with its Tenant, since its ownerReference cannot be removed: " + f.Message
+		n.fail(f, p.trial(p.wantedAt(item.Ref), n), p.now)
+		p.memory.put(item.Ref, n)
+		before.Failure = n.failure
+		return before, effect{}, nil
+	}
+	before.Tied, before.Deletion, before.Failure = false, item.Deletion, nil
+	return before, effect{Act: a, ref: item.Ref, uid: before.UID}, nil
 }
 
 // retriedDeletion ends the message of a refused deletion.
@@ -157,7 +189,11 @@ func (c *childWriter) remove(ctx context.Context, p *pass, a tenant.Act) (tenant
 	if err != nil {
 		f, concerns := failureOf(p, verb, item.Ref, err)
 		if !concerns {
-			return tenant.Child{}, effect{}, err
+			lasting := p.unavailable(ctx, verb, item.Ref, err)
+			if lasting == nil {
+				return tenant.Child{}, effect{}, err
+			}
+			f = *lasting
 		}
 		if f.Reason == tenant.ApplyFailed {
 			f.Reason = tenant.CleanupFailed
@@ -192,17 +228,20 @@ func failureOf(p *pass, verb string, ref tenant.Ref, err error) (f tenant.Failur
 		f.Conflict, f.Reason, f.Message = true, tenant.ResourceConflict, shorten(p.redacted(conflict.Error()))
 		return f, true
 	}
-	if meta.IsNoMatchError(err) {
-		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the cluster has no kind %s of %s; install its definition", ref.Kind, ref.APIVersion())
+	if _, silent := errors.AsType[*apiutil.ErrResourceDiscoveryFailed](err); silent && !meta.IsNoMatchError(err) {
+		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the API %s does not answer, so that the kind %s is unknown; see kubectl get apiservices", ref.APIVersion(), ref.Kind)
 		return f, true
 	}
-	if _, silent := errors.AsType[*apiutil.ErrResourceDiscoveryFailed](err); silent {
-		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the API %s does not answer, so that the kind %s is unknown", ref.APIVersion(), ref.Kind)
+	if meta.IsNoMatchError(err) {
+		f.Reason, f.Message = tenant.KindUnknown, fmt.Sprintf("the cluster has no kind %s of %s; install its definition", ref.Kind, ref.APIVersion())
 		return f, true
 	}
 	var status apierrors.APIStatus
 	ok := errors.As(err, &status)
 	switch {
+	case tooLarge(err):
+		f.Message += "; the object is larger than the API server stores: split it"
+		return f, true
 	case ok && apierrors.IsForbidden(err):
 		f.Reason = tenant.Forbidden
 		if p.account != "" {

@@ -88,8 +88,8 @@ func (o Options) believed(ctx context.Context, obj client.Object, who string) (s
 // done.
 func (c *Registries) allowed(ctx context.Context, l *registryPass) error {
 	b := l.before.Status.Blocked
-	if b == nil || b.Token == "" || l.known.Allowed != b.Token || l.step.Blocked != nil {
-		return nil
+	if !l.step.Allowed || b == nil {
+		return nil // only what was reported can be allowed
 	}
 	return c.record(ctx, l.obj, tenantsv1.RegistryKind, auditEntry{Entry: audit.Entry{
 		What: audit.DeletionsAllowed, Why: "blocked by " + b.Reason,

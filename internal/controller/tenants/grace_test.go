@@ -139,11 +139,9 @@ func TestAnEditedGracePeriodMovesTheDeletion(t *testing.T) {
 	o.set("a001", "https://a001.example.com", "0", "gold")
 	o.sync()
 	c.pass(time.Minute)
-	r := o.registry()
-	r.Spec.Guard.GracePeriod = &metav1.Duration{Duration: 2 * time.Minute}
-	if err := o.Client.Update(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	o.change(func(r *tenantsv1.TenantRegistry) {
+		r.Spec.Guard.GracePeriod = &metav1.Duration{Duration: 2 * time.Minute}
+	})
 	o.eventually("the tenant says when it is deleted", func() error {
 		tn := o.tenants()["a001-web"]
 		if l := tenantapi.Leaving(&tn); l == nil || l.Due.Sub(l.Since) != 2*time.Minute {
@@ -189,11 +187,7 @@ func TestADryRunTellsOfDeletions(t *testing.T) {
 	o.insert(3)
 	o.open("guard: {}")
 	o.sync()
-	r := o.registry()
-	r.Spec.DryRun = true
-	if err := o.Client.Update(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	o.change(func(r *tenantsv1.TenantRegistry) { r.Spec.DryRun = true })
 	o.set("a000", "https://a000.example.com", "1", "silver")
 	o.set("a001", "https://a001.example.com", "0", "gold")
 	for range 2 {

@@ -3,6 +3,8 @@ package tenants
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -85,8 +87,44 @@ func (l *lab) restart() {
 type line struct {
 	mu       sync.Mutex
 	requests []string
-	cutAt    int // the write after which the line is dead; 0 for never
+	refuses  string // a part of the paths that no client may read; empty for none
+	cutAt    int    // the write after which the line is dead; 0 for never
 	writes   int
+	most     int // bytes of an object that the server stores; 0 for any
+	breaks   func(*http.Request) int
+}
+
+// takes has the server store no Tenant that is larger.
+func (l *line) takes(most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.most = most
+}
+
+// broken has requests answered with a code of HTTP, and not by the server; 0 is for the
+// server. Nil breaks none.
+func (l *line) broken(breaks func(*http.Request) int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.breaks = breaks
+}
+
+// failing is the answer that a request gets in place of the server's; nil for none.
+func (l *line) failing(r *http.Request) *http.Response {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	code, message := 0, "it is broken"
+	if l.breaks != nil {
+		code = l.breaks(r)
+	}
+	if l.most > 0 && r.ContentLength > int64(l.most) && strings.HasSuffix(r.URL.Path, "/status") {
+		code, message = http.StatusInternalServerError, "etcdserver: request is too large"
+	}
+	if code == 0 {
+		return nil
+	}
+	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"code":%d}`, message, code)
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
 }
 
 // tapped writes requests down, and loses them where a test wants it.
@@ -100,6 +138,15 @@ func (l tapped) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, context.Canceled
 	}
 	l.tell(r.Method + " " + r.URL.RequestURI()) // before a watch can see its effect
+	if l.refuses != "" && strings.Contains(r.URL.Path, l.refuses) {
+		body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`
+		return &http.Response{
+			StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+		}, nil
+	}
+	if answer := l.failing(r); answer != nil {
+		return answer, nil
+	}
 	response, err := l.next.RoundTrip(r)
 	if r.Method != http.MethodGet {
 		l.wrote()

@@ -3,6 +3,7 @@ package tenants
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -164,6 +165,41 @@ func TestWordsOfWhatGoesHideTheRow(t *testing.T) {
 	l.look()
 	if text := l.text(); strings.Contains(text, "s3cr3t") || strings.Count(text, "403 for "+plan.Mask+" of acme") != 2 {
 		t.Errorf("the words of the stack are not there, or with a value of the row:\n%s", text)
+	}
+}
+
+// The same while the row cannot be read, by a controller that has just started: it does not know
+// what to hide.
+func TestWordsOfWhatGoesAreHiddenWithoutTheRow(t *testing.T) {
+	for _, code := range []int{http.StatusInternalServerError, http.StatusForbidden} {
+		t.Run(http.StatusText(code), func(t *testing.T) {
+			l := newLab(t)
+			l.tenant("manifests:"+terraform("db", "waitForReady: false"), `kubernetes-tenants.org/extra: '{"token":"s3cr3t-token"}'`)
+			l.look()
+			l.finalize("Terraform", "acme-db")
+			l.deleteTenant()
+			l.look()
+			l.stackIs("acme-db", "False", "TFExecApplyFailed", "403 for s3cr3t-token of acme", 0)
+			l.restart()
+			l.line.broken(answering(code, "/secrets/terrier-row-acme-web"))
+			if code != http.StatusForbidden {
+				l.failsFor("the row cannot be read")
+			}
+			l.look()
+			l.later(statusDebounce)
+			l.look()
+			if text := l.text(); strings.Contains(text, "s3cr3t") || !strings.Contains(text, hiddenMessage) || l.heard.count("s3cr3t") > 0 {
+				t.Errorf("the words of the stack are not hidden:\n%s", text)
+			}
+			l.line.broken(nil)
+			l.later(statusDebounce)
+			l.look()
+			l.later(statusDebounce)
+			l.look()
+			if text := l.text(); strings.Contains(text, "s3cr3t") || !strings.Contains(text, "403 for "+plan.Mask+" of acme") {
+				t.Errorf("once the row can be read the words are\n%s", text)
+			}
+		})
 	}
 }
 

@@ -20,6 +20,13 @@ type memory struct {
 	missed        time.Time         // when its row was first found missing
 	wrote         *tenantsv1.Tenant // as Terrier wrote it last, while it is not settled
 
+	outages outages[about] // of the API server, by object
+
+	sized    string           // the version of the Tenant whose size is known
+	size     int              // of that without its status, in bytes
+	most     int              // that the API server is known to refuse no Tenant for; zero if it refused none
+	verdicts []tenant.Verdict // of the last pass, if the status has no room for all
+
 	mu     sync.Mutex
 	notes  map[tenant.Ref]note
 	digest string // of the row that was last read
@@ -88,6 +95,7 @@ func (m *memory) only(refs map[tenant.Ref]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.notes, func(r tenant.Ref, _ note) bool { return !refs[r] })
+	m.outages.only(func(a about) bool { return refs[a.Ref] || a == rowOfTenant || a == kindsOfCluster })
 }
 
 // Pauses after a failed attempt: it may succeed later although no watched object
@@ -130,8 +138,18 @@ func digest(v any) string {
 }
 
 // wantedDigest identifies a desired object, and how it is to be written.
-func wantedDigest(o tenant.Object) string {
-	return digest([]any{o.Rendered, o.Creation, o.Deletion, o.Conflict, o.Patch, o.IgnoreFields})
+func (p *pass) wantedDigest(o tenant.Object) string {
+	return digest([]any{o.Rendered, o.Creation, o.Deletion, o.Conflict, o.Patch, o.IgnoreFields, p.o.Protected})
+}
+
+// wantedAt is the wantedDigest of the object that is wanted at a place, empty if none is.
+func (p *pass) wantedAt(ref tenant.Ref) string {
+	for i := range p.o.Objects {
+		if tenant.RefOf(p.o.Objects[i].Rendered) == ref {
+			return p.wantedDigest(p.o.Objects[i])
+		}
+	}
+	return ""
 }
 
 // withoutStatus identifies an object without its status: a change of the status

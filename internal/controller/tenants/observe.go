@@ -30,9 +30,9 @@ type observer struct {
 	memory *objects[memory]
 }
 
-// observe reads a Tenant and its objects.
-func (c *observer) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, error) {
-	p := &pass{
+// begin begins a pass over a Tenant.
+func (c *observer) begin(obj *tenantsv1.Tenant) *pass {
+	return &pass{
 		obj: obj, now: c.Now().UTC().Truncate(time.Second), children: c.Children, // times in a status have no fractions
 		owner: children.Owner{
 			APIVersion: tenantsv1.GroupVersion.String(), Kind: tenantsv1.TenantKind,
@@ -42,23 +42,29 @@ func (c *observer) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, e
 		seen:   map[tenant.Ref]children.Live{},
 		said:   digest([]any{obj.Generation, obj.Annotations}),
 	}
+}
+
+// observe reads the objects of a Tenant.
+func (c *observer) observe(ctx context.Context, p *pass) error {
+	obj := p.obj
 	if name := obj.Spec.ServiceAccountName; name != "" {
-		as, err := c.Children.As(obj.Namespace, name)
-		if err != nil {
-			return nil, fmt.Errorf("writing as %s/%s: %w", obj.Namespace, name, err)
+		p.account = obj.Namespace + "/" + name
+		if as, err := c.Children.As(obj.Namespace, name); err == nil {
+			p.children = as
+		} else {
+			p.refused = &tenant.Failure{Reason: tenant.AccountInvalid, Message: fmt.Sprintf("spec.%v. Correct it in the TenantTemplate %s%s", err, obj.Spec.TemplateRef, andHere(obj))}
 		}
-		p.children, p.account = as, obj.Namespace+"/"+name
 	}
 	p.o = tenant.Observed{
 		Now: p.now, Deleting: !obj.DeletionTimestamp.IsZero(),
 		Protected: tenantapi.Protected(obj.Annotations),
-		Inventory: inventoryOf(obj), Before: verdictsOf(obj), Live: map[tenant.Ref]tenant.Child{},
+		Inventory: inventoryOf(obj), Before: verdictsOf(obj, p.memory.verdicts), Live: map[tenant.Ref]tenant.Child{},
 	}
 	if err := c.render(ctx, p); err != nil {
-		return nil, err
+		return err
 	}
 	if p.coming > 0 {
-		return p, nil
+		return nil
 	}
 	p.recorded = map[tenant.Ref]bool{}
 	for _, i := range p.o.Inventory {
@@ -68,9 +74,19 @@ func (c *observer) observe(ctx context.Context, obj *tenantsv1.Tenant) (*pass, e
 		takeOver(p)
 	}
 	if err := c.resolveAll(ctx, p); err != nil {
-		return nil, err
+		return err
 	}
-	return p, c.readAll(ctx, p)
+	p.findRoom()
+	return c.readAll(ctx, p)
+}
+
+// andHere is where else to correct a field of a Tenant: one that is being deleted gets no
+// other generation of its template.
+func andHere(obj *tenantsv1.Tenant) string {
+	if obj.DeletionTimestamp.IsZero() {
+		return ""
+	}
+	return ", and in this Tenant, which is being deleted"
 }
 
 // render renders the objects of p, or says why there are none. Only a passing
@@ -89,7 +105,13 @@ func (c *observer) render(ctx context.Context, p *pass) error {
 	row, err := c.row(ctx, p)
 	if err != nil {
 		if fault.Of(err) == fault.Broken && !p.o.Deleting {
-			return err
+			again, lasting := p.memory.outages.lasts(rowOfTenant, p.now)
+			if !lasting || ctx.Err() != nil {
+				return err
+			}
+			p.blind = true
+			p.o.Broken = &tenant.Failure{Reason: tenant.VariablesBuildError, Message: err.Error(), RetryAt: p.now.Add(again)}
+			return nil
 		}
 		if fault.Of(err) == fault.Later && !p.o.Deleting {
 			if p.coming = p.memory.awaitRow(p.now); p.coming > 0 {
@@ -100,6 +122,7 @@ func (c *observer) render(ctx context.Context, p *pass) error {
 		return nil
 	}
 	p.memory.missed = time.Time{}
+	p.memory.outages.over(rowOfTenant)
 	values := tenant.ValuesOf(row, tenantapi.RegistryOf(p.obj), p.obj.Spec.TemplateRef)
 	p.o.Objects, p.o.Errors = tenant.Render(template, values, tenant.RenderOptions{
 		Namespace: p.obj.Namespace, TenantUID: p.obj.Spec.UID,
@@ -111,17 +134,24 @@ func (c *observer) render(ctx context.Context, p *pass) error {
 
 // redactDeleting redacts the row of a Tenant that is being deleted by its
 // inventory: its stacks say why they are not destroyed, and may quote it. A row that
-// is lost, or that Terrier may not read, stops no deletion.
+// is lost, or that Terrier cannot read, stops no deletion. As long as it cannot be read, what
+// objects say is hidden.
 func (c *observer) redactDeleting(ctx context.Context, p *pass) error {
 	row, err := c.row(ctx, p)
 	switch {
 	case err == nil:
 		p.redact(row)
-	case fault.Of(err) == fault.Broken && !apierrors.IsForbidden(err):
-		return err
+	case fault.Of(err) == fault.Broken:
+		if _, lasting := p.memory.outages.lasts(rowOfTenant, p.now); !apierrors.IsForbidden(err) && (!lasting || ctx.Err() != nil) {
+			return err
+		}
+		p.blind = true
 	}
 	return nil
 }
+
+// hiddenMessage is in place of what an object says that may quote a row which cannot be read.
+const hiddenMessage = "what it says is hidden, since it may quote the row of the tenant, which cannot be read"
 
 // generationOf is the template generation of a Tenant; zero for one that a user
 // created.
@@ -155,7 +185,7 @@ func (c *observer) readAll(ctx context.Context, p *pass) error {
 		}
 	}
 	found := make([]tenant.Child, len(targets))
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group // each object that cannot be read is to be known
 	group.SetLimit(parallel)
 	for i, t := range targets {
 		group.Go(func() (err error) {
@@ -178,6 +208,12 @@ func (c *observer) readAll(ctx context.Context, p *pass) error {
 
 // child observes one object; object is nil for one that is not wanted.
 func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *tenant.Object) (tenant.Child, error) {
+	if p.refused != nil {
+		return tenant.Child{Unseen: true, Failure: p.refused}, nil
+	}
+	if p.full[ref] {
+		return tenant.Child{Unseen: true, NoRoom: true, Failure: p.noRoom()}, nil
+	}
 	if object != nil {
 		if f := c.notAllowed(p, ref); f != nil {
 			return tenant.Child{Unseen: true, Failure: f}, nil
@@ -185,7 +221,7 @@ func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *t
 	}
 	if ref.Version == "" {
 		return tenant.Child{Unseen: true, Failure: &tenant.Failure{Reason: tenant.KindUnknown, RetryAt: p.now.Add(lastPause),
-			Message: "some APIs of the cluster do not answer, so that this kind is unknown"}}, nil
+			Message: "some APIs of the cluster do not answer, or Terrier may not read one of them, so that the kind of this object is unknown"}}, nil
 	}
 	key := ref
 	c.Children.Watches().Ensure(key.APIVersion(), key.Kind, client.ObjectKeyFromObject(p.obj))
@@ -202,7 +238,7 @@ func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *t
 			live, err = p.children.Read(ctx, key, p.owner)
 		}
 		if err != nil {
-			return c.unseen(p, ref, object, err)
+			return c.unseen(ctx, p, ref, object, err)
 		}
 		p.saw(ref, live)
 		n.version, n.seen, n.denied = live.ResourceVersion, withoutStatus(live.Object), 0
@@ -211,14 +247,18 @@ func (c *observer) child(ctx context.Context, p *pass, ref tenant.Ref, object *t
 			n.object = live.Object
 		}
 		p.memory.put(ref, n)
+		p.memory.outages.over(about{Ref: ref})
 	}
 	child := c.childOf(key, live)
 	if child.Object == nil {
 		child.Object = n.object
 	}
+	if p.blind && child.Message != "" {
+		child.Message = hiddenMessage
+	}
 	want := ""
 	if object != nil {
-		want = wantedDigest(*object)
+		want = p.wantedDigest(*object)
 		child.Current = live.Exists && n.desired == want && n.live == n.seen
 	}
 	if n.failure != nil && n.tried == p.trial(want, n) {
@@ -247,13 +287,17 @@ func (c *observer) fresh(p *pass, key children.Key, n note) bool {
 	return !p.o.Deleting && key.Namespace == p.obj.Namespace && !made && n.version == "" && n.failure == nil && n.denied == 0 && c.Children.Watches().Unclaimed(key)
 }
 
-// unseen is an object that could not be read. A failure of the server is an error.
-func (c *observer) unseen(p *pass, ref tenant.Ref, object *tenant.Object, err error) (tenant.Child, error) {
+// unseen is an object that could not be read. A failure of the server is an error, unless
+// it lasts.
+func (c *observer) unseen(ctx context.Context, p *pass, ref tenant.Ref, object *tenant.Object, err error) (tenant.Child, error) {
 	if meta.IsNoMatchError(err) && object == nil {
 		return tenant.Child{NoKind: true}, nil // its objects were deleted with the kind
 	}
 	f, concerns := failureOf(p, "get", ref, err)
 	if !concerns {
+		if lasting := p.unavailable(ctx, "get", ref, err); lasting != nil {
+			return tenant.Child{Unseen: true, Failure: lasting}, nil
+		}
 		return tenant.Child{}, err
 	}
 	n := p.memory.get(ref)
@@ -265,7 +309,7 @@ func (c *observer) unseen(p *pass, ref tenant.Ref, object *tenant.Object, err er
 
 func (o Options) childOf(key children.Key, l children.Live) tenant.Child {
 	return tenant.Child{
-		Exists: l.Exists, Deleting: l.Deleting, Owned: l.Owned, Orphaned: l.Orphaned, CreatedOnce: l.CreatedOnce,
+		Exists: l.Exists, Deleting: l.Deleting, Owned: l.Owned, Orphaned: l.Orphaned, Tied: l.Tied, CreatedOnce: l.CreatedOnce,
 		UID: l.UID, Generation: l.Generation, Deletion: tenant.DeletionPolicy(l.DeletionPolicy), Finalizers: l.Finalizers,
 		Readiness: l.State, Message: l.Message, Depends: l.Depends, Object: l.Object,
 		Unwatched: o.Children.Watches().Unwatched(key),

@@ -40,11 +40,50 @@ type board struct {
 	err    error
 	reads  int
 	listen map[string]func()
+
+	gates map[string]chan struct{} // of servers that hang until theirs is closed, by host
+	hung  int                      // reads that hang
 }
 
-func (b *board) Read(_ context.Context, _ string, _ rows.Config, columns []string) (tenant.Snapshot, error) {
+// hang makes a server hang until the returned function is called, or the test ends.
+func (b *board) hang(t *testing.T, host string) (goOn func()) {
+	gate := make(chan struct{})
+	goOn = sync.OnceFunc(func() {
+		b.with(func() {
+			if b.gates[host] == gate { // else it is closed again already, for the next reads
+				delete(b.gates, host)
+			}
+		})
+		close(gate)
+	})
+	b.with(func() { b.gates = map[string]chan struct{}{host: gate} })
+	t.Cleanup(goOn)
+	return goOn
+}
+
+// hanging is how many reads hang.
+func (b *board) hanging() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.hung
+}
+
+func (b *board) Read(ctx context.Context, _ string, c rows.Config, columns []string) (tenant.Snapshot, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if gate := b.gates[c.Host]; gate != nil {
+		b.hung++
+		b.mu.Unlock()
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+		b.mu.Lock()
+		b.hung--
+		if ctx.Err() != nil {
+			return tenant.Snapshot{}, ctx.Err()
+		}
+	}
 	b.reads++
 	if b.err != nil {
 		return tenant.Snapshot{}, b.err
@@ -326,6 +365,18 @@ func (o *office) delete(ids ...string) {
 			delete(o.table.rows, id)
 		}
 	})
+}
+
+// change changes the registry as a person does, whatever the controller writes meanwhile.
+func (o *office) change(set func(*tenantsv1.TenantRegistry)) *tenantsv1.TenantRegistry {
+	o.t.Helper()
+	r := o.registry()
+	before := r.DeepCopy()
+	set(r)
+	if err := o.Client.Patch(o.t.Context(), r, client.MergeFrom(before)); err != nil {
+		o.t.Fatal(err)
+	}
+	return r
 }
 
 // sync asks for a read, and waits until it was acted upon.

@@ -3,6 +3,8 @@ package tenants
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -27,6 +29,28 @@ func (o Options) ensureFinalizer(ctx context.Context, obj client.Object, finaliz
 	before := obj.DeepCopyObject().(client.Object)
 	controllerutil.AddFinalizer(obj, finalizer)
 	return o.patch(ctx, obj, before)
+}
+
+// inBackground makes a deletion in the foreground one in the background. In the foreground,
+// Kubernetes deletes at once whatever an ownerReference ties to the object, in no order, as
+// soon as it sees the finalizer that this takes off. The policy of config/admission/deletion
+// refuses such deletions of Tenants, also to the garbage collector of Kubernetes, so that those
+// of registries cost nothing.
+func (o Options) inBackground(ctx context.Context, obj client.Object) error {
+	if obj.GetDeletionTimestamp().IsZero() || !controllerutil.ContainsFinalizer(obj, metav1.FinalizerDeleteDependents) {
+		return nil
+	}
+	if err := o.removeFinalizer(ctx, obj, metav1.FinalizerDeleteDependents); err != nil {
+		return err
+	}
+	if _, registry := obj.(*tenantsv1.TenantRegistry); registry {
+		o.Events.Event(obj, corev1.EventTypeNormal, "ForegroundDeletion", "The deletion is in the foreground. Terrier continues it in the background, and deletes the tenants and their objects in order. "+
+			"Without the policy deletion.tenants.terrier.dev of the API server, Kubernetes may have deleted some of them before: see kubectl get validatingadmissionpolicies")
+		return nil
+	}
+	o.Events.Event(obj, corev1.EventTypeWarning, "ForegroundDeletion", "The deletion is in the foreground, by which Kubernetes deletes the objects itself, at once and in no order. "+
+		"Terrier continues it in the background: what Kubernetes has not deleted yet is deleted in order, or retained. Delete tenants with kubectl delete --cascade=background")
+	return nil
 }
 
 // removeFinalizer releases an object that is being deleted.

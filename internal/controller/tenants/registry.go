@@ -44,6 +44,7 @@ type Registries struct {
 	reader rowReader
 	writer tenantWriter
 	status registryStatus
+	passes *passes
 }
 
 // remembered is kept for one registry between passes. All of it can be lost: the
@@ -57,6 +58,17 @@ type remembered struct {
 	next  time.Time   // when to read again
 	fails int
 	asked string // the requests of users at the last read
+	sync  string // the request for a read that the last complete one answers
+
+	permit string // the permission for deletions when the last read began; empty for none
+	byRows string // the token of the blocked deletions, if the last complete read asks for some of them
+	knows  bool   // byRows is known: this process had a complete read
+
+	reading *reading // that goes on beside the passes; nil if none does
+	slow    bool     // the last one did not end within the patience of its pass
+
+	allowed   *tenant.Blocked // what a user has allowed at the last read; nil for nothing
+	allowedAt time.Time       // the time of that read
 
 	mu    sync.Mutex
 	now   bool             // the database notified Terrier of a change
@@ -71,7 +83,10 @@ type registryPass struct {
 	obj      *tenantsv1.TenantRegistry
 	before   *tenantsv1.TenantRegistry
 	memory   *remembered
-	fresh    bool // this pass tried to read the rows
+	fresh    bool // this pass has the result of a read
+	waiting  bool // a read goes on, so that the rows are unknown
+	queued   bool // or it has to wait for others of its namespace
+	again    bool // another read is due already
 	known    tenant.Known
 	tenants  map[string]*tenantsv1.Tenant // of this registry, by name; without resources
 	specs    map[string]*tenantsv1.TenantTemplate
@@ -89,6 +104,12 @@ func (c *Registries) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, err
 	}
+	result, err := c.once(ctx, l)
+	return c.passes.ended(ctx, l.obj, result, err, asItIs)
+}
+
+// once is one pass, or one step of a deletion.
+func (c *Registries) once(ctx context.Context, l *registryPass) (ctrl.Result, error) {
 	if l.obj.DeletionTimestamp != nil {
 		return c.finish(ctx, l.obj)
 	}
@@ -96,29 +117,38 @@ func (c *Registries) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	l.before = l.obj.DeepCopy()
-	l.memory = c.memory.of(l.obj, func() *remembered {
-		return &remembered{uid: l.obj.UID, kept: map[string]bool{}, given: map[string]given{}}
-	})
+	l.memory = c.remembers(l.obj)
 	return c.pass(ctx, l)
+}
+
+// remembers is what is kept for a registry.
+func (c *Registries) remembers(obj *tenantsv1.TenantRegistry) *remembered {
+	return c.memory.of(obj, func() *remembered {
+		return &remembered{uid: obj.UID, kept: map[string]bool{}, given: map[string]given{}}
+	})
 }
 
 // pass takes the steps of the type's comment, and returns the time of the next one.
 func (c *Registries) pass(ctx context.Context, l *registryPass) (ctrl.Result, error) {
 	began := c.Now()
 	if l.obj.Spec.Suspend {
+		c.reader.drop(l.memory)
+		c.reader.beside.withdraw(client.ObjectKeyFromObject(l.obj))
 		c.wake.listen(l.obj, nil)
 		return ctrl.Result{}, c.status.suspended(ctx, l)
 	}
 	if !l.obj.Spec.DryRun && paused(l.before) {
+		c.reader.drop(l.memory)
 		l.resume(began)
 	}
-	if c.reader.due(l) {
-		c.reader.read(ctx, l)
-	}
+	c.reader.read(ctx, l)
 	if err := c.observe(ctx, l); err != nil {
 		return ctrl.Result{}, err
 	}
 	l.step = tenant.Sync(l.known)
+	if l.step.Allowed {
+		l.memory.allowed, l.memory.allowedAt = l.known.Blocked, l.memory.read.Time
+	}
 	var err error
 	if !l.obj.Spec.DryRun {
 		if err = c.allowed(ctx, l); err != nil {
@@ -126,17 +156,28 @@ func (c *Registries) pass(ctx context.Context, l *registryPass) (ctrl.Result, er
 		}
 		err = c.writer.apply(ctx, l)
 	}
-	switch reported := c.status.report(ctx, l); {
-	case err == nil && apierrors.IsConflict(reported):
+	switch unreported := c.status.report(ctx, l); {
+	case err == nil && apierrors.IsConflict(unreported):
 		return requeue, nil // another writer was faster
-	case reported != nil:
-		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(reported))
+	case unreported != nil:
+		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(unreported))
+	}
+	if r := l.memory.read; l.fresh && l.memory.err == nil && r.Time.Before(began) {
+		began = r.Time // the read began beside an earlier pass
 	}
 	c.metrics.passed(l, c.Now().Sub(began))
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, reported{err} // in status.rowErrors
 	}
 	pause := max(l.memory.next.Sub(c.Now()), time.Millisecond)
+	switch {
+	case l.queued:
+		pause = readTurn
+	case l.waiting:
+		pause = longestRead // its end wakes the registry
+	case l.again:
+		pause = time.Millisecond
+	}
 	if a := l.attempts(c.Now()); a > 0 {
 		pause = min(pause, a)
 	}
@@ -166,11 +207,20 @@ func (l *registryPass) resume(now time.Time) {
 // forget drops everything that is kept for a registry that is gone.
 func (c *Registries) forget(key types.NamespacedName) {
 	m := c.memory.forget(key)
+	c.passes.outages.over(key)
+	c.reader.beside.withdraw(key)
 	c.metrics.forget(key)
 	c.wake.forget(key)
 	if m != nil {
-		c.Rows.Drop(string(m.uid))
+		c.end(m)
 	}
+}
+
+// end stops the read of a registry that is gone, and closes its connections. Another
+// registry may have its name since.
+func (c *Registries) end(m *remembered) {
+	c.reader.drop(m)
+	c.Rows.Drop(string(m.uid))
 }
 
 // finish deletes the Tenants of a registry that is being deleted, and then removes
@@ -179,7 +229,14 @@ func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 	if !controllerutil.ContainsFinalizer(obj, tenantsv1.RegistryFinalizer) {
 		return ctrl.Result{}, nil
 	}
+	if err := c.inBackground(ctx, obj); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
 	c.wake.listen(obj, nil)
+	c.reader.beside.withdraw(client.ObjectKeyFromObject(obj))
+	if m := c.memory.get(client.ObjectKeyFromObject(obj)); m != nil {
+		c.reader.drop(m)
+	}
 	// Read from the server: a stale cache would miss Tenants that were just created.
 	var list tenantsv1.TenantList
 	if err := c.Live.List(ctx, &list, client.InNamespace(obj.Namespace), client.MatchingLabels{tenantsv1.LabelRegistry: tenant.Label(obj.Name)}); err != nil {
@@ -204,9 +261,14 @@ func (c *Registries) finish(ctx context.Context, obj *tenantsv1.TenantRegistry) 
 		}
 	}
 	if len(list.Items) > 0 {
-		_, err := c.writer.remove(ctx, obj, gone, known)
-		err = errors.Join(err, c.status.deleting(ctx, obj, len(list.Items), protected))
-		return ctrl.Result{RequeueAfter: deletionCheck}, client.IgnoreNotFound(err)
+		stay, err := c.writer.remove(ctx, obj, gone, known)
+		if unreported := c.status.deleting(ctx, obj, len(list.Items), protected, stay); client.IgnoreNotFound(unreported) != nil {
+			return ctrl.Result{}, errors.Join(err, unreported)
+		}
+		if err != nil {
+			return ctrl.Result{}, reported{err}
+		}
+		return ctrl.Result{RequeueAfter: deletionCheck}, nil
 	}
 	if err := c.record(ctx, obj, tenantsv1.RegistryKind, auditEntry{Entry: audit.Entry{What: audit.Deleted}}); err != nil {
 		return ctrl.Result{}, err

@@ -54,7 +54,11 @@ func (c *tenantWriter) apply(ctx context.Context, l *registryPass) error {
 		if r.next.IsZero() {
 			errs = append(errs, err)
 		}
-		l.failures = append(l.failures, tenant.RowError{UID: uid, Reason: rowRefused, Message: fmt.Sprintf("writing tenant %s: %v", name, err), Next: r.next})
+		message := fmt.Sprintf("writing tenant %s: %v", name, err)
+		if tooLarge(err) {
+			message += "; the Tenant holds its template, which is too large for one object: split the template into several"
+		}
+		l.failures = append(l.failures, tenant.RowError{UID: uid, Reason: rowRefused, Message: message, Next: r.next})
 	}
 	each(ctx, l.step.Create, func(ctx context.Context, n tenant.Creation) {
 		attempt(n.Row.UID, n.Name, n, func() error { return c.create(ctx, l, pinned, n) })
@@ -62,7 +66,7 @@ func (c *tenantWriter) apply(ctx context.Context, l *registryPass) error {
 	each(ctx, l.step.Change, func(ctx context.Context, n tenant.Change) {
 		t := l.tenants[n.Name]
 		// The time of leaving differs with each attempt.
-		what := []any{n.Row, n.Generation, n.Leaving != nil, n.Stay, t.UID, t.Generation, t.Annotations}
+		what := []any{n.Row, n.Generation, n.Leaving != nil, n.Stay, n.Tie, t.UID, t.Generation, t.Annotations}
 		attempt(t.Spec.UID, n.Name, what, func() error { return c.change(ctx, l, pinned, n) })
 	})
 	l.memory.wanted(l.step)
@@ -109,10 +113,14 @@ func (c *tenantWriter) create(ctx context.Context, l *registryPass, pinned *pins
 				tenantsv1.AnnotationTemplateGeneration: strconv.FormatInt(n.Generation, 10),
 				tenantsv1.AnnotationRow:                digestOf(c.Key, n.Row),
 			},
-			Finalizers:      []string{tenantsv1.TenantFinalizer},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(l.obj, tenantsv1.GroupVersion.WithKind(tenantsv1.RegistryKind))},
+			Finalizers: []string{tenantsv1.TenantFinalizer},
 		},
 		Spec: tenantsv1.TenantSpec{UID: n.Row.UID, TemplateRef: n.Template, Resources: spec.Resources, ServiceAccountName: spec.ServiceAccountName},
+	}
+	if n.Untied {
+		tenantapi.Untie(t, l.obj.Name)
+	} else {
+		tenantapi.Tie(t, l.obj)
 	}
 	err = c.Live.Create(ctx, t, client.FieldOwner(tenantsv1.FieldManager))
 	switch {
@@ -139,6 +147,14 @@ func (c *tenantWriter) writeRow(ctx context.Context, l *registryPass, t *tenants
 // annotations of Tenant Operator with values of the row, since the Secret has them.
 func (c *tenantWriter) change(ctx context.Context, l *registryPass, pinned *pins, n tenant.Change) error {
 	t := l.tenants[n.Name]
+	if n.Tie != "" {
+		if err := c.tie(ctx, l, t, n.Tie); err != nil {
+			return err
+		}
+		if n.Tie = ""; n == (tenant.Change{Name: n.Name, Template: n.Template}) {
+			return nil
+		}
+	}
 	old := t.Annotations
 	annotations := map[string]any{}
 	patch := map[string]any{}
@@ -234,6 +250,7 @@ func (m *remembered) onlyOf(tenants map[string]*tenantsv1.Tenant) {
 func (c *tenantWriter) changeEvents(t *tenantsv1.Tenant, n tenant.Change, before, after given) {
 	switch {
 	case before.leaving == after.leaving:
+	case n.Leaving != nil && n.Leaving.Allowed && !c.Now().Before(n.Leaving.Due): // it is deleted in this pass
 	case n.Leaving != nil:
 		c.Events.Event(t, corev1.EventTypeWarning, "TenantLeaving", n.Leaving.Message(c.Now()))
 	default:

@@ -19,14 +19,21 @@ func (c *Registries) observe(ctx context.Context, l *registryPass) error {
 	s := &l.obj.Status
 	l.known = tenant.Known{
 		Now: c.Now(), Registry: l.obj.Namespace + "/" + l.obj.Name, Guard: tenantapi.Guard(l.obj),
-		Allowed: l.obj.Annotations[tenantsv1.AnnotationAllowDeletions],
-		Read:    l.memory.read, Taken: map[string]string{},
+		Read: l.memory.read, Taken: map[string]string{},
 		Digest: func(r tenant.Row) string { return digestOf(c.Key, r) },
+	}
+	if a := l.obj.Annotations[tenantsv1.AnnotationAllowDeletions]; a == l.memory.permit {
+		l.known.Allowed = a // rows from before a permission do not count for it
+	}
+	if b := s.Blocked; b != nil && b.Token != "" {
+		l.known.Blocked = &tenant.Blocked{Token: b.Token, Since: b.Since.Time}
+	} else if l.memory.allowed != nil && l.memory.allowedAt.Equal(l.memory.read.Time) {
+		l.known.Blocked = l.memory.allowed // the cache may not show yet what was done at this read
 	}
 	if s.DeparturesFrom != nil {
 		l.known.From = s.DeparturesFrom.Time
 	}
-	l.known.Read.OK = l.known.Read.OK && l.memory.err == nil
+	l.known.Read.OK = l.known.Read.OK && l.memory.err == nil && !l.waiting
 	for _, d := range s.Departed {
 		l.known.Departed = append(l.known.Departed, tenant.Departed{UID: d.UID, Time: d.Time.Time, Count: int(d.Count)})
 	}

@@ -25,11 +25,13 @@ const (
 	readOverrun    = time.Second     // a read ends by itself after its timeout
 )
 
-// rowReader reads the rows of registries when it is time to.
+// rowReader reads the rows of registries when it is time to. The reads themselves go on
+// beside the passes: registry_beside.go.
 type rowReader struct {
 	Options
 	metrics *registryMetrics
 	wake    *wake
+	beside  *beside
 }
 
 // due reports whether the rows have to be read: the interval is over, the registry
@@ -39,7 +41,6 @@ func (c *rowReader) due(l *registryPass) bool {
 	m, a := l.memory, l.obj.Annotations
 	m.mu.Lock()
 	notified := m.now
-	m.now = false
 	m.mu.Unlock()
 	b := l.obj.Status.Blocked
 	allowing := b != nil && b.Token != "" && a[tenantsv1.AnnotationAllowDeletions] == b.Token
@@ -53,29 +54,32 @@ func asked(obj *tenantsv1.TenantRegistry) string {
 	return obj.Annotations[tenantsv1.AnnotationSyncNow] + "\n" + obj.Annotations[tenantsv1.AnnotationAllowDeletions]
 }
 
-// read reads the rows, and keeps the result.
-func (c *rowReader) read(ctx context.Context, l *registryPass) {
+// keep keeps the result of a read.
+func (c *rowReader) keep(l *registryPass, r *reading) {
 	m := l.memory
-	began := c.Now()
 	l.fresh = true
-	m.asked = asked(l.obj)
-	snapshot, err := c.query(ctx, l)
-	c.metrics.queried(l.obj, c.Now(), err)
+	m.asked, m.permit = r.asked, r.permit
+	c.metrics.queried(l.obj, c.Now(), r.err)
 	interval := tenantapi.Interval(l.obj)
-	if m.err = err; err != nil {
+	if m.err = r.err; r.err != nil {
 		m.fails++
 		m.generation = l.obj.Generation
 		m.next = c.Now().Add(min(interval, firstReadRetry<<min(m.fails-1, 10)))
 		return
 	}
-	last := ""
-	if r := l.obj.Status.LastRead; r != nil && l.obj.Status.ObservedGeneration == l.obj.Generation {
-		last = r.HighWaterMark // another spec may name another column
+	found, faults := tenant.Rows(tenantapi.Mapping(l.obj), r.snapshot)
+	m.read = tenant.Read{OK: true, Time: r.began, Rows: found, Errors: faults, Total: len(r.snapshot.Rows), Mark: r.snapshot.Mark, LastMark: r.last, Notes: r.snapshot.Notes}
+	m.fails, m.generation, m.sync = 0, l.obj.Generation, r.sync
+	m.next = c.Now().Add(spread(interval, m.uid, r.began))
+}
+
+// lastMark is the high-water mark that a read must not be less than; empty for none.
+// Another spec may name another column.
+func lastMark(obj *tenantsv1.TenantRegistry) string {
+	if r := obj.Status.LastRead; r != nil && obj.Status.ObservedGeneration == obj.Generation {
+		return r.HighWaterMark
 	}
-	found, faults := tenant.Rows(tenantapi.Mapping(l.obj), snapshot)
-	m.read = tenant.Read{OK: true, Time: began, Rows: found, Errors: faults, Total: len(snapshot.Rows), Mark: snapshot.Mark, LastMark: last, Notes: snapshot.Notes}
-	m.fails, m.generation = 0, l.obj.Generation
-	m.next = c.Now().Add(spread(interval, m.uid, began))
+	return ""
 }
 
 // spread is an interval, or up to a tenth less, so that registries that were
@@ -86,39 +90,50 @@ func spread(interval time.Duration, uid types.UID, at time.Time) time.Duration {
 	return interval - time.Duration(h.Sum32()%1000)*interval/10_000
 }
 
-// query returns one complete read.
-func (c *rowReader) query(ctx context.Context, l *registryPass) (tenant.Snapshot, error) {
+// query prepares one complete read, which is bounded in time. What a user has to correct
+// is an error at once.
+func (c *rowReader) query(ctx context.Context, l *registryPass) (func(context.Context) (tenant.Snapshot, error), error) {
 	if l.obj.Spec.Source.Type == tenantapi.SourceInventory {
-		return c.directories(ctx, l)
+		return c.directories(l)
 	}
 	config, err := c.config(ctx, l.obj)
 	if err != nil {
-		return tenant.Snapshot{}, err
+		return nil, err
 	}
 	c.wake.listen(l.obj, config)
-	ctx, cancel := context.WithTimeout(ctx, config.Timeout+readOverrun)
-	defer cancel()
-	return c.Rows.Read(ctx, string(l.obj.UID), *config, tenantapi.Mapping(l.obj).Columns())
+	key, columns := string(l.obj.UID), tenantapi.Mapping(l.obj).Columns()
+	return func(ctx context.Context) (tenant.Snapshot, error) {
+		ctx, cancel := context.WithTimeout(ctx, config.Timeout+readOverrun)
+		defer cancel()
+		return c.Rows.Read(ctx, key, *config, columns)
+	}, nil
 }
 
-// directories reads the tenants of an inventory. Its source wakes the registry.
-func (c *rowReader) directories(ctx context.Context, l *registryPass) (tenant.Snapshot, error) {
+// directories prepares the read of the tenants of an inventory. Its source wakes the
+// registry.
+func (c *rowReader) directories(l *registryPass) (func(context.Context) (tenant.Snapshot, error), error) {
 	c.wake.listen(l.obj, nil)
 	if c.Inventories == nil {
-		return tenant.Snapshot{}, fault.New(fault.Invalid, "", errors.New("spec.source.type: this platform has no sources to read an inventory from"))
+		return nil, fault.New(fault.Invalid, "", errors.New("spec.source.type: this platform has no sources to read an inventory from"))
 	}
 	within, most := limitsOf(l.obj)
-	ctx, cancel := context.WithTimeout(ctx, within+readOverrun)
-	defer cancel()
-	return c.Inventories.Read(ctx, l.obj, most)
+	obj := l.obj.DeepCopy() // the pass goes on to change its own
+	return func(ctx context.Context) (tenant.Snapshot, error) {
+		ctx, cancel := context.WithTimeout(ctx, within+readOverrun)
+		defer cancel()
+		return c.Inventories.Read(ctx, obj, most)
+	}, nil
 }
+
+// longestRead bounds the timeout that a registry chooses.
+const longestRead = 10 * time.Minute
 
 // limitsOf are how long a read may take, and how many rows it may have.
 func limitsOf(obj *tenantsv1.TenantRegistry) (time.Duration, int) {
 	s := obj.Spec.Source
 	within, most := rows.DefaultTimeout, rows.DefaultMaxRows
 	if s.Timeout != nil && s.Timeout.Duration > 0 {
-		within = s.Timeout.Duration
+		within = min(s.Timeout.Duration, longestRead)
 	}
 	if s.MaxRows != nil {
 		most = int(*s.MaxRows)

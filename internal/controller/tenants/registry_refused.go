@@ -67,6 +67,9 @@ func (m *remembered) wanted(s tenant.Step) {
 // about the server.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
+	if tooLarge(err) {
+		return true
+	}
 	if errors.As(err, &status) {
 		code := int(status.Status().Code)
 		passing := []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}

@@ -35,6 +35,8 @@ const (
 	reasonKept         = "VanishedRowsKept"
 	reasonRowsValid    = "RowsValid"
 	reasonRowErrors    = "RowErrors"
+
+	reasonReconcileFailed = "ReconcileFailed" // of each kind: its passes end early
 )
 
 // shown is how many items a status lists.
@@ -46,13 +48,19 @@ type registryStatus struct{ Options }
 // report writes the status, if anything in it is new, and events.
 func (c *registryStatus) report(ctx context.Context, l *registryPass) error {
 	s := &l.obj.Status
-	s.ObservedGeneration = l.obj.Generation
+	if !l.waiting {
+		l.observed()
+	}
 	s.ReferencingTemplates = int32(len(l.specs))
 	s.Ready, s.Failed = int32(l.step.Ready), int32(l.step.Failed)
-	if l.fresh && l.memory.err == nil {
-		s.LastHandledSync = l.obj.Annotations[tenantsv1.AnnotationSyncNow]
+	if l.memory.read.OK && l.memory.err == nil {
+		s.LastHandledSync = l.memory.sync // also of a read whose report lost against another writer
 	}
-	c.setReady(l)
+	if l.waiting {
+		c.setWaiting(l)
+	} else {
+		c.setReady(l)
+	}
 	if l.known.Read.OK {
 		if l.step.Ignored == "" {
 			s.Desired, s.Kept = int32(l.step.Desired), int32(l.step.Staying)
@@ -60,21 +68,74 @@ func (c *registryStatus) report(ctx context.Context, l *registryPass) error {
 		c.setRead(l)
 		c.setRows(l)
 	}
-	if l.known.Read.OK || l.step.Blocked != nil {
-		c.setGuarded(l)
+	kept := l.keepsBlocked()
+	if l.known.Read.OK || l.step.Blocked != nil && !kept {
+		c.setGuarded(l, kept)
 	}
-	s.DryRun = nil
-	if l.obj.Spec.DryRun {
+	if l.concludes() {
+		l.memory.byRows, l.memory.knows = l.tokenOfRows(), true
+	}
+	switch {
+	case l.obj.Spec.DryRun && l.waiting: // what it would do is known when the read ends
+	case l.obj.Spec.DryRun:
 		s.DryRun = wouldChange(l.step)
-	} else if l.known.Read.OK && l.step.Ignored == "" {
-		s.Leaving = int32(l.step.Leaving)
-		s.Departed = departedOf(l.step.Departed)
+	default:
+		s.DryRun = nil
+		if l.known.Read.OK && l.step.Ignored == "" {
+			s.Leaving = int32(l.step.Leaving)
+			s.Departed = departedOf(l.step.Departed)
+		}
 	}
 	if err := c.write(ctx, l.before, l.obj); err != nil {
 		return err
 	}
 	l.said.tell(c.Events)
 	return nil
+}
+
+// concludes reports whether the step knows what the rows ask for.
+func (l *registryPass) concludes() bool { return l.known.Read.OK && l.step.Ignored == "" }
+
+// keepsBlocked reports whether the status keeps the set of blocked deletions that it shows.
+// A step without rows knows those of deleted templates only. To show them would void the
+// permission that a user gives for the set with rows: the read that has to confirm it is
+// slow, or fails. A set that was never of rows can be allowed without any. Before its first
+// complete read a process does not know which of the two an earlier one has shown.
+func (l *registryPass) keepsBlocked() bool {
+	token := tokenOf(l.before.Status.Blocked)
+	return token != "" && !l.concludes() && (l.waiting || !l.memory.knows || token == l.memory.byRows)
+}
+
+// tokenOfRows is the token of the blocked deletions, empty if all are of deleted templates.
+func (l *registryPass) tokenOfRows() string {
+	if l.step.Blocked == nil {
+		return ""
+	}
+	for _, name := range l.step.Blocked.Tenants {
+		if t := l.specs[l.tenants[name].Spec.TemplateRef]; t == nil || t.DeletionTimestamp == nil {
+			return l.step.Blocked.Token
+		}
+	}
+	return ""
+}
+
+func tokenOf(b *tenantsv1.Blocked) string {
+	if b == nil {
+		return ""
+	}
+	return b.Token
+}
+
+// observed notes the generation that the status is about. The marks of reads of another
+// one do not count any more, also if the first read of this one fails.
+func (l *registryPass) observed() {
+	s := &l.obj.Status
+	if s.ObservedGeneration != l.obj.Generation && s.LastRead != nil {
+		last := *s.LastRead
+		last.HighWaterMark = ""
+		s.LastRead = &last
+	}
+	s.ObservedGeneration = l.obj.Generation
 }
 
 // write patches the status, if it has changed.
@@ -129,6 +190,23 @@ func (c *registryStatus) setReady(l *registryPass) {
 	if before != nil && before.Reason == bad {
 		l.said.add(l.obj, corev1.EventTypeNormal, good, "The rows can be read again")
 	}
+}
+
+// setWaiting reports that the first read goes on. During later ones the condition is that of
+// the last.
+func (c *registryStatus) setWaiting(l *registryPass) {
+	if r := reasonOf(l.before.Status.Conditions, conditionReady); r != "" && r != reasonSuspended {
+		return
+	}
+	bad := reasonNotConnected
+	if l.obj.Spec.Source.Type == tenantapi.SourceInventory {
+		bad = reasonUnreadable
+	}
+	why := "the first read of the rows waits for its turn: reads of other registries of this namespace go on"
+	if r := l.memory.reading; r != nil {
+		why = "the first read of the rows goes on since " + r.began.UTC().Format(time.RFC3339)
+	}
+	c.condition(l.obj, conditionReady, false, bad, why+". Tenants stay as they are until the rows can be read")
 }
 
 func active(all []tenant.Row) (n int) {
@@ -203,13 +281,14 @@ func (c *registryStatus) setWarnings(l *registryPass) {
 	}
 }
 
-// setGuarded reports the blocked deletions, and how to allow them.
-func (c *registryStatus) setGuarded(l *registryPass) {
+// setGuarded reports the blocked deletions, and how to allow them. Kept says that those that
+// the status shows stay.
+func (c *registryStatus) setGuarded(l *registryPass, kept bool) {
 	s := &l.obj.Status
 	reason, message := reasonNothing, "no deletion is blocked"
 	held := l.step.Blocked
 	switch {
-	case held != nil:
+	case held != nil && !kept:
 		reason, message = held.Reason, held.Message
 	case l.step.Ignored != "":
 		reason, message = reasonOlderRead, l.step.Ignored+". Terrier ignores this read"
@@ -220,30 +299,46 @@ func (c *registryStatus) setGuarded(l *registryPass) {
 		reason, message = reasonKept, "rows are missing, and guard.vanishedRows keeps their tenants: "+tenant.Few(l.step.Kept, 5)
 	}
 	c.condition(l.obj, conditionGuarded, reason != reasonNothing, reason, message)
+	if kept {
+		return
+	}
 	if held == nil {
 		s.Blocked = nil
 		return
 	}
 	was := s.Blocked
+	same := was != nil && was.Reason == held.Reason && was.Token == held.Token && int(was.Count) == len(held.Tenants)
+	since := metav1.NewTime(held.Since)
+	switch {
+	case !held.Since.IsZero(): // the token is of this time
+	case same:
+		since = was.Since
+	default:
+		since = metav1.NewTime(c.Now().UTC())
+	}
 	s.Blocked = &tenantsv1.Blocked{
-		Reason: held.Reason, Message: held.Message, Since: metav1.NewTime(c.Now().UTC()),
+		Reason: held.Reason, Message: held.Message, Since: since,
 		Count: int32(len(held.Tenants)), Tenants: slices.Clone(held.Tenants[:min(len(held.Tenants), shown)]), Token: held.Token,
 	}
-	if was != nil && was.Reason == held.Reason && was.Token == held.Token && was.Count == s.Blocked.Count {
-		s.Blocked.Since = was.Since
-		return
+	if !same {
+		l.said.add(l.obj, corev1.EventTypeWarning, "DeletionsBlocked", message)
 	}
-	l.said.add(l.obj, corev1.EventTypeWarning, "DeletionsBlocked", message)
 }
 
 // wouldChange counts a tenant that would wait for its deletion as deleted: a dry run
 // marks none, so that no grace period ends.
 func wouldChange(s tenant.Step) *tenantsv1.Changes {
 	var leave, update []tenant.Change
+	removed := map[string]bool{}
+	for _, r := range s.Remove {
+		removed[r.Name] = true
+	}
 	for _, n := range s.Change {
-		if n.Leaving != nil {
+		switch {
+		case removed[n.Name]:
+		case n.Leaving != nil:
 			leave = append(leave, n)
-		} else {
+		default:
 			update = append(update, n)
 		}
 	}
@@ -277,15 +372,18 @@ func departedOf(all []tenant.Departed) []tenantsv1.Departure {
 }
 
 func (c *registryStatus) suspended(ctx context.Context, l *registryPass) error {
-	l.obj.Status.ObservedGeneration = l.obj.Generation
+	l.observed()
 	c.condition(l.obj, conditionReady, false, reasonSuspended, "spec.suspend is set: Terrier reads no rows, and tenants stay as they are")
 	return c.write(ctx, l.before, l.obj)
 }
 
 // deleting reports what the deletion of a registry waits for.
-func (c *registryStatus) deleting(ctx context.Context, obj *tenantsv1.TenantRegistry, left int, protected []string) error {
+func (c *registryStatus) deleting(ctx context.Context, obj *tenantsv1.TenantRegistry, left int, protected []string, stay []tenant.RowError) error {
 	before := obj.DeepCopy()
 	message := fmt.Sprintf("the registry is being deleted; %d of its tenants are left", left)
+	if len(stay) > 0 {
+		message += "; " + stay[0].Message
+	}
 	if len(protected) > 0 {
 		message += "; deletion protection, by an annotation or by the template, keeps " + tenant.Few(protected, 5)
 		c.condition(obj, conditionGuarded, true, reasonProtected, message)

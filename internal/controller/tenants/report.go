@@ -114,6 +114,7 @@ func (c *tenantStatus) put(ctx context.Context, p *pass, before *tenantsv1.Tenan
 	}
 	if changed {
 		if err := c.patchStatus(ctx, p.obj, before); err != nil {
+			p.refusedFor(err)
 			return client.IgnoreNotFound(err)
 		}
 		p.memory.messagesSince = time.Time{}
@@ -131,10 +132,7 @@ func encode(p *pass, out tenant.Outcome) {
 	s.SkippedResourceIDs = out.Skipped
 	s.Inventory, s.AppliedResources = nil, nil
 	for _, i := range out.Inventory {
-		s.Inventory = append(s.Inventory, tenantsv1.InventoryItem{
-			ID: i.ID, Group: i.Group, Version: i.Version, Kind: i.Kind, Namespace: i.Namespace, Name: i.Name,
-			UID: i.UID, DeletionPolicy: tenantsv1.DeletionPolicy(i.Deletion), Order: int32(i.Order),
-		})
+		s.Inventory = append(s.Inventory, inventoryItem(i))
 		if i.UID != "" {
 			s.AppliedResources = append(s.AppliedResources, i.Key())
 		}
@@ -164,6 +162,19 @@ func encode(p *pass, out tenant.Outcome) {
 			ObservedGeneration: t.Generation, LastTransitionTime: metav1.NewTime(p.now),
 		})
 	}
+	fit(s, p.room())
+	p.memory.verdicts = nil
+	if s.LeftOut != nil {
+		p.memory.verdicts = out.Verdicts
+	}
+}
+
+// inventoryItem is an item as a status has it.
+func inventoryItem(i tenant.Item) tenantsv1.InventoryItem {
+	return tenantsv1.InventoryItem{
+		ID: i.ID, Group: i.Group, Version: i.Version, Kind: i.Kind, Namespace: i.Namespace, Name: i.Name,
+		UID: i.UID, DeletionPolicy: tenantsv1.DeletionPolicy(i.Deletion), Order: int32(i.Order),
+	}
 }
 
 // moment is a time of the API, nil for none.
@@ -190,9 +201,18 @@ func inventoryOf(t *tenantsv1.Tenant) []tenant.Item {
 	return all
 }
 
-// verdictsOf are the stored verdicts; those of ready resources are not stored.
-func verdictsOf(t *tenantsv1.Tenant) []tenant.Verdict {
+// verdictsOf are the stored verdicts, and those of the last pass that the status has no room
+// for; those of ready resources are not stored.
+func verdictsOf(t *tenantsv1.Tenant, last []tenant.Verdict) []tenant.Verdict {
 	var all []tenant.Verdict
+	if t.Status.LeftOut != nil && len(last) > 0 {
+		for _, v := range last {
+			if v.State != tenant.Ready {
+				all = append(all, v)
+			}
+		}
+		return all
+	}
 	for _, r := range t.Status.Resources {
 		all = append(all, tenant.Verdict{ID: r.ID, State: tenant.State(r.State), Reason: r.Reason, Message: r.Message, Since: r.Since.UTC()})
 	}

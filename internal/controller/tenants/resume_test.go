@@ -35,11 +35,7 @@ func TestDeparturesBeginAnewAfterAPause(t *testing.T) {
 				o.marked("a001-web")
 				edit := func(on bool) {
 					t.Helper()
-					r := o.registry()
-					set(r, on)
-					if err := o.Client.Update(t.Context(), r); err != nil {
-						t.Fatal(err)
-					}
+					r := o.change(func(r *tenantsv1.TenantRegistry) { set(r, on) })
 					o.eventually("the registry has seen it", func() error {
 						if seen := o.registry().Status.ObservedGeneration; seen != r.Generation {
 							return fmt.Errorf("it has seen generation %d, not %d", seen, r.Generation)

@@ -127,12 +127,18 @@ func setupRows(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(manager.RunnableFunc(registries.wake.Run)); err != nil {
-		return err
-	}
 	return errors.Join(
+		mgr.Add(manager.RunnableFunc(registries.wake.Run)),
+		mgr.Add(manager.RunnableFunc(registries.reader.beside.Run)),
 		registries.SetupWithManager(mgr),
-		(&Templates{Options: o, cache: mgr.GetClient(), templates: shared, revisions: kept}).SetupWithManager(mgr))
+		newTemplates(mgr.GetClient(), o, shared, kept).SetupWithManager(mgr))
+}
+
+func newTemplates(cache client.Client, o Options, shared *templates, kept *revisions) *Templates {
+	return &Templates{
+		Options: o, cache: cache, templates: shared, revisions: kept,
+		passes: &passes{Options: o, fresh: freshTemplate, conditions: conditionsOfTemplate, says: map[string]bool{conditionApplied: false}},
+	}
 }
 
 func newRegistries(cache client.Client, o Options, shared *templates, kept *revisions) (*Registries, error) {
@@ -140,9 +146,13 @@ func newRegistries(cache client.Client, o Options, shared *templates, kept *revi
 	if err != nil {
 		return nil, err
 	}
-	c := &Registries{Options: o, cache: cache, templates: shared, metrics: m, writer: tenantWriter{o, kept}, status: registryStatus{o}}
+	c := &Registries{
+		Options: o, cache: cache, templates: shared, metrics: m, writer: tenantWriter{o, kept}, status: registryStatus{o},
+		passes: &passes{Options: o, fresh: freshRegistry, conditions: conditionsOfRegistry, says: map[string]bool{conditionReady: false}},
+	}
 	c.wake = &wake{rows: o.Rows, notify: c.notify, log: o.Log, changed: make(chan struct{}, 1), wanted: map[types.NamespacedName]channel{}}
-	c.reader = rowReader{o, m, c.wake}
+	c.reader = rowReader{o, m, c.wake, newBeside(c.wake.again)}
+	c.memory.replaced = c.end
 	return c, nil
 }
 

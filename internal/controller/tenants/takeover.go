@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -95,32 +96,39 @@ func (c *observer) resolveAll(ctx context.Context, p *pass) error {
 }
 
 // resolve finds the kind of an item: the one of which this tenant has the object. The
-// item stays without a version if not every kind of the cluster is known.
+// item stays without a version if not every kind of the cluster is known, or may be read.
 func (c *observer) resolve(ctx context.Context, p *pass, item *tenant.Item) error {
 	found, complete, err := c.kinds(item.Kind)
 	if err != nil {
-		return err
+		return p.patient(ctx, kindsOfCluster, err) // the item stays without a version
 	}
-	place := item.Ref
+	p.memory.outages.over(kindsOfCluster)
+	var keys []children.Key
 	for _, k := range found {
-		key := children.Key{Group: k.Group, Version: k.Version, Kind: k.Kind, Namespace: place.Namespace, Name: place.Name}
+		key := children.Key{Group: k.Group, Version: k.Version, Kind: k.Kind, Namespace: item.Namespace, Name: item.Name}
 		if !k.namespaced {
 			key.Namespace = ""
 		}
-		live, err := c.Children.Read(ctx, key, p.owner)
-		if err != nil {
-			return fmt.Errorf("searching %s: %w", key, err)
-		}
-		if live.Exists && live.Owned {
+		live, err := c.leaving(ctx, p, key)
+		switch {
+		case apierrors.IsForbidden(err): // the object may be of this kind
+			complete = false
+		case err != nil:
+			if err := p.patient(ctx, about{Ref: key}, fmt.Errorf("searching %s: %w", key, err)); err != nil {
+				return err
+			}
+			complete = false
+		case live.Exists && live.Owned:
 			item.Ref = key
 			return nil
 		}
-		if complete && item.Version == "" {
-			item.Ref = key // it is gone, or has another owner
-		}
+		keys = append(keys, key)
 	}
-	if complete && len(found) == 0 {
+	switch {
+	case complete && len(keys) == 0:
 		item.Version = "v1" // no such kind: the read says so
+	case complete:
+		item.Ref = keys[0] // it is gone, or has another owner
 	}
 	return nil
 }

@@ -63,6 +63,40 @@ func TestUnknownKindsAreKeptWhileSomeDoNotAnswer(t *testing.T) {
 	}
 }
 
+// A kind of the same name in another group, which Terrier may not read, stops no tenant.
+func TestAKindThatMayNotBeRead(t *testing.T) {
+	l := newLab(t)
+	l.tenant("configMaps:" + configMap("config") + configMap("old"))
+	l.look()
+	l.tenant("configMaps:" + configMap("config"))
+	l.line.refuses = "/leases/"
+	known := l.c.observer.kinds
+	withLeases := func(name string) ([]kind, bool, error) {
+		found, complete, err := known(name)
+		other := kind{schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, true}
+		return append([]kind{other}, found...), complete, err
+	}
+	recorded := func(key string) {
+		t.Helper()
+		left := l.get()
+		left.Status = tenantsv1.TenantStatus{AppliedResources: []string{key}}
+		if err := l.Client.Status().Update(t.Context(), left); err != nil {
+			t.Fatal(err)
+		}
+		l.restart()
+		l.c.observer.kinds = withLeases
+		l.look()
+	}
+	recorded("ConfigMap/" + l.Namespace + "/acme-old@old")
+	l.wantThere("ConfigMap", "acme-old", false)
+	recorded("Gizmo/" + l.Namespace + "/acme-gizmo@gizmo")
+	l.wantStates("while it may be of the other kind", "gizmo Kept KindUnknown")
+	l.line.refuses = ""
+	l.later(lastPause)
+	l.look()
+	l.wantStates("when that may be read", "")
+}
+
 // A Tenant of which nothing was ever written down is cleaned up by its template,
 // and only of what is its own.
 func TestDeletedBeforeItWasSeen(t *testing.T) {

@@ -28,34 +28,41 @@ type Templates struct {
 	cache     client.Client
 	templates *templates
 	revisions *revisions
+	passes    *passes
 }
 
 func (c *Templates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj tenantsv1.TenantTemplate
 	if err := c.Live.Get(ctx, req.NamespacedName, &obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.passes.outages.over(req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	registry, err := c.registryOf(ctx, &obj)
+	result, err := c.once(ctx, &obj)
+	return c.passes.ended(ctx, &obj, result, err, asItIs)
+}
+
+// once is one pass, or one step of a deletion.
+func (c *Templates) once(ctx context.Context, obj *tenantsv1.TenantTemplate) (ctrl.Result, error) {
+	registry, err := c.registryOf(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if obj.DeletionTimestamp != nil {
-		return c.finish(ctx, &obj, registry)
+		return c.finish(ctx, obj, registry)
 	}
-	if err := c.ensureFinalizer(ctx, &obj, tenantsv1.FinalizerTemplate); err != nil {
+	if err := c.ensureFinalizer(ctx, obj, tenantsv1.FinalizerTemplate); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if err := c.revisions.keep(ctx, &obj); err != nil {
+	if err := c.revisions.keep(ctx, obj); err != nil {
 		return ctrl.Result{}, err
 	}
-	own, err := c.tenantsOf(ctx, &obj)
+	own, err := c.tenantsOf(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	pause, fresh, err := c.report(ctx, &obj, registry, own)
-	if apierrors.IsConflict(err) {
-		return requeue, nil // another writer was faster
-	}
+	pause, fresh, err := c.report(ctx, obj, registry, own)
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -64,7 +71,7 @@ func (c *Templates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		for _, e := range own {
 			used[e.Generation] = true
 		}
-		if err := c.revisions.prune(ctx, &obj, used); err != nil {
+		if err := c.revisions.prune(ctx, obj, used); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -101,6 +108,9 @@ func (c *Templates) tenantsOf(ctx context.Context, obj *tenantsv1.TenantTemplate
 func (c *Templates) finish(ctx context.Context, obj *tenantsv1.TenantTemplate, registry *tenantsv1.TenantRegistry) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(obj, tenantsv1.FinalizerTemplate) {
 		return ctrl.Result{}, nil
+	}
+	if err := c.inBackground(ctx, obj); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// Read from the server: a stale cache would miss Tenants that were just created.
 	var list tenantsv1.TenantList

@@ -52,10 +52,14 @@ func (c *Templates) report(ctx context.Context, obj *tenantsv1.TenantTemplate, r
 	switch {
 	case s.TotalTenants == 0:
 		c.condition(obj, conditionApplied, false, reasonNoTenants, "the template has no tenants")
-	case s.ReadyTenants == s.TotalTenants && state.Updated == state.Total:
+	case s.ReadyTenants == s.TotalTenants && state.Updated == state.Total && state.Rendered == 0:
 		c.condition(obj, conditionApplied, true, reasonAllReady, fmt.Sprintf("all %d tenants are ready", s.TotalTenants))
 	default:
-		c.condition(obj, conditionApplied, false, reasonNotAllReady, fmt.Sprintf("%d of %d tenants are ready, %d have generation %d", s.ReadyTenants, s.TotalTenants, state.Updated, obj.Generation))
+		message := fmt.Sprintf("%d of %d tenants are ready, %d have generation %d", s.ReadyTenants, s.TotalTenants, state.Updated, obj.Generation)
+		if state.Rendered > 0 {
+			message += ". " + tenant.LeftOut(state.Rendered)
+		}
+		c.condition(obj, conditionApplied, false, reasonNotAllReady, message)
 	}
 	if err := c.write(ctx, before, obj); err != nil {
 		return again, fresh, err

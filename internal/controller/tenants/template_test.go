@@ -128,6 +128,40 @@ func TestAnInvalidTemplateSaysSoAndReachesNoTenant(t *testing.T) {
 	})
 }
 
+// A Tenant that Tenant Operator rendered, and whose row has an error, is left as it is: the
+// rollout of the others goes on without it, and ends.
+func TestARolloutLeavesOutWhatIsNotTakenOver(t *testing.T) {
+	o := newOffice(t)
+	o.insert(2)
+	o.set("a000", "", "1", "gold") // hostOrUrl is empty
+	o.open()
+	o.sync()
+	o.wantTenants("with one good row", "a001-web")
+	old := &tenantsv1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Namespace, Name: "a000-web", Labels: map[string]string{tenantsv1.LabelRegistry: "reg", tenantsv1.LabelUID: "a000"},
+			Annotations: map[string]string{tenantsv1.AnnotationTemplateGeneration: "1"},
+		},
+		Spec: tenantsv1.TenantSpec{UID: "a000", TemplateRef: "web"},
+	}
+	if err := o.Client.Create(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	o.template("serviceAccountName: other")
+	o.generation("the other one has the new template", 2, 1)
+	o.tenantsAreReady()
+	o.eventually("the rollout is complete", func() error {
+		if r := o.web().Status.Rollout; r.Phase != tenantsv1.RolloutComplete || r.GoodGeneration != 2 || r.TotalNodes != 1 || r.Message != tenant.LeftOut(1) {
+			return fmt.Errorf("it is %+v", r)
+		}
+		return nil
+	})
+	c := o.wantCondition(o.ofTemplate, "Applied", metav1.ConditionFalse, "NotAllTenantsReady")
+	if !strings.HasSuffix(c.Message, ". "+tenant.LeftOut(1)) {
+		t.Errorf("the message is %q, want that it names the tenant that is left out", c.Message)
+	}
+}
+
 func TestATemplateWithoutItsRegistry(t *testing.T) {
 	o := newOffice(t)
 	o.template()

@@ -51,6 +51,7 @@ type Tenants struct {
 	observer observer
 	writer   childWriter
 	status   tenantStatus
+	passes   *passes
 }
 
 func newTenants(o Options, kinds kinds) (*Tenants, error) {
@@ -62,6 +63,7 @@ func newTenants(o Options, kinds kinds) (*Tenants, error) {
 	return &Tenants{
 		Options: o, metrics: m, memory: memories,
 		observer: observer{o, kinds, memories}, writer: childWriter{o, m}, status: tenantStatus{o, m},
+		passes: &passes{Options: o, fresh: freshTenant, conditions: conditionsOfTenant, says: map[string]bool{string(tenant.ReadyCondition): false, string(tenant.DegradedCondition): true}},
 	}, nil
 }
 
@@ -71,6 +73,8 @@ type pass struct {
 	now      time.Time
 	children *children.Cluster // as the ServiceAccount of the template
 	account  string            // the ServiceAccount that writes; empty for the controller
+	refused  *tenant.Failure   // why nothing can be written as that account; nil if it can
+	blind    bool              // the row cannot be read, and what objects say may quote it
 	owner    children.Owner
 	memory   *memory
 	o        tenant.Observed
@@ -80,6 +84,7 @@ type pass struct {
 	redactor func() *plan.Redactor // of secrets, created when it is needed
 	said     string                // digest of the Tenant without its status: a change of it retries everything at once
 	recorded map[tenant.Ref]bool   // places in the stored inventory
+	full     map[tenant.Ref]bool   // wanted objects for which the inventory has no room
 	departed []tenant.Departure
 	effects  []effect
 
@@ -115,30 +120,27 @@ func (c *Tenants) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return ctrl.Result{}, err
 	}
 	if obj.DeletionTimestamp.IsZero() {
-		if err := c.ensureFinalizer(ctx, obj, tenantsv1.TenantFinalizer); apierrors.IsConflict(err) {
-			return requeue, nil
-		} else if err != nil {
-			return ctrl.Result{}, client.IgnoreNotFound(err)
+		if err := c.ensureFinalizer(ctx, obj, tenantsv1.TenantFinalizer); err != nil {
+			return c.passes.ended(ctx, obj, ctrl.Result{}, client.IgnoreNotFound(err), asItIs)
 		}
 	} else if !controllerutil.ContainsFinalizer(obj, tenantsv1.TenantFinalizer) {
 		return ctrl.Result{}, nil // it was released, and another finalizer keeps it
+	} else if err := c.inBackground(ctx, obj); err != nil {
+		return c.passes.ended(ctx, obj, ctrl.Result{}, client.IgnoreNotFound(err), asItIs)
 	}
 	began := c.Now()
-	result, outcome, err := c.pass(ctx, obj)
+	p := c.observer.begin(obj)
+	result, outcome, err := c.pass(ctx, p)
 	c.metrics.observe(c.Now().Sub(began), outcome, err)
-	if apierrors.IsConflict(err) {
-		return requeue, nil // another writer was faster
-	}
-	return result, err
+	return c.passes.ended(ctx, obj, result, err, p.redacted)
 }
 
 // requeue is another pass at once, with what the server has by then.
 var requeue = ctrl.Result{RequeueAfter: time.Nanosecond}
 
 // pass observes, decides, acts and reports.
-func (c *Tenants) pass(ctx context.Context, obj *tenantsv1.Tenant) (ctrl.Result, tenant.Outcome, error) {
-	p, err := c.observer.observe(ctx, obj)
-	if err != nil {
+func (c *Tenants) pass(ctx context.Context, p *pass) (ctrl.Result, tenant.Outcome, error) {
+	if err := c.observer.observe(ctx, p); err != nil {
 		return ctrl.Result{}, tenant.Outcome{}, err
 	}
 	if p.coming > 0 {
@@ -193,6 +195,7 @@ func (c *Tenants) release(ctx context.Context, p *pass) error {
 func (c *Tenants) forget(key types.NamespacedName) {
 	c.memory.forget(key)
 	c.metrics.forget(key)
+	c.passes.outages.over(key)
 }
 
 // SetupWithManager makes mgr run c.

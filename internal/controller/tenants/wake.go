@@ -112,6 +112,11 @@ func (w *wake) all() map[types.NamespacedName]channel {
 // ring makes a registry read its rows.
 func (w *wake) ring(key types.NamespacedName) {
 	w.notify(key)
+	w.again(key)
+}
+
+// again has a registry reconciled.
+func (w *wake) again(key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue != nil {

@@ -39,6 +39,10 @@ func (Dialect) Encode(o client.Object, s dialect.Summary) {
 		c.Unreadable(s.Unreadable)
 		return
 	}
+	if s.Failing != nil {
+		c.Failing(s.Failing)
+		return
+	}
 	was := st.State
 	if dialect.Corrected(c, s) {
 		was = "" // it is the state of the object as it was before

@@ -37,6 +37,10 @@ func Legible(o *v1alpha2.Terraform) stack.Configuration {
 	return p
 }
 
+// dependenciesMost bounds what a stack waits for. An object has room for a hundred thousand names,
+// and each pass of each stack that depends on it would follow them.
+const dependenciesMost = 256
+
 // legible reads all that it can, and returns the first error.
 func legible(name string, s *v1alpha2.TerraformSpec) (stack.Configuration, error) {
 	err := refused(s)
@@ -54,7 +58,10 @@ func legible(name string, s *v1alpha2.TerraformSpec) (stack.Configuration, error
 	for _, in := range s.ReadInputsFromSecrets {
 		p.Inputs = append(p.Inputs, stack.Input{Secret: in.Name, As: in.As})
 	}
-	for _, d := range s.DependsOn {
+	if n := len(s.DependsOn); n > dependenciesMost && err == nil {
+		err = invalid("spec.dependsOn", "names %d stacks, and at most %d are allowed: let stacks in between depend on some of them", n, dependenciesMost)
+	}
+	for _, d := range s.DependsOn[:min(len(s.DependsOn), dependenciesMost)] {
 		p.DependsOn = append(p.DependsOn, stack.Ref{Kind: v1alpha2.Kind, Namespace: d.Namespace, Name: d.Name})
 	}
 	for _, step := range []func(*stack.Configuration, *v1alpha2.TerraformSpec) error{

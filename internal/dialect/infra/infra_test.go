@@ -99,6 +99,7 @@ func TestDecodeInvalid(t *testing.T) {
 		"a module that is not a text":           {`values: {hcl: 1}`, "spec.values.hcl must be the text of a module"},
 		"a module without text":                 {`values: {hcl: " "}`, "spec.values.hcl must be the text of a module"},
 		"a directory in an inline module":       {`{values: {hcl: x}, path: ./modules}`, "spec.path needs a spec.sourceRef: an inline module has no directories"},
+		"too many dependencies":                 {`{values: {hcl: x}, dependsOn: [` + strings.Repeat("{name: a}, ", dependenciesMost) + `{name: b}]}`, "spec.dependsOn names 257 stacks, and at most 256 are allowed: let stacks in between depend on some of them"},
 		"a variable file of an inline module":   {`{values: {hcl: x}, tfVarsFiles: [a.tfvars]}`, "spec.tfVarsFiles needs a spec.sourceRef: an inline module has no files"},
 		"a variable file without a name":        {`{sourceRef: {kind: Bucket, name: x}, tfVarsFiles: [a, ./]}`, "spec.tfVarsFiles[1] names no file"},
 		"a variable without a name":             {`{values: {hcl: x}, vars: [{name: ""}]}`, "spec.vars[0].name is empty"},

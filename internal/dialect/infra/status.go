@@ -12,6 +12,10 @@ func encode(obj *v1alpha2.Terraform, s dialect.Summary) {
 		conditionsOf(obj).Unreadable(s.Unreadable)
 		return
 	}
+	if s.Failing != nil {
+		conditionsOf(obj).Failing(s.Failing)
+		return
+	}
 	st, m := &obj.Status, s.Status
 	st.ObservedGeneration = obj.Generation
 	st.LastHandledReconcileAt = m.HandledReplan

@@ -78,6 +78,7 @@ type Live struct {
 	Owned    bool                 // by the Owner that the caller named: by ownerReference or tracking labels
 	Tenant   types.NamespacedName // the Tenant that owns it; zero if none does
 	Orphaned bool                 // retained on purpose, with the markers of an orphan
+	Tied     bool                 // an ownerReference ties it to the Owner, so that Kubernetes may delete it with the Tenant
 
 	CreatedOnce    bool
 	DeletionPolicy string // of the annotation; empty without one
@@ -106,6 +107,7 @@ type Write struct {
 	Creation     tenant.CreationPolicy
 	Deletion     tenant.DeletionPolicy
 	Owner        Owner
+	Untied       bool // the object must outlive its Tenant, whatever Kubernetes does: it gets no ownerReference
 
 	// Defaults are fields of Object that the template does not set: an existing
 	// object that Terrier did not create is not given them.

@@ -57,6 +57,7 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	mapper = sureMapper{mapper}
 	kinds, err := newTypes(c, mapper)
 	if err != nil {
 		return nil, err

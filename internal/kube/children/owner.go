@@ -52,6 +52,7 @@ func liveOf(u *unstructured.Unstructured, owner Owner) Live {
 	}
 	l.Tenant = holder(u)
 	l.Owned = holds(owner, l.Tenant) && !otherTenant(u, owner)
+	l.Tied = slices.ContainsFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return string(r.UID) == owner.UID })
 	return l
 }
 
@@ -216,7 +217,7 @@ func fieldPath(names []string) fieldpath.Path {
 // the Tenant, and an object has one controller only.
 func (c *Cluster) owns(key Key, w Write, live *unstructured.Unstructured) bool {
 	namespaced, known := c.types.IsNamespaced(key.APIVersion(), key.Kind)
-	if known && !namespaced || key.Namespace != w.Owner.Namespace || w.Deletion == tenant.Retain {
+	if known && !namespaced || key.Namespace != w.Owner.Namespace || w.Deletion == tenant.Retain || w.Untied {
 		return false
 	}
 	if live == nil {
@@ -247,6 +248,33 @@ func (c *Cluster) Orphan(ctx context.Context, key Key, uid, reason string, owner
 		}
 	}
 	return errors.New(key.String() + " changes too often to be marked as retained")
+}
+
+// Untie takes the Tenant's ownerReference off the object with this UID, and names the Tenant
+// by labels. Kubernetes deletes what an ownerReference ties to a Tenant as soon as that is
+// deleted in the foreground: before Terrier can mark it as retained.
+func (c *Cluster) Untie(ctx context.Context, key Key, uid string, deletion tenant.DeletionPolicy, owner Owner) error {
+	for range 5 {
+		live, err := c.Read(ctx, key, owner)
+		if err != nil || !live.Exists || live.UID != uid || !live.Tied {
+			return err
+		}
+		u := &unstructured.Unstructured{Object: live.Object}
+		refs := slices.DeleteFunc(slices.Clone(u.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return isOf(r, owner) })
+		annotations := map[string]any{annotationDeletionPolicy: string(deletion)}
+		if tenant.Label(owner.Name) != owner.Name {
+			annotations[annotationTenant] = owner.Name
+		}
+		_, err = c.patch(ctx, key, map[string]any{"metadata": map[string]any{
+			"resourceVersion": live.ResourceVersion, "ownerReferences": refs,
+			"labels":      map[string]any{labelTenant: tenant.Label(owner.Name), labelNamespace: owner.Namespace},
+			"annotations": annotations,
+		}})
+		if !apierrors.IsConflict(err) {
+			return ignoreNotFound(err)
+		}
+	}
+	return errors.New(key.String() + " changes too often to be detached from its Tenant")
 }
 
 // patch is a JSON merge patch as tenant-operator.

@@ -17,6 +17,12 @@ import (
 const (
 	kindRetry   = 10 * time.Second
 	deniedRetry = time.Minute
+
+	// The pause grows up to kindRetryMost for a kind that never existed: a kind that
+	// is installed after its Tenants is found by then. A Tenant with an object of it asks
+	// every five minutes at least, so that kindForgotten later none has one any more.
+	kindRetryMost = time.Minute
+	kindForgotten = 15 * time.Minute
 )
 
 // listWatch lists and watches one kind. Where that is forbidden, or the kind is

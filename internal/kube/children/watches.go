@@ -61,6 +61,7 @@ type kindWatch struct {
 	lists   int                           // lists that are needed: one for each watched namespace
 	denied  int                           // lists that are forbidden, or whose kind is gone
 	waiting map[types.NamespacedName]bool // Tenants that need the kind, which did not exist when they asked
+	asked   time.Time                     // when a Tenant last asked for a kind that did not exist
 }
 
 func newWatches(c Config, mapper meta.RESTMapper) (*Watches, error) {
@@ -87,7 +88,7 @@ func (w *Watches) Ensure(apiVersion, kind string, t types.NamespacedName) {
 		w.start(gvk, k)
 	}
 	if k.lists == 0 || k.denied > 0 {
-		k.waiting[t] = true
+		k.waiting[t], k.asked = true, time.Now()
 	}
 }
 
@@ -104,12 +105,16 @@ func (w *Watches) start(gvk schema.GroupVersionKind, k *kindWatch) {
 func (w *Watches) run(ctx context.Context, gvk schema.GroupVersionKind, k *kindWatch) {
 	mapping, err := w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	late := err != nil
-	for ; err != nil; mapping, err = w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version) {
+	for pause := kindRetry; err != nil; pause = min(2*pause, kindRetryMost) {
 		select {
-		case <-time.After(kindRetry):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
+		if w.unwanted(gvk, k) {
+			return
+		}
+		mapping, err = w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
 	namespaces := w.namespaces
 	if len(namespaces) == 0 || mapping.Scope.Name() == meta.RESTScopeNameRoot {
@@ -131,6 +136,18 @@ func (w *Watches) run(ctx context.Context, gvk schema.GroupVersionKind, k *kindW
 		running.Go(func() { r.RunWithContext(ctx) })
 	}
 	running.Wait()
+}
+
+// unwanted forgets a kind that does not exist, and that no Tenant has asked for lately.
+// Templates may name any number of kinds.
+func (w *Watches) unwanted(gvk schema.GroupVersionKind, k *kindWatch) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(k.asked) < kindForgotten {
+		return false
+	}
+	delete(w.kinds, gvk)
+	return true
 }
 
 // Version is the resourceVersion of an object by the last event; ok is false if

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/terrier-iac/terrier/internal/tenant"
+	"github.com/terrier-iac/terrier/internal/testkit"
 )
 
 const deployment = `
@@ -411,6 +413,7 @@ metadata: {name: writer}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: writer}
 subjects: [{kind: ServiceAccount, name: writer, namespace: `+l.Namespace+`}]
 `)
+	testkit.AwaitRights(t, l.Cluster, "writer", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "patch", "update", "delete"}})
 	account, err := l.cluster.As(l.Namespace, "writer")
 	if err != nil {
 		t.Fatal(err)

@@ -112,13 +112,16 @@ func (m *Members) leases(ctx context.Context, known []shard.Member) ([]shard.Liv
 		return nil, fmt.Errorf("listing the Leases of the controllers: %w", err)
 	}
 	var live []shard.Live
-	names := map[string]bool{}
+	names, told := map[string]bool{}, ""
 	for i := range list.Items {
 		l := &list.Items[i]
 		if h := l.Spec.HolderIdentity; h != nil && *h != "" && l.Name != LeaseName(m.Group, *h) {
 			continue // no member made it
 		}
 		names[l.Name] = true
+		if l.Name == m.Lease {
+			told = l.Annotations[annotationKey]
+		}
 		gone, since := m.watched.expired(l, asked)
 		if url := l.Annotations[annotationURL]; !gone && url != "" {
 			seen, _ := strconv.ParseUint(l.Annotations[annotationSeen], 10, 64) // not a number: it acknowledged nothing
@@ -131,6 +134,9 @@ func (m *Members) leases(ctx context.Context, known []shard.Member) ([]shard.Liv
 			}
 		}
 	}
+	m.mu.Lock()
+	m.told = told
+	m.mu.Unlock()
 	m.watched.forget(names)
 	for _, was := range known {
 		if name := LeaseName(m.Group, was.ID); !names[name] && m.watched.missing(name, asked) <= m.lasts() {

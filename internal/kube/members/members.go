@@ -37,11 +37,13 @@ import (
 
 const (
 	// LabelGroup is the label of the Leases of members; its value is the name of the Lease
-	// that elects their leader.
+	// that elects their leader. A Lease has it from the beginning, so that the one of a process
+	// that ends before it announces itself is listed and removed, too.
 	LabelGroup = "terrier.dev/member-of"
 
 	annotationURL  = "terrier.dev/member-url"
 	annotationSeen = "terrier.dev/acknowledged" // a generation of the shard.Map
+	annotationKey  = "terrier.dev/records-key"  // the ID of the oldest key that it may encrypt a record with
 
 	mapKey = "shards.json"
 )
@@ -60,6 +62,10 @@ type Config struct {
 	Every     time.Duration // at which the Map and the Leases are read, in case a change was missed; a second if zero
 	Now       func() time.Time
 	Log       *slog.Logger
+
+	// Sealing is the ID of the oldest key with which this member may still encrypt a record;
+	// nil if it writes none. The member says it in its Lease, for the others.
+	Sealing func() string
 }
 
 // Worker works on shards.
@@ -82,7 +88,8 @@ type Members struct {
 	held  map[int]bool    // on which the worker works
 	begun map[int]bool    // that the worker was asked to take, and not to give since
 	alive map[string]bool // the IDs of members that are live
-	seen  uint64          // the generation that was acknowledged
+	told  string          // of Sealing, as the Lease said when the Leases were read last
+	seen  uint64          // the generation that was acknowledged, likewise
 
 	watched observed // the Leases of all members
 }
@@ -206,10 +213,19 @@ func (m *Members) follow(ctx context.Context, w Worker) error {
 	if err := m.stay(ctx, live); err != nil {
 		return err
 	}
+	if err := m.tellKey(ctx); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	m.alive = map[string]bool{}
+	// What counts is what the Lease says: an acknowledgement is lost with a Lease that is
+	// deleted, and is made again with the one that follows.
+	m.seen = 0
 	for _, l := range live {
 		m.alive[l.ID] = true
+		if l.ID == m.ID {
+			m.seen = l.Seen
+		}
 	}
 	if read.Generation >= m.known.Generation { // an old one says nothing
 		m.known = read
@@ -275,6 +291,25 @@ func (m *Members) stay(ctx context.Context, live []shard.Live) error {
 		return nil
 	}
 	return m.Announce(ctx, me.URL)
+}
+
+// tellKey says in the Lease with which key this member encrypts records, if the Lease says
+// something else.
+func (m *Members) tellKey(ctx context.Context) error {
+	if m.Sealing == nil {
+		return nil
+	}
+	key := m.Sealing()
+	m.mu.Lock()
+	told := m.told
+	m.mu.Unlock()
+	if key == told {
+		return nil
+	}
+	if err := m.patch(ctx, map[string]string{annotationKey: key}); err != nil {
+		return fmt.Errorf("telling the other controllers with which key this one encrypts records: %w", err)
+	}
+	return nil // the next list of Leases shows it
 }
 
 // read reads the Map; it is empty if there is none yet.

@@ -2,15 +2,18 @@ package members_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -107,7 +110,8 @@ func join(t *testing.T, api kubernetes.Interface, namespace, id string, lasts ti
 	leases := api.CoordinationV1().Leases(namespace)
 	name := members.LeaseName("group", id)
 	joined := &member{}
-	m := members.New(members.Config{API: api, Namespace: namespace, Group: "group", ID: id, Lease: name, Lasts: lasts, Every: 100 * time.Millisecond, Now: time.Now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	m := members.New(members.Config{API: api, Namespace: namespace, Group: "group", ID: id, Lease: name, Lasts: lasts, Every: 100 * time.Millisecond, Now: time.Now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Sealing: func() string { return "key of " + id }})
 	joined.Members = m
 	joined.lease(t)
 	if err := m.Announce(t.Context(), "https://"+id); err != nil {
@@ -275,4 +279,76 @@ func TestShardsTakenInPartAreGiven(t *testing.T) {
 	for _, f := range r.faults {
 		t.Error(f)
 	}
+}
+
+// What a member said in a Lease that is lost, it says again in the next one: which shards it gave
+// up, without which they would have no owner, and with which key it encrypts records.
+func TestWhatALeaseSaidIsSaidAgain(t *testing.T) {
+	t.Parallel()
+	k := testkit.Kube(t)
+	api, err := kubernetes.NewForConfig(k.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &register{owners: map[int]string{}}
+	a := join(t, api, k.Namespace, "a", 15*time.Second, worker{id: "a", in: r})
+	leases := api.CoordinationV1().Leases(k.Namespace)
+	one, _ := shard.Plan(shard.Map{}, "a", []shard.Live{{Member: a.Me()}})
+	two, moved := shard.Plan(one, "a", []shard.Live{{Member: a.Me()}, {Member: shard.Member{ID: "b", URL: "https://b"}}})
+	if !moved || !two.Unacknowledged("a", one.Generation) {
+		t.Fatal("no shard is moved")
+	}
+	text, err := json.Marshal(two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	divided := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: members.ConfigMap("group")}, Data: map[string]string{"shards.json": string(text)}}
+	if _, err := api.CoreV1().ConfigMaps(k.Namespace).Create(t.Context(), divided, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	said := func() {
+		t.Helper()
+		testkit.Eventually(t, testkit.Patience, "the Lease says what was given up, and the key", func(ctx context.Context) error {
+			l, err := leases.Get(ctx, a.Lease, metav1.GetOptions{})
+			if err == nil && (l.Annotations["terrier.dev/acknowledged"] != fmt.Sprint(two.Generation) || l.Annotations["terrier.dev/records-key"] != "key of a") {
+				err = fmt.Errorf("it says %v", l.Annotations)
+			}
+			return err
+		})
+	}
+	said()
+	if err := leases.Delete(t.Context(), a.Lease, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a.lease(t)
+	said()
+}
+
+// The keys that processes say they encrypt records with are those of all that hold a Lease of the
+// group, one that has said nothing yet included.
+func TestKeysOfProcesses(t *testing.T) {
+	t.Parallel()
+	k := testkit.Kube(t)
+	api, err := kubernetes.NewForConfig(k.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := join(t, api, k.Namespace, "a", 15*time.Second, worker{id: "a", in: &register{owners: map[int]string{}}})
+	lasts, now := int32(15), metav1.NowMicro()
+	for id, holder := range map[string]string{"begins": "begins", "released": ""} {
+		_, err := api.CoordinationV1().Leases(k.Namespace).Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: members.LeaseName("group", id), Labels: map[string]string{members.LabelGroup: "group"}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, RenewTime: &now},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Eventually(t, testkit.Patience, "the keys are those of the processes that hold a Lease", func(ctx context.Context) error {
+		keys, err := members.Keys(ctx, a.Members)
+		if want := map[string]string{"a": "key of a", "begins": ""}; err == nil && !maps.Equal(keys, want) {
+			err = fmt.Errorf("they are %q, want %q", keys, want)
+		}
+		return err
+	})
 }

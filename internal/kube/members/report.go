@@ -25,6 +25,28 @@ type Standing struct {
 	Shards  int       // that it owns
 }
 
+// Keys are the IDs of the oldest keys with which the processes that hold a Lease of the group may
+// still encrypt records, by process; empty for one that does not say it. A process reads the keys
+// once it has its Lease: one that is not here encrypts nothing, or knows all keys that there are now.
+func Keys(ctx context.Context, m *Members) (map[string]string, error) {
+	asked := m.Now()
+	list, err := m.API.CoordinationV1().Leases(m.Namespace).List(ctx, m.ofGroup())
+	if err != nil {
+		return nil, fmt.Errorf("listing the Leases of the controllers: %w", err)
+	}
+	keys := map[string]string{}
+	for i := range list.Items {
+		l := &list.Items[i]
+		if h := l.Spec.HolderIdentity; h == nil || *h == "" || l.Name != LeaseName(m.Group, *h) {
+			continue // it was released, or no member made it
+		}
+		if gone, _ := m.watched.expired(l, asked); !gone {
+			keys[*l.Spec.HolderIdentity] = l.Annotations[annotationKey]
+		}
+	}
+	return keys, nil
+}
+
 // ReportOf reads how the controllers of a group share the stacks. It changes nothing. Whether a
 // Lease has expired is known once it was seen for its whole duration, as always here.
 func ReportOf(ctx context.Context, m *Members) (Report, error) {

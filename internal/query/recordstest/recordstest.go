@@ -18,6 +18,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/encryption"
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/policy"
 	"github.com/terrier-iac/terrier/internal/query"
@@ -29,8 +30,8 @@ import (
 // Stack is the stack that the records are about.
 var Stack = query.StackID{Key: query.Key{Namespace: "apps", Name: "net"}, UID: "0d9f7a3c-uid"}
 
-// Gone is a stack that was deleted: its records are known by its key alone.
-var Gone = query.StackID{Key: query.Key{Namespace: "apps", Name: "gone"}}
+// Gone is a stack that was deleted: its records are known by its key and its namespace alone.
+var Gone = query.StackID{Key: query.Key{Namespace: "apps", Name: "gone"}, In: kube.Namespace{UID: "apps-uid", Created: start}}
 
 // Digest is that of its one plan, and Document what that says.
 const (
@@ -335,19 +336,27 @@ func wantKind(t *testing.T, r query.Records, id query.StackID, run, digest strin
 }
 
 // lastRunOfAGoneStack tests that the newest of several deleted stacks of one name is meant,
-// and none of another kind.
+// and none of another kind or of a former namespace.
 func lastRunOfAGoneStack(t *testing.T, w *world, r query.Records) {
 	wantKind(t, r, Gone, "destroy-2", "sha256:"+strings.Repeat("0", 64), fault.Missing)
 	if runs, err := r.Runs(t.Context(), Gone); fault.Of(err) != fault.Missing {
 		t.Errorf("Runs() = %v, %v before it was deleted, want Missing", runs, err)
 	}
-	for i, uid := range []string{"uid-1", "uid-2", "uid-3"} {
+	for i, uid := range []string{"uid-1", "uid-2", "uid-3", "uid-4", "uid-5"} {
 		kind, last := Gone.Kind, report("destroy-"+string('1'+rune(i)), i, runner.Done)
 		last.Gone = start.Add(time.Duration(i) * time.Hour)
-		if uid == "uid-3" {
+		origin := kube.Origin{NamespaceUID: Gone.In.UID}
+		switch uid {
+		case "uid-2": // the record is of an earlier release
+			origin = kube.Origin{}
+		case "uid-3":
 			kind = "terraform.alustan.io"
+		case "uid-4":
+			origin.NamespaceUID = "former-uid"
+		case "uid-5":
+			origin, last.Started = kube.Origin{}, start.Add(-time.Minute)
 		}
-		w.keepGone(kind, uid, last, "log of "+uid+"\n")
+		w.keepGone(kind, uid, last, origin, "log of "+uid+"\n")
 	}
 	want := report("destroy-2", 1, runner.Done)
 	want.Gone = start.Add(time.Hour)

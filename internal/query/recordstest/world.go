@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/kube"
 	"github.com/terrier-iac/terrier/internal/record"
 	"github.com/terrier-iac/terrier/internal/runner"
 )
@@ -45,8 +46,11 @@ func (w *world) keepAs(name string, r runner.Report, log string) {
 }
 
 // keepGone stores the last run of a deleted stack.
-func (w *world) keepGone(kind, uid string, r runner.Report, log string) {
-	raw, err := json.Marshal(r)
+func (w *world) keepGone(kind, uid string, r runner.Report, of kube.Origin, log string) {
+	raw, err := json.Marshal(struct {
+		runner.Report
+		kube.Origin
+	}{r, of})
 	if err != nil {
 		panic(err)
 	}

@@ -93,7 +93,7 @@ func (w *world) note(namespace, name string, u usage.Usage) {
 // ask runs the index until nothing is unread, and asks.
 func (w *world) ask(scope access.Scope, q usedby.Question) usedby.Answer {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	var done sync.WaitGroup
 	done.Go(func() {
 		if err := w.index.Run(ctx); err != nil {

@@ -81,7 +81,7 @@ func TestUpstreamIsGone(t *testing.T) {
 	if _, err := gone.read(t, p, "1.0.0", arm64); fault.Of(err) != fault.Later || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("an archive that is not stored: %v", err)
 	}
-	silent := open(t, u, dir, impatient)
+	silent := open(t, u, dir, setUpstream(func(u *mirror.Upstream) { u.IdleTimeout = mirror.Duration(time.Second) }))
 	u.Fail(".zip", registrytest.Drip)
 	if _, err := silent.read(t, p, "1.0.0", arm64); fault.Of(err) != fault.Later || !strings.Contains(err.Error(), "not a byte within 1s") {
 		t.Errorf("a download that stops: %v", err)

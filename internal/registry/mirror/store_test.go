@@ -292,7 +292,7 @@ func TestCrash(t *testing.T) {
 				}
 			}
 			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrash$")
-			command.Env = append(os.Environ(), "MIRROR_CRASH="+strings.Join([]string{u.URL, ca, dir, scratch}, " "))
+			command.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "MIRROR_CRASH="+strings.Join([]string{u.URL, ca, dir, scratch}, " "))
 			if tt.point != "" {
 				point := tt.point
 				if strings.Contains(point, "mirror.publish") {

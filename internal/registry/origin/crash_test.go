@@ -77,7 +77,7 @@ func killed(t *testing.T, g *testkit.Git, dir string, n int) bool {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrash$")
-	command.Env = append(os.Environ(), "ORIGIN_CRASH="+string(spec), fmt.Sprintf("%s=crash:before:%d@%s", failpoint.Env, n, acts))
+	command.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "ORIGIN_CRASH="+string(spec), fmt.Sprintf("%s=crash:before:%d@%s", failpoint.Env, n, acts))
 	out, err := command.CombinedOutput()
 	text, readErr := os.ReadFile(acts)
 	if readErr != nil {

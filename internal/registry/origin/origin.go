@@ -28,6 +28,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/registry"
 	"github.com/terrier-iac/terrier/internal/registry/room"
 	"github.com/terrier-iac/terrier/internal/secret"
+	"github.com/terrier-iac/terrier/internal/share"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
@@ -154,7 +155,7 @@ func New(o Options) (*Poller, error) {
 	}
 	return &Poller{
 		o: o, store: states{o.Store}, lease: newLease(o.Store, o.Now), poked: make(chan struct{}, 1),
-		running: running{all: map[Key]*work{}}, secrets: newSecrets(o.Now),
+		running: running{all: map[Key]*work{}, places: share.New[Key](share.Bounds{All: workers, Most: ofNamespace})}, secrets: newSecrets(o.Now),
 	}, nil
 }
 

@@ -10,13 +10,15 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plural"
+	"github.com/terrier-iac/terrier/internal/share"
 	"github.com/terrier-iac/terrier/internal/source"
 )
 
 // Bounds of the work. A repository with many new tags, or a slow one, gives its place to the
-// next one after a turn.
+// next one after a turn. Servers that never answer hold the places of their namespace alone.
 const (
-	workers      = 8
+	workers      = 12
+	ofNamespace  = 8               // of them, that one namespace has at most
 	turnTags     = 20              // that one turn takes
 	turnFailures = 3               // tags that fail, after which a turn ends
 	turnTime     = 2 * time.Minute // after which a turn takes no further tag
@@ -40,9 +42,10 @@ type work struct {
 
 // running are the repositories that this process checks.
 type running struct {
+	places *share.Places[Key]
+
 	mu  sync.Mutex
 	all map[Key]*work
-	now int // checks that go on
 }
 
 // Run checks repositories until ctx ends.
@@ -99,19 +102,25 @@ func (p *Poller) start(ctx context.Context, all []Repository, hints asked, wait 
 	p.running.mu.Lock()
 	defer p.running.mu.Unlock()
 	p.forget(all)
+	places, due := p.running.places, map[Key]Repository{}
 	for _, r := range p.due(ctx, all, hints) {
-		if p.running.now >= workers {
+		due[r.Key] = r
+		places.Wait(r.Namespace, r.Key)
+	}
+	for {
+		// What was due and is not any more keeps its turn.
+		key, ok := places.Next(func(k Key) bool { _, is := due[k]; return is })
+		if !ok {
 			return
 		}
-		w := p.running.all[r.Key]
+		r, w := due[key], p.running.all[key]
 		w.busy, w.began = true, p.o.Now()
-		p.running.now++
 		wait.Go(func() {
 			record := p.check(ctx, r, w.record, hints[r.Key.String()])
 			p.running.mu.Lock()
 			defer p.running.mu.Unlock()
 			w.busy, w.record = false, record
-			p.running.now--
+			places.End(r.Namespace)
 		})
 	}
 }
@@ -125,6 +134,7 @@ func (p *Poller) forget(all []Repository) {
 	for k, w := range p.running.all {
 		if !registered[k] && !w.busy {
 			delete(p.running.all, k)
+			p.running.places.Withdraw(k)
 			p.o.Counts.Removed(k)
 		}
 	}

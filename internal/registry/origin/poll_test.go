@@ -286,25 +286,83 @@ func TestRepositoriesThatFail(t *testing.T) {
 	}
 }
 
-// A server that never answers, and one that is away, stop no other repository.
+// A server that never answers, and one that is away, stop no other repository, and however many
+// of them a namespace has, they stop none of another namespace.
 func TestOneRepositoryStopsNoOther(t *testing.T) {
+	for name, tt := range map[string]struct {
+		silent    int
+		namespace string // of the repository that works
+	}{
+		"of its namespace":     {ofNamespace - 1, "network"},
+		"of another namespace": {workers, "platform"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, b := testkit.NewGit(t), newBench(t, t.TempDir())
+			g.Commit(module("one"))
+			tag(g, "v1.0.0")
+			ends := make(chan struct{})
+			silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ends }))
+			defer silent.Close()
+			defer close(ends)
+			away := httptest.NewServer(nil)
+			away.Close()
+			for i := range tt.silent {
+				b.register(g, func(r *Repository) { r.Name, r.URL = fmt.Sprintf("silent-%d", i), silent.URL+"/x.git" })
+			}
+			b.register(g, func(r *Repository) { r.Name, r.URL = "away", away.URL+"/x.git" })
+			r := b.register(g, func(r *Repository) { r.Namespace, r.Name = tt.namespace, "works" })
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- b.Run(ctx) }()
+			b.await(t, r, func(s State) bool { return s.Versions == 1 })
+			stop()
+			if err := <-ended; err != nil {
+				t.Errorf("Run() = %v", err)
+			}
+			if n := b.running.places.Busy(); n != 0 {
+				t.Errorf("after the end %d checks go on", n)
+			}
+		})
+	}
+}
+
+// Two namespaces with many repositories whose servers never answer have all places, and the next
+// place is for a third one.
+func TestTwoNamespacesKeepNoThirdFromItsChecks(t *testing.T) {
 	g, b := testkit.NewGit(t), newBench(t, t.TempDir())
 	g.Commit(module("one"))
 	tag(g, "v1.0.0")
-	ends := make(chan struct{})
-	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ends }))
+	asked, first, rest := make(chan struct{}, 100), make(chan struct{}), make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		if strings.HasPrefix(r.URL.Path, "/first/") {
+			<-first
+		} else {
+			<-rest
+		}
+		w.WriteHeader(http.StatusNotFound)
+	}))
 	defer silent.Close()
-	defer close(ends)
-	away := httptest.NewServer(nil)
-	away.Close()
-	for i := range workers - 1 {
-		b.register(g, func(r *Repository) { r.Name, r.URL = fmt.Sprintf("silent-%d", i), silent.URL+"/x.git" })
+	defer close(rest)
+	answer := sync.OnceFunc(func() { close(first) })
+	defer answer()
+	for i := range workers {
+		for _, namespace := range []string{"a", "b"} {
+			path := "/rest/x.git"
+			if i == 0 && namespace == "a" {
+				path = "/first/x.git"
+			}
+			b.register(g, func(r *Repository) { r.Namespace, r.Name, r.URL = namespace, fmt.Sprint("silent-", i), silent.URL+path })
+		}
 	}
-	b.register(g, func(r *Repository) { r.Name, r.URL = "away", away.URL+"/x.git" })
-	r := b.register(g, func(r *Repository) { r.Name = "works" })
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()
+	for range workers {
+		<-asked
+	}
+	r := b.register(g, func(r *Repository) { r.Namespace, r.Name = "late", "works" })
+	answer()
 	b.await(t, r, func(s State) bool { return s.Versions == 1 })
 	stop()
 	if err := <-ended; err != nil {
@@ -315,7 +373,7 @@ func TestOneRepositoryStopsNoOther(t *testing.T) {
 // await waits until what is known of a repository is as a test wants it.
 func (b *bench) await(t *testing.T, r Repository, is func(State) bool) State {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(5 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

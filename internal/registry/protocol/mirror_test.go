@@ -118,7 +118,7 @@ func serveMirrorOf(t testing.TB, store blob.Versions, u *registrytest.Upstream, 
 	up := mirror.Upstream{URL: u.URL, CAFile: ca}
 	s.mirror, err = mirror.New(store, mirror.Options{
 		Settings: mirror.Settings{Upstreams: map[string]mirror.Upstream{public: up, private: up}, Rules: rules},
-		Policy:   outbound.Policy{Allow: allow}, Scratch: t.TempDir(), Now: s.now, Log: log,
+		Policy:   outbound.Policy{Allow: allow}, Scratch: t.TempDir(), Patience: time.Minute, Now: s.now, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

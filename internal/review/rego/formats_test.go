@@ -281,6 +281,7 @@ func TestWeaveTargets(t *testing.T) {
 func TestWeavePoliciesThatAreWrong(t *testing.T) {
 	for name, text := range map[string]string{
 		"no YAML":               "a: [",
+		"aliases":               weavePolicy + "\n" + aliases,
 		"none for Terraform":    strings.ReplaceAll(weavePolicy, "provider: terraform", "provider: kubernetes"),
 		"a parameter is absent": strings.ReplaceAll(weavePolicy, "    value: public-read\n", ""),
 	} {
@@ -289,6 +290,12 @@ func TestWeavePoliciesThatAreWrong(t *testing.T) {
 		}
 	}
 }
+
+// aliases is a text whose aliases repeat more than may be, and large one of which there may be two.
+var (
+	aliases = "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [1" + strings.Repeat(", *a", 20) + "]\n"
+	large   = "a: " + strings.Repeat("x", 3<<19) + "\n"
+)
 
 func TestReadTerrier(t *testing.T) {
 	dir := map[string]string{
@@ -302,6 +309,8 @@ func TestReadTerrier(t *testing.T) {
 		"two files say the same": {"data.json": `{"limits": {"text": "x"}}`},
 		"data that are a list":   {"data.json": `[1]`},
 		"data that are no YAML":  {"data.yaml": "a: ["},
+		"data of aliases":        {"data.yaml": aliases},
+		"data in many files":     {"a/data.yaml": large, "b/data.yaml": large, "c/data.yaml": large},
 	} {
 		other := map[string]string{}
 		for _, m := range []map[string]string{dir, change} {

@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/terrier-iac/terrier/internal/fault"
+	"github.com/terrier-iac/terrier/internal/plainyaml"
 )
 
 // Options say how a directory of policies is read.
@@ -96,10 +96,14 @@ func read(dir fs.FS, o Options) ([]Part, error) {
 			return nil, err
 		}
 	}
+	size := 0
 	for _, root := range data {
 		if err := walk(dir, root, func(name string, b []byte) error {
 			if !isData(o.Format, name) {
 				return nil
+			}
+			if size += len(b); size > dataBytes {
+				return fmt.Errorf("its files of data are larger than %d MiB together: leave out what the policy does not need", dataBytes>>20)
 			}
 			value, err := decoded(b)
 			if err != nil {
@@ -181,7 +185,7 @@ func contents(dir fs.FS, name string) ([]byte, error) {
 }
 
 func decoded(b []byte) (any, error) {
-	j, err := yaml.YAMLToJSON(b)
+	j, err := plainyaml.Within(b, dataBytes) // this is read in the controller, and not in a worker
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"sigs.k8s.io/yaml"
 
+	"github.com/terrier-iac/terrier/internal/plainyaml"
 	"github.com/terrier-iac/terrier/internal/policy"
 )
 
@@ -59,7 +59,7 @@ const WeaveGroup = "pac.weave.works"
 // ReadWeave reads such an object from YAML or JSON.
 func ReadWeave(manifest []byte) (WeavePolicy, error) {
 	var p WeavePolicy
-	b, err := yaml.YAMLToJSON(manifest)
+	b, err := plainyaml.Within(manifest, dataBytes)
 	if err == nil {
 		dec := json.NewDecoder(strings.NewReader(string(b)))
 		dec.UseNumber()

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/outbound"
@@ -28,6 +29,7 @@ type client struct {
 	stack string
 	proof string
 	now   func() time.Time
+	last  atomic.Int64 // turn
 }
 
 const (
@@ -196,8 +198,18 @@ func (c *client) tell(ctx context.Context, q request) error {
 	return err
 }
 
-// turn is a number that grows from request to request, also past a restart.
-func (c *client) turn() string { return strconv.FormatInt(c.now().UnixNano(), 10) }
+// turn is a number that grows from request to request, also past a restart. It is the time,
+// unless the clock was set back since the last one: the controller would take no state and no
+// report until it has caught up.
+func (c *client) turn() string {
+	for {
+		last := c.last.Load()
+		next := max(c.now().UnixNano(), last+1)
+		if c.last.CompareAndSwap(last, next) {
+			return strconv.FormatInt(next, 10)
+		}
+	}
+}
 
 // wish waits until the controller wants something else of the run than is known.
 func (c *client) wish(ctx context.Context, known wire.Wish) (w wire.Wish, err error) {

@@ -129,7 +129,7 @@ func clearDir(dir string) error {
 		if e.Name() == fileLock {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+		if err := sandbox.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return fmt.Errorf("removing what the run left: %w", err)
 		}
 	}

@@ -58,7 +58,7 @@ func TestReap(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for {
 		reap(0)
 		if _, err := os.Stat(orphan); err != nil {

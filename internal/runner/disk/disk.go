@@ -153,6 +153,26 @@ func ReadHostile(root *os.Root, name string, most int64) ([]byte, error) {
 	return data, err
 }
 
+// NoFile reports whether an error of ReadHostile says that there is nothing to read: the name is
+// free or leads out of the root, or what is there is no file, is too large, or may not be read.
+// After any other error, as of the disk or of a process that can open no more files, there may
+// be a file, and a later attempt may read it.
+func NoFile(err error) bool {
+	if err == nil {
+		return false
+	}
+	errno, failed := errors.AsType[syscall.Errno](err)
+	if !failed {
+		return true // an error of ReadHostile itself, or of os.Root about the name
+	}
+	switch errno {
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.ENXIO, unix.ENODEV, unix.EISDIR, unix.EACCES, unix.EPERM:
+		return true
+	default:
+		return false
+	}
+}
+
 // WriteFresh writes a file below root, replacing whatever is there, so that a
 // link or a pipe that a run left at that name is not written through.
 func WriteFresh(root *os.Root, name string, data []byte, mode fs.FileMode) error {

@@ -138,16 +138,50 @@ func (r *server) identify(req *http.Request) (Place, error) {
 	return p, nil
 }
 
+// standing is what says how things stand with the runs of a key. Each answer is of a moment of
+// its own; version has another value after any change of notYet or owns.
+type standing interface {
+	version() uint64
+	notYet(key string) error
+	owns(key string) bool
+	at(p Place) *placedRun
+}
+
+// known finds the run of a place. That there is none ends its agent, and so it is said only if
+// all answers are of one moment: while a key is given away, taken, or read again, one answer may
+// be from before the change and the next from after it.
+func known(r standing, p Place, key string) (*placedRun, error) {
+	for {
+		version := r.version()
+		notYet, owned := r.notYet(key), r.owns(key)
+		switch run := r.at(p); {
+		case run != nil:
+			return run, nil
+		case notYet != nil:
+			return nil, notYet
+		case !owned:
+			return nil, errElsewhere()
+		case r.version() == version:
+			return nil, errUnknown()
+		}
+	}
+}
+
+// lookUp is known, for an agent that says of which stack it is. A place that the launcher does not
+// find now may have a run that goes on: its agent asks again, as with another controller.
+func lookUp(r *server, req *http.Request, p Place) (*placedRun, error) {
+	run, err := known(r, p, req.Header.Get(wire.HeaderStack))
+	if told, ok := errors.AsType[*refusal](err); ok && told.status == http.StatusGone && r.config.LeftOut != nil && r.config.LeftOut(p.Namespace) {
+		return nil, refused(http.StatusServiceUnavailable, "the controller has no right to the pods in the namespace %s now, and leaves them out", p.Namespace)
+	}
+	return run, err
+}
+
 // admit finds the run of a place, if the request has its proof.
 func (r *server) admit(req *http.Request, p Place, first bool) (*placedRun, error) {
-	stack := req.Header.Get(wire.HeaderStack)
-	owned := r.owns(stack) // before the run is looked up: it may be adopted right after that
-	run := r.at(p)
-	switch {
-	case run == nil && !owned:
-		return nil, errElsewhere()
-	case run == nil:
-		return nil, r.unknown(stack)
+	run, err := lookUp(r, req, p)
+	if err != nil {
+		return nil, err
 	}
 	run.heard.Store(new(r.config.Now()))
 	if !first && !r.signer.proves(req.Header.Get(wire.HeaderProof), run.place, run.key, run.id) {

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/runner"
-	"github.com/terrier-iac/terrier/internal/runner/disk"
 	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
 	"github.com/terrier-iac/terrier/internal/stack"
 )
@@ -20,118 +18,6 @@ const (
 	sweepEvery  = 5 * time.Minute  // for places without a run
 	lookLimit   = time.Minute      // for one call of the launcher
 )
-
-// resume finds the runs in the directory.
-func (r *Runner) resume(ctx context.Context) error {
-	keys, err := r.Keys()
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		ids, err := r.IDs(key)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			if err := r.resumeRun(ctx, key, id); err != nil {
-				return fmt.Errorf("run %s of %s: %w", id, key, err)
-			}
-		}
-	}
-	return nil
-}
-
-func (r *Runner) resumeRun(ctx context.Context, key, id string) error {
-	dir := r.Dir(key, id)
-	var rec record
-	if err := disk.ReadJSON(filepath.Join(dir, fileRecord), &rec); err != nil {
-		return err
-	}
-	rep, err := runner.ReadReport(dir)
-	if err != nil {
-		return err
-	}
-	if rec.Place.Name == "" && rep.ID != "" {
-		return fmt.Errorf("%s has the report of a run and no %s, so this controller cannot tell where the run goes on: restore that file, or move the directory elsewhere once nothing carries the run out", dir, fileRecord)
-	}
-	if rec.Place.UID == "" || rep.ID == "" {
-		// Start did not come to its end, so there is no run. Its place may be there.
-		if rec.Place.Name != "" {
-			if err := r.removals.add(rec.Place, idleGrace, key, ""); err != nil {
-				return err
-			}
-		}
-		return runner.RemoveRun(dir)
-	}
-	run := newPlacedRun(key, id, rec.Place, nil)
-	r.add(run)
-	if rep.Phase != runner.Done && rep.Untouched {
-		life, err := r.config.Launcher.Look(ctx, rec.Place)
-		run.doubted = err != nil || life.State == Ended || life.State == Gone
-	}
-	if rep.Phase != runner.Done && !rec.Ordered {
-		// The order was in the memory of the earlier process. The record may be older than
-		// the run, as one from a backup is. An agent that may be alive answers for itself:
-		// if it has no order, it ends with wire.ExitNoOrder.
-		if life, err := r.config.Launcher.Look(ctx, rec.Place); err != nil || life.State == Running {
-			rec.Ordered = true
-			return r.write(run, rec)
-		}
-		return r.withdraw(run, rep, stack.Interrupted, NeverStarted, "the controller was restarted before the run began; nothing ran")
-	}
-	return nil
-}
-
-// adoptAll takes over the places that the directory does not know.
-func (r *Runner) adoptAll(ctx context.Context) error {
-	places, err := r.config.Launcher.Places(ctx)
-	if err != nil {
-		return fmt.Errorf("listing the places: %w", err)
-	}
-	for _, p := range places {
-		if err := r.adopt(ctx, p); err != nil {
-			return fmt.Errorf("adopting place %s: %w", p.Name, err)
-		}
-	}
-	return nil
-}
-
-// adopt takes over a place that the directory does not know. Its agent proves with its
-// first delivery that it had the order. A place that this installation did not seal
-// keeps its stack from beginning a run for as long as it is there, for it may have been
-// sealed with a key that is lost.
-func (r *Runner) adopt(ctx context.Context, p Place) error {
-	if r.at(p) != nil || r.removals.has(p) {
-		return nil
-	}
-	what, err := r.signer.open(p)
-	if err != nil {
-		r.config.Log.Warn("place of another installation key is removed", "place", p.Namespace+"/"+p.Name, "err", err)
-		if err := r.removals.add(p, runner.DefaultGrace, "", p.Key); err != nil {
-			r.config.Log.Warn("place of another installation key is removed, but that is not written down", "place", p.Namespace+"/"+p.Name, "err", err)
-		}
-		return nil
-	}
-	life, err := r.config.Launcher.Look(ctx, p)
-	if err != nil {
-		return err
-	}
-	key, id := what.First.Key(), what.First.ID
-	if life.State == Gone {
-		return nil
-	}
-	if life.State == Ended && life.Exit == wire.ExitForgotten || r.of(key, id) != nil {
-		return r.removals.add(p, idleGrace, key, "")
-	}
-	run := newPlacedRun(key, id, Place{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, nil)
-	rec := record{Place: run.place, Made: r.config.Now(), Ordered: true, sealed: what}
-	if err := r.prepare(run, rec, ""); err != nil {
-		return err
-	}
-	r.add(run)
-	r.config.Log.Info("run adopted", "stack", what.First.Name, "run", id, "place", p.Namespace+"/"+p.Name)
-	return nil
-}
 
 // watch follows the lives of the places until Close.
 func (r *Runner) watch() {
@@ -156,6 +42,7 @@ func (r *Runner) watch() {
 			}
 		case <-look.C:
 			r.lookAll()
+			finder{r}.again()
 		case <-sweep.C:
 			r.sweep()
 		case <-r.removals.wake:
@@ -385,7 +272,7 @@ func (r *Runner) sweepPlace(p Place) error {
 		return nil
 	}
 	defer r.Lock(what.First.Key())()
-	if !r.owns(what.First.Key()) { // it was given away while this waited
+	if !r.owns(what.First.Key()) || r.unread.of(what.First.Key()) != nil { // it was given away while this waited, or may have a run
 		return nil
 	}
 	if r.at(p) != nil || r.removals.has(p) {

@@ -70,6 +70,7 @@ func TestCredentials(t *testing.T) {
 	identify := s.launcher.Identify
 	c := s.open(dir, func(c *remote.Config) {
 		c.Identify = func(ctx context.Context, token string) (remote.Place, error) { return identify(ctx, token) }
+		c.LeftOut = func(namespace string) bool { return namespace == "left-out" }
 	})
 	for _, id := range []string{"a", "b", "ended", "forgotten"} {
 		if err := c.Start(t.Context(), bare(id, "run")); err != nil {
@@ -104,6 +105,9 @@ func TestCredentials(t *testing.T) {
 		case "Bearer another-namespace":
 			p.Namespace = "another"
 			return p, nil
+		case "Bearer left-out":
+			p.Namespace = "left-out"
+			return p, nil
 		case "Bearer later":
 			return p, errors.New("the cluster does not answer")
 		}
@@ -124,6 +128,7 @@ func TestCredentials(t *testing.T) {
 			"a token that cannot be checked": {"Bearer later", proofs["a"], http.StatusServiceUnavailable},
 			"a token of another UID":         {"Bearer another-uid", proofs["a"], http.StatusGone},
 			"a token of another namespace":   {"Bearer another-namespace", proofs["a"], http.StatusGone},
+			"one of a namespace left out":    {"Bearer left-out", proofs["a"], http.StatusServiceUnavailable},
 			"the token of a forgotten run":   {tokens["forgotten"], proofs["forgotten"], http.StatusGone},
 			"the token of a run that ended":  {tokens["ended"], proofs["ended"], http.StatusGone},
 			"no proof":                       {tokens["a"], "", http.StatusForbidden},

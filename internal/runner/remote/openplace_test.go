@@ -20,6 +20,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit/executable"
 )
 
 // The run of a stack that has the slot of a place, and cannot have the place, begins once
@@ -183,7 +184,7 @@ func TestPlaceIsLostDuringItsSecondRun(t *testing.T) {
 	awaitAsking(t, c, p)
 	held, real := filepath.Join(t.TempDir(), "tofu"), shown(t)
 	program := fmt.Sprintf("#!/bin/sh\ncase \"$1\" in version) exec %[1]s \"$@\";; esac\n%[2]s\nexec %[1]s \"$@\"\n", real.Path, g.Command())
-	if err := os.WriteFile(held, []byte(program), 0o755); err != nil {
+	if err := executable.Write(held, []byte(program), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	c.Host().Provide(func(p *runner.Platform) { p.Readable = append(p.Readable, real.Path, g.Dir) })

@@ -110,13 +110,18 @@ func TestRunsOfPlacesAreRefused(t *testing.T) {
 	}
 }
 
-// A report without a record of its place is never removed.
+// A report without a record of its place is never removed. Its stack waits for the record, and
+// no other one does.
 func TestReportWithoutAPlace(t *testing.T) {
 	s, dir := newSite(t), t.TempDir()
 	write(t, runner.AsPods, dir, "runs-as")
 	report := write(t, `{"id":"run","stack":"a","phase":"Applying"}`, dir, "runs", "a", "run", "run.json")
-	if _, err := remote.New(t.Context(), s.config(dir)); err == nil || !strings.Contains(err.Error(), "no place.json") {
-		t.Errorf("New() = %v, want that the record is missing", err)
+	c := s.open(dir)
+	for range 2 {
+		if r, err := c.Current("a"); err == nil || !strings.Contains(err.Error(), "no place.json") {
+			t.Errorf("Current() = %+v, %v, want that the record is missing", r, err)
+		}
+		c.ReadAgain()
 	}
 	if _, err := os.Stat(report); err != nil {
 		t.Error(err)

@@ -45,7 +45,8 @@ type Config struct {
 	Dir      string // the data directory; made if it is not there
 	Launcher Launcher
 	Identify Identify
-	Contents runner.Contents // finds archives; its engine is that of the places, with a path there or none; its platform is given to them
+	LeftOut  func(namespace string) bool // whether there may be places in a namespace that Launcher does not find now; nil if it finds all
+	Contents runner.Contents             // finds archives; its engine is that of the places, with a path there or none; its platform is given to them
 
 	// Key signs what tells the places of this installation from others: 32 bytes.
 	// The same key has to come back after the loss of everything else. Places that
@@ -137,7 +138,9 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	if r.signer, err = newSigner(c.Key); err != nil {
 		return nil, err
 	}
-	if r.Runs, err = runner.OpenRuns(c.Dir, runner.AsPods, runner.Acts{Begin: starts{r}.begin, Room: starts{r}.room, Find: r.find, Cancel: r.cancel, Forget: r.forget}); err != nil {
+	if r.Runs, err = runner.OpenRuns(c.Dir, runner.AsPods, runner.Acts{
+		Begin: starts{r}.begin, Room: starts{r}.room, Find: r.find, Cancel: r.cancel, Forget: r.forget, Unread: r.unread.all,
+	}); err != nil {
 		return nil, err
 	}
 	r.prepared = &preparedStore{lock: r.Lock, stack: r.StackDir, bytes: c.Prepared, log: c.Log}
@@ -147,28 +150,13 @@ func New(ctx context.Context, c Config) (*Runner, error) {
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.remains = newRemains(r.ctx, &r.work, r.knownRuns, r.removals)
 	r.sharing = newSharing(r)
-	if err := r.findEarlier(ctx); err != nil {
+	if err := (finder{r}).findEarlier(ctx); err != nil {
 		r.stop()
 		r.work.Wait()
 		return nil, fmt.Errorf("finding the runs of an earlier process: %w", err)
 	}
 	r.work.Go(r.watch)
 	return r, nil
-}
-
-// findEarlier finds the runs of an earlier process. Of those that are shared, it finds
-// none before it takes them. Of those that were shared, it finds only the places.
-func (r *Runner) findEarlier(ctx context.Context) error {
-	if !r.config.Shared && !r.config.Stale {
-		return errors.Join(r.resume(ctx), r.adoptAll(ctx))
-	}
-	if err := r.leaveEarlier(filepath.Join(r.config.Dir, former)); err != nil || r.config.Shared {
-		return err
-	}
-	if err := r.removals.drop(); err != nil {
-		return err
-	}
-	return r.adoptAll(ctx)
 }
 
 // Ended sends the key of every run that ends, also of one that an earlier Runner
@@ -239,8 +227,8 @@ func (r starts) place(job *runner.Job) (Place, error) {
 	}
 	in, _, _ := strings.Cut(job.Name, "/")
 	at := Place{Namespace: in, Name: placeName(job)}
-	if r.removals.blocks(in, job.Key(), at.Name) {
-		return Place{}, fault.New(fault.Later, runner.StackBusy, errors.New("the place of an earlier run of the stack is still being removed"))
+	if err := r.removals.blocks(in, job.Key(), at.Name); err != nil {
+		return Place{}, fault.New(fault.Later, runner.StackBusy, err)
 	}
 	return at, nil
 }
@@ -317,7 +305,10 @@ func (r *Runner) prepare(run *placedRun, rec record, archive string) error {
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
-	if err := errors.Join(r.write(run, rec), runner.WriteReport(dir, report)); err != nil {
+	if err := r.write(run, rec); err != nil {
+		return err
+	}
+	if err := runner.WriteReport(dir, report); err != nil { // which is never there without the record
 		return err
 	}
 	if archive == "" {
@@ -331,7 +322,7 @@ func (r *Runner) prepare(run *placedRun, rec record, archive string) error {
 func (r *Runner) find(key, id string) (*runner.Report, error) {
 	run := r.of(key, id)
 	if run == nil {
-		return nil, nil
+		return nil, r.unread.of(key)
 	}
 	_, rep, err := r.read(run)
 	if err != nil {

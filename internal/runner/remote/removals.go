@@ -29,6 +29,8 @@ type removal struct {
 	Key    string        `json:"key,omitempty"`    // of the run that the place was for; empty if that is not certain
 	Tenant string        `json:"tenant,omitempty"` // of that run, as far as it is known
 
+	unread error // why its file could not be read, so that this is what the place says of itself
+
 	asked time.Time // when its end was asked for last
 	open  bool      // it may have another run, and is not removed yet
 	ended bool      // nothing runs there any more
@@ -41,9 +43,11 @@ type removals struct {
 
 	vacated func(runner.Remain) // called once nothing runs in a place any more; under no lock
 
-	mu   sync.Mutex
-	all  map[string]removal // by file
-	wake chan struct{}
+	mu     sync.Mutex
+	all    map[string]removal // by file
+	unread map[string]error   // why a file could not be read, by its name; its place is not found yet
+	opened time.Time
+	wake   chan struct{}
 }
 
 const (
@@ -56,7 +60,7 @@ const (
 )
 
 func openRemovals(dir string, now func() time.Time) (*removals, error) {
-	r := &removals{dir: filepath.Join(dir, runner.DirRemovals), now: now, all: map[string]removal{}, wake: make(chan struct{}, 1)}
+	r := &removals{dir: filepath.Join(dir, runner.DirRemovals), now: now, all: map[string]removal{}, unread: map[string]error{}, opened: now(), wake: make(chan struct{}, 1)}
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -68,9 +72,10 @@ func openRemovals(dir string, now func() time.Time) (*removals, error) {
 		if filepath.Ext(e.Name()) != ".json" {
 			continue // half written
 		}
-		var one removal
-		if err := disk.ReadJSON(filepath.Join(r.dir, e.Name()), &one); err != nil {
-			return nil, err
+		one, err := r.readFile(e.Name())
+		if err != nil { // it concerns one place, and keeps no other one from its work
+			r.unread[e.Name()] = err
+			continue
 		}
 		r.all[e.Name()] = one
 	}
@@ -166,7 +171,8 @@ func (r *removals) has(p Place) bool {
 			return true
 		}
 	}
-	return false
+	_, _, found := r.unreadOf(p)
+	return found
 }
 
 // covers reports whether p may be the place o, of which perhaps only the name is known, or
@@ -175,18 +181,21 @@ func (o Place) covers(p Place) bool {
 	return o.same(p) || o.UID == "" && o.Name == p.Name && (o.Namespace == "" || o.Namespace == p.Namespace)
 }
 
-// blocks reports whether no run may begin in a namespace under a key, or in a place of
-// this name. A place of another namespace blocks nothing: those who may make pods there
+// blocks says why no run may begin in a namespace under a key, or in a place of this name; it is
+// nil if one may. A place of another namespace blocks nothing: those who may make pods there
 // chose its key and its name.
-func (r *removals) blocks(namespace, key, name string) bool {
+func (r *removals) blocks(namespace, key, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.all {
 		if (one.Place.Namespace == "" || one.Place.Namespace == namespace) && (one.Blocks == key || one.Place.Name == name) {
-			return true
+			return errors.Join(errors.New("the place of an earlier run of the stack is still being removed"), one.unread)
 		}
 	}
-	return false
+	if _, file, found := r.unreadOf(Place{Namespace: namespace, Name: name}); found {
+		return errors.Join(errors.New("the place of an earlier run of the stack may still have to be removed"), r.unread[file])
+	}
+	return nil
 }
 
 func (r *removals) list() map[string]removal {
@@ -209,8 +218,13 @@ func (r *removals) remove(name string) error {
 	return nil
 }
 
-// drop forgets all removals.
+// drop forgets all removals. A file that cannot be read is set aside.
 func (r *removals) drop() error {
+	for name := range r.unreadable() {
+		if err := r.setAside(name); err != nil {
+			return err
+		}
+	}
 	for name := range r.list() {
 		if err := r.remove(name); err != nil {
 			return err

@@ -425,14 +425,10 @@ func (r orders) serveNext(w http.ResponseWriter, req *http.Request, p Place) err
 // serveLater gives an agent the order of a run that has its place, if that place had
 // another one before. An agent that did not receive all of it asks again.
 func (r orders) serveLater(w http.ResponseWriter, req *http.Request, p Place, proof string) error {
-	key := req.Header.Get(wire.HeaderStack)
-	owned := r.owns(key)
-	run := r.at(p)
+	run, err := lookUp(r.server, req, p)
 	switch {
-	case run == nil && !owned:
-		return errElsewhere()
-	case run == nil:
-		return r.unknown(key)
+	case err != nil:
+		return err
 	case run.before != nil && r.signer.proves(proof, p, run.before.key, run.before.id):
 		order, asks, err := r.orderFor(run, true, true)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner/remote/wire"
 	"github.com/terrier-iac/terrier/internal/runner/runnertest"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit/executable"
 )
 
 // several lets a place carry out a number of checks, and wait for the next one as long as a
@@ -114,7 +115,7 @@ for dir in $dirs; do (echo "$LEFT_BY" > "$dir/%[2]s") 2>/dev/null; done
 (setsid sh -c 'trap "" TERM HUP INT; while :; do sleep 1; : %[2]s; done' >/dev/null 2>&1 &)
 exec %[1]s "$@"
 `, real.Path, mark)
-			if err := os.WriteFile(hostile, []byte(program), 0o755); err != nil {
+			if err := executable.Write(hostile, []byte(program), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			c.Host().Provide(func(p *runner.Platform) { p.Readable = append(p.Readable, real.Path) })
@@ -157,7 +158,7 @@ func TestSharedMemoryOfRuns(t *testing.T) {
 			c := s.open(t.TempDir(), several(tt.most))
 			program, real := filepath.Join(t.TempDir(), "tofu"), shown(t)
 			text := fmt.Sprintf("#!/bin/sh\nset -e\nmade=$(ipcmk -M 4096)\nipcrm -m \"${made##* }\"\nexec %s \"$@\"\n", real.Path)
-			if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
+			if err := executable.Write(program, []byte(text), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			c.Host().Provide(func(p *runner.Platform) { p.Readable = append(p.Readable, real.Path) })
@@ -188,7 +189,7 @@ func shown(t *testing.T) engine.Engine {
 		t.Fatal(err)
 	}
 	e.Path = filepath.Join(dir, "tofu")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(e.Path, program, 0o755)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), executable.Write(e.Path, program, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	return e

@@ -28,6 +28,7 @@ type record struct {
 	Begun   bool      `json:"begun,omitempty"`   // a report of the agent was taken, or is about to be
 	Cancel  bool      `json:"cancel,omitempty"`  // the run was asked to stop
 	Ended   bool      `json:"ended,omitempty"`   // not its agent but this side ended the run
+	Adopted bool      `json:"adopted,omitempty"` // the place was found, and not made by the one who writes this
 	Given   string    `json:"given,omitempty"`   // digest of what an earlier run prepared and this one begins with
 	sealed
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/terrier-iac/terrier/internal/runner"
@@ -21,15 +23,24 @@ import (
 
 // ownKeys are the keys of a Runner that shares them with others.
 type ownKeys struct {
-	shared bool // otherwise all keys are its own
-	mu     sync.Mutex
-	mine   [shard.Count]bool
+	shared  bool          // otherwise all keys are its own
+	unread  unread        // of its own
+	changes atomic.Uint64 // of mine
+	mu      sync.Mutex
+	mine    [shard.Count]bool
 }
 
-// owns reports whether the runs of a key are this Runner's.
+// version has another value after any change of what is owned, or cannot be read yet.
+func (k *ownKeys) version() uint64 { return k.changes.Load() + k.unread.changes.Load() }
+
+// owns reports whether the runs of a key are this Runner's. An agent that names no key may be of
+// any.
 func (k *ownKeys) owns(key string) bool {
-	if !k.shared {
+	switch {
+	case !k.shared:
 		return true
+	case key == "":
+		return false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -42,6 +53,7 @@ func (k *ownKeys) set(shards []int, mine bool) {
 	for _, i := range shards {
 		k.mine[i] = mine
 	}
+	k.changes.Add(1)
 }
 
 func shardOf(key string) int {
@@ -57,25 +69,15 @@ func keysIn(shards []int) func(key string) bool {
 	}
 }
 
-// Take adopts the places of shards. From then on their runs are this Runner's.
+// Take adopts the places of shards. From then on their runs are this Runner's. A place that
+// cannot be adopted is the trouble of its stack alone, whose Current says why.
 func (r *Runner) Take(ctx context.Context, shards []int) error {
-	places, err := r.config.Launcher.Places(ctx)
-	if err != nil {
-		return fmt.Errorf("listing the places: %w", err)
-	}
 	in := keysIn(shards)
-	for _, p := range places {
-		key := p.Key
-		if what, err := r.signer.open(p); err == nil {
-			key = what.First.Key()
-		}
-		if !in(key) {
-			continue
-		}
-		if err := r.adopt(ctx, p); err != nil {
-			return fmt.Errorf("adopting place %s: %w", p.Name, err)
-		}
-		if run := r.at(p); run != nil {
+	if err := (finder{r}).adoptAll(ctx, in); err != nil {
+		return err
+	}
+	for _, run := range r.all() {
+		if in(run.key) {
 			r.work.Go(func() { r.look(run) })
 		}
 	}
@@ -113,6 +115,11 @@ func (r *Runner) Give(ctx context.Context, shards []int) error {
 		}
 		break
 	}
+	for key := range r.unread.all() {
+		if in(key) {
+			r.giveUnread(key)
+		}
+	}
 	var errs []error
 	for _, run := range r.all() {
 		if in(run.key) {
@@ -131,35 +138,50 @@ func (k *knownRuns) leave(run *placedRun) error {
 	return runner.RemoveRun(k.dir(run))
 }
 
+// giveUnread forgets a key whose runs could not be taken over. One that takes them over at this
+// moment holds the lock of the key.
+func (r *Runner) giveUnread(key string) {
+	defer r.Lock(key)()
+	r.unread.set(key, nil)
+}
+
 // former is where the directories of the runs of an earlier process are, of those that
 // left a state.
 const former = "former"
 
 // leaveEarlier removes the runs in the directory: they may be another Runner's by now,
 // to which their agents deliver all again. What one of them left of a state is moved to
-// a directory aside, for a person.
+// a directory aside, for a person. The error is runner.Unread if it is about some of them.
 func (k *knownRuns) leaveEarlier(aside string) error {
 	keys, err := k.Keys()
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, key := range keys {
 		ids, err := k.IDs(key)
 		if err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("the runs of %s: %w", key, err))
 		}
 		for _, id := range ids {
 			if err := setAside(k.Dir(key, id), filepath.Join(aside, key)); err != nil {
-				return fmt.Errorf("run %s of %s: %w", id, key, err)
+				errs = append(errs, fmt.Errorf("run %s of %s: %w", id, key, err))
 			}
 		}
+	}
+	if len(errs) > 0 {
+		return runner.Unread{Err: errors.Join(errs...)}
 	}
 	return nil
 }
 
 func setAside(dir, to string) error {
-	if _, err := os.Stat(filepath.Join(dir, runner.FileState)); err != nil {
+	_, err := os.Stat(filepath.Join(dir, runner.FileState))
+	if errors.Is(err, fs.ErrNotExist) {
 		return runner.RemoveRun(dir)
+	}
+	if err != nil {
+		return err
 	}
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
@@ -171,22 +193,26 @@ func setAside(dir, to string) error {
 	return os.Rename(dir, to)
 }
 
-// unknown answers an agent whose run is not known. One of a key that is not this
-// Runner's asks again: the answer that its run is not known would end it.
-func (k *ownKeys) unknown(key string) error {
-	if k.shared && (key == "" || !k.owns(key)) {
-		return errElsewhere()
+// notYet answers an agent of a key whose runs could not be taken over yet; nil if they could.
+func (k *ownKeys) notYet(key string) error {
+	if k.unread.of(key) != nil || key == "" && len(k.unread.all()) > 0 {
+		return refused(http.StatusServiceUnavailable, "the controller cannot read the run yet")
 	}
-	return errUnknown()
+	return nil
 }
 
 // unknownNow answers an agent whose run was known when its request came. A run that was
-// given up goes on, even if its key has come back meanwhile.
+// given up goes on, even if its key has come back meanwhile. One of a key that is not this
+// Runner's, or whose runs could not be taken over yet, asks again: the answer that its run is
+// not known would end it.
 func (k *ownKeys) unknownNow(run *placedRun) error {
-	if run.left.Load() {
+	if err := k.notYet(run.key); err != nil {
+		return err
+	}
+	if run.left.Load() || !k.owns(run.key) {
 		return errElsewhere()
 	}
-	return k.unknown(run.key)
+	return errUnknown()
 }
 
 // errElsewhere has an agent ask again.

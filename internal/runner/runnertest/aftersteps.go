@@ -148,30 +148,16 @@ func stepsWait(t *testing.T, f Fixture) {
 		t.Errorf("a wait for a host that does not speak SSH ended %s: %s", d.Outcome, d.Message)
 	}
 	// A host that comes up later ends the wait.
-	late, err := net.Listen("tcp", net.JoinHostPort(hostOf(ssh), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := late.Addr().String()
-	if err := late.Close(); err != nil {
-		t.Fatal(err)
-	}
+	at := closedPort(t, f)
 	id := s.Start(stack.StepsRun, follows(nil, runner.AfterStep{Name: "late", Hosts: []string{at}}))
-	if late, err = net.Listen("tcp", at); err != nil {
+	late, err := net.Listen("tcp", at)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { late.Close() })
 	if d := s.Finish(id); d.Outcome != stack.Succeeded {
 		t.Errorf("a wait for a host that came up ended %s: %s", d.Outcome, d.Message)
 	}
-}
-
-func hostOf(address string) string {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	return host
 }
 
 // TB-08: the real Ansible configures the hosts of an output in the sandbox, with variables that

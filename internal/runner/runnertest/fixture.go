@@ -288,6 +288,21 @@ func (g *Gate) Arrived(t testing.TB) {
 	}
 }
 
+// passed reports whether a program came to the gate, once it has ended.
+func (g *Gate) passed(t testing.TB) bool {
+	t.Helper()
+	const nobody = "nobody\n"
+	if _, err := g.here.WriteString(nobody); err != nil { // a read of an empty pipe would wait
+		t.Fatal(err)
+	}
+	buf := make([]byte, 64)
+	n, err := g.here.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(buf[:n]) != nobody
+}
+
 // Open lets the program that waits go on.
 func (g *Gate) Open(t testing.TB) {
 	t.Helper()

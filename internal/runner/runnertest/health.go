@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // patient returns a stack whose runs may reach servers of the test.
@@ -37,9 +39,8 @@ func tcpCheck(name, address string) runner.Check {
 // closedPort returns an address on which no server listens.
 func closedPort(t *testing.T, f Fixture) string {
 	t.Helper()
-	l := f.listen(t)
-	defer l.Close()
-	return l.Addr().String()
+	host := f.host()
+	return net.JoinHostPort(host, strconv.Itoa(port.Reserve(t, host)))
 }
 
 // silent returns the address of a server that takes connections and never says

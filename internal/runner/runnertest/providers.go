@@ -14,6 +14,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/sandbox"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/testkit/executable"
 	"github.com/terrier-iac/terrier/internal/workdir"
 )
 
@@ -50,7 +51,7 @@ func newMirror(t testing.TB, m *Mirror, of, ahead string) *Mirror {
 		if err := errors.Join(
 			os.MkdirAll(pkg, 0o755),
 			copyFile(p, filepath.Join(pkg, "real")),
-			os.WriteFile(filepath.Join(pkg, filepath.Base(p)), []byte(script), 0o755),
+			executable.Write(filepath.Join(pkg, filepath.Base(p)), []byte(script), 0o755),
 			os.WriteFile(filepath.Join(m.Cloud, "starts"), nil, 0o666),
 			os.Chmod(filepath.Join(m.Cloud, "starts"), 0o666), // whatever the umask is
 		); err != nil {
@@ -70,7 +71,7 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, data, 0o755)
+	return executable.Write(to, data, 0o755)
 }
 
 // own gives the cloud to the user that runs are.

@@ -170,14 +170,15 @@ func scriptCancelled(t *testing.T, f Fixture) {
 // A script that does not care is killed, and its engine is not before it could save what
 // it had made.
 func scriptStubborn(t *testing.T, f Fixture) {
-	g := newGate(t, f.dir(t))
-	s := f.stack(t, f.New(t), oneResource)
-	s.Allow(g.Dir)
-	id := s.Start(stack.ScriptRun, scripted("trap '' INT TERM\nterraform apply -auto-approve\n"+g.Command()), func(j *runner.Job) {
-		j.Limits.Apply, j.Limits.Grace = reached, 200*time.Millisecond
+	_, _, d := reached(t, func(limit time.Duration) (*Stack, *Gate, string) {
+		g := newGate(t, f.dir(t))
+		s := f.stack(t, f.New(t), oneResource)
+		s.Allow(g.Dir)
+		return s, g, s.Start(stack.ScriptRun, scripted("trap '' INT TERM\nterraform apply -auto-approve\n"+g.Command()), func(j *runner.Job) {
+			j.Limits.Apply, j.Limits.Grace = limit, 200*time.Millisecond
+		})
 	})
-	g.Arrived(t)
-	if d := s.Finish(id); d.Outcome != stack.Killed || d.Resources != 1 {
+	if d.Outcome != stack.Killed || d.Resources != 1 {
 		t.Errorf("outcome = %s with %d resources, want Killed with one: %s", d.Outcome, d.Resources, d.Message)
 	}
 }
@@ -247,7 +248,7 @@ func scriptAround(t *testing.T, f Fixture) {
 	s := f.stack(t, f.New(t), oneResource)
 	for name, text := range map[string]string{
 		"the engine itself": f.Engine.Path + " apply -auto-approve || /engine/tofu apply -auto-approve",
-		"two at once":       "terraform apply -auto-approve -lock-timeout=60s & terraform apply -auto-approve -lock-timeout=60s; a=$?; wait $! && [ $a = 0 ]",
+		"two at once":       "terraform apply -auto-approve -lock-timeout=10m & terraform apply -auto-approve -lock-timeout=10m; a=$?; wait $! && [ $a = 0 ]",
 		"no environment":    "env -i " + `PATH="$PATH" TERRIER_RUN="$TERRIER_RUN" terraform apply -auto-approve`,
 		"closed streams":    "terraform apply -auto-approve >&- 2>&- <&-",
 		"another program":   "exec terraform apply -auto-approve",

@@ -28,15 +28,21 @@ resource "terraform_data" "slow" {
 }
 
 // atGate starts an apply and returns once its code waits at the gate.
-func atGate(t *testing.T, f Fixture, change ...func(*runner.Job)) (*Stack, Runner, *Gate, string) {
+func atGate(t *testing.T, f Fixture) (*Stack, Runner, *Gate, string) {
+	t.Helper()
+	s, r, g, id := toGate(t, f)
+	g.Arrived(t)
+	return s, r, g, id
+}
+
+// toGate starts an apply whose code will wait at the gate.
+func toGate(t *testing.T, f Fixture, change ...func(*runner.Job)) (*Stack, Runner, *Gate, string) {
 	t.Helper()
 	g, r := newGate(t, f.dir(t)), f.New(t)
 	s := f.stack(t, r, waiting(g, g.Command()+"; : > "+filepath.Join(g.Dir, "after")))
 	s.Allow(g.Dir)
 	plan := s.Must(stack.PlanRun)
-	id := s.Start(stack.ApplyRun, append(change, Saved(plan))...)
-	g.Arrived(t)
-	return s, r, g, id
+	return s, r, g, s.Start(stack.ApplyRun, append(change, Saved(plan))...)
 }
 
 func oneAtATime(t *testing.T, f Fixture) {
@@ -102,14 +108,28 @@ func cancelled(t *testing.T, f Fixture) {
 	}
 }
 
-// reached is a deadline that comes when an engine is at the gate, on a machine
-// that is as busy as may be.
-const reached = 10 * time.Second
+// reached starts runs whose code waits at a gate, each with a longer limit, until the limit of
+// one came when its code was there and not before: the machine may be busy.
+func reached(t *testing.T, start func(limit time.Duration) (*Stack, *Gate, string)) (*Stack, *Gate, Done) {
+	t.Helper()
+	for limit := 10 * time.Second; limit < patience; limit *= 2 {
+		s, g, id := start(limit)
+		d := s.Finish(id)
+		if g.passed(t) {
+			return s, g, d
+		}
+		t.Logf("after %s the run had not come so far: it ended %s in %s", limit, d.Outcome, d.Step)
+	}
+	t.Fatal("no program came to the gate")
+	return nil, nil, Done{}
+}
 
 // F13: a step ends at its deadline, politely.
 func deadline(t *testing.T, f Fixture) {
-	s, _, g, id := atGate(t, f, func(j *runner.Job) { j.Limits.Apply = reached })
-	d := s.Finish(id)
+	s, g, d := reached(t, func(limit time.Duration) (*Stack, *Gate, string) {
+		s, _, g, id := toGate(t, f, func(j *runner.Job) { j.Limits.Apply = limit })
+		return s, g, id
+	})
 	if d.Outcome != stack.TimedOut || d.Step != "apply" {
 		t.Errorf("outcome = %s in %s, want TimedOut in apply: %s", d.Outcome, d.Step, d.Message)
 	}
@@ -118,16 +138,16 @@ func deadline(t *testing.T, f Fixture) {
 
 // F14: what does not end politely is killed.
 func stubborn(t *testing.T, f Fixture) {
-	g, r := newGate(t, f.dir(t)), f.New(t)
-	// Neither the engine's interrupt nor the end of its shell ends this one.
-	s := f.stack(t, r, waiting(g, "trap '' INT TERM; "+g.Command()))
-	s.Allow(g.Dir)
-	plan := s.Must(stack.PlanRun)
-	id := s.Start(stack.ApplyRun, Saved(plan), func(j *runner.Job) {
-		j.Limits.Apply, j.Limits.Grace = reached, 200*time.Millisecond
+	_, _, d := reached(t, func(limit time.Duration) (*Stack, *Gate, string) {
+		g := newGate(t, f.dir(t))
+		// Neither the engine's interrupt nor the end of its shell ends this one.
+		s := f.stack(t, f.New(t), waiting(g, "trap '' INT TERM; "+g.Command()))
+		s.Allow(g.Dir)
+		plan := s.Must(stack.PlanRun)
+		return s, g, s.Start(stack.ApplyRun, Saved(plan), func(j *runner.Job) {
+			j.Limits.Apply, j.Limits.Grace = limit, 200*time.Millisecond
+		})
 	})
-	g.Arrived(t)
-	d := s.Finish(id)
 	if d.Outcome != stack.Killed && d.Outcome != stack.TimedOut {
 		t.Errorf("outcome = %s, want Killed or TimedOut: %s", d.Outcome, d.Message)
 	}

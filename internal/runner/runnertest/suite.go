@@ -59,10 +59,13 @@ func (f Fixture) dir(t *testing.T) string {
 	return dir
 }
 
+// host is where runs reach servers of the test.
+func (f Fixture) host() string { return cmp.Or(f.Address, "127.0.0.1") }
+
 // listen opens a port that runs reach.
 func (f Fixture) listen(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(f.Address, "127.0.0.1"), "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(f.host(), "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,8 +201,9 @@ func drawWorstDay(t *rapid.T, o *stack.Observation, rarely func(string) bool, ag
 	}
 	if p := o.Status.Pending; p != nil {
 		p.Destroy = rapid.Bool().Draw(t, "ending")
+		p.Whole = p.Destroy && !rarely("ending of targets")
 		if rarely("circle") {
-			p.Addresses, p.Destroy = "a", false
+			p.Addresses, p.Destroy, p.Whole = "a", false, false
 			o.Status.Recurrence = &stack.Recurrence{Key: p.RecurrenceKey(), Applies: 3}
 		}
 	}
@@ -216,7 +217,7 @@ func drawPolicies(t *rapid.T, o *stack.Observation, rarely func(string) bool) {
 	o.Spec.Policies, o.Spec.Reviews = "w", "w"
 	if o.Deleting && o.Spec.DestroyLast && rapid.Bool().Draw(t, "planned destroy") {
 		o.Status.Created = true
-		o.Status.Pending = &stack.Plan{Name: "p1", Digest: "d", PlanInputs: o.PlanInputs, Destroy: true}
+		o.Status.Pending = &stack.Plan{Name: "p1", Digest: "d", PlanInputs: o.PlanInputs, Destroy: true, Whole: true}
 	}
 	if rapid.Bool().Draw(t, "judged") {
 		held := rapid.Bool().Draw(t, "held by a policy")

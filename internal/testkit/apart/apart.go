@@ -1,7 +1,8 @@
-// Package apart runs a test once more, in a process with a disk or a network of its own.
-// It knows nothing of what is tested, so that every package's tests can use it.
+// Package apart runs a test once more, in a process with a disk or a network of its own, or
+// a part of a test on a thread without the rights of root. It knows nothing of what is
+// tested, so that every package's tests can use it.
 //
-// Start reading at Disk and Network.
+// Start reading at Disk, Network and Unprivileged.
 package apart
 
 import (
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,6 +48,25 @@ func Network(t *testing.T) bool {
 		t.Fatalf("setting loopback up: %v", err)
 	}
 	return true
+}
+
+// Unprivileged runs f on a thread without capabilities, to which the permissions of files
+// apply as to that of an ordinary user.
+func Unprivileged(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with this function
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			t.Errorf("dropping the capabilities of a thread: %v", err)
+			return
+		}
+		f()
+	}()
+	<-done
 }
 
 // again runs the calling test once more, in a new namespace, and returns a directory

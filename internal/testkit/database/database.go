@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // What a reader of a fresh server needs. The password holds what escapes in
@@ -97,7 +99,8 @@ func start(tb testing.TB, e engine, options []Option) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{Host: "127.0.0.1", engine: e, dir: dir, Socket: e.socket(dir)}
+	const host = "127.0.0.1"
+	s := &Server{Host: host, Port: port.Reserve(tb, host), engine: e, dir: dir, Socket: e.socket(dir)}
 	tb.Cleanup(func() {
 		s.halt()
 		if err := os.RemoveAll(dir); err != nil {
@@ -156,19 +159,7 @@ func (s *Server) Start(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), within)
 	defer cancel()
-	var err error
-	// Another program may take the port between its choice and its use.
-	for first := s.Port == 0; ; {
-		if first {
-			if s.Port, err = freePort(); err != nil {
-				tb.Fatal(err)
-			}
-		}
-		if err = s.launch(ctx); err == nil || !first || ctx.Err() != nil {
-			break
-		}
-	}
-	if err != nil {
+	if err := s.launch(ctx); err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 		tb.Fatalf("starting a database: %v\n%s", err, log)
 	}
@@ -232,13 +223,4 @@ func (s *Server) halt() {
 		<-s.ended
 	}
 	s.command = nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

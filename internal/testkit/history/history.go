@@ -34,6 +34,7 @@ type History struct {
 type Stack struct {
 	Name, UID string
 	At        time.Time // when it was seen
+	Version   uint64    // of the store: of two objects, what is lower was before, whichever was seen first; 0 if it is not known
 	Gone      bool      // the object does not exist any more; the rest is as it was last
 	Deleting  bool
 
@@ -54,6 +55,7 @@ type Stack struct {
 type State struct {
 	Name      string
 	At        time.Time
+	Version   uint64 // as of Stack
 	Gone      bool
 	Lineage   string
 	Serial    uint64

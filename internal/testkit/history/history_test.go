@@ -30,7 +30,7 @@ func good() History {
 	destroy := Run{ID: "d", Stack: "u", State: "n/tfstate-default-s", Kind: stack.DestroyRun, Cause: stack.Cause{Destroy: true, Why: "the object was deleted"},
 		Started: at(30), Finished: at(31), Done: true, Outcome: stack.Succeeded}
 	v := func(sec float64, change func(*Stack)) Stack {
-		s := Stack{Name: "s", UID: "u", At: at(sec), Since: at(sec), Destroys: true}
+		s := Stack{Name: "s", UID: "u", At: at(sec), Version: uint64(10 * sec), Since: at(sec), Destroys: true}
 		change(&s)
 		return s
 	}
@@ -53,9 +53,9 @@ func good() History {
 			v(32, func(s *Stack) { s.Deleting, s.Gone = true, true }),
 		},
 		States: []State{
-			{Name: "tfstate-default-s", At: at(9), Lineage: "l", Serial: 1, Resources: 1, Ours: true},
-			{Name: "tfstate-default-s", At: at(19), Lineage: "l", Serial: 4, Resources: 1, Ours: true},
-			{Name: "tfstate-default-s", At: at(31), Lineage: "l", Serial: 5, Ours: true},
+			{Name: "tfstate-default-s", At: at(9), Version: 90, Lineage: "l", Serial: 1, Resources: 1, Ours: true},
+			{Name: "tfstate-default-s", At: at(19), Version: 190, Lineage: "l", Serial: 4, Resources: 1, Ours: true},
+			{Name: "tfstate-default-s", At: at(31), Version: 310, Lineage: "l", Serial: 5, Ours: true},
 		},
 		Locks: []Lock{
 			{"tfstate-default-s", at(8), "a1"}, {"tfstate-default-s", at(9), ""},
@@ -117,7 +117,11 @@ func TestValidatorsRefuse(t *testing.T) {
 			still(h, stack.BreakGlassSession, "the end of the session")
 			h.Stacks[len(h.Stacks)-1].Status.BreakGlass, h.End = &stack.BreakGlass{Session: "s", Until: at(41)}, at(1000)
 		}, "was to end at"},
-		"a stack goes and leaves what it built": {"a stack goes only when nothing is left, or when it was to be left (P7)", func(h *History) { h.States[2].Resources = 1 }, "held 1 resources"},
+		"a stack goes and leaves what it built":                         {"a stack goes only when nothing is left, or when it was to be left (P7)", func(h *History) { h.States[2].Resources = 1 }, "held 1 resources"},
+		"a state that is emptied after its stack went, and seen before": {"a stack goes only when nothing is left, or when it was to be left (P7)", func(h *History) { h.States[2].Version = 321 }, "held 1 resources"},
+		"a stack goes unseen and leaves what it built": {"a stack goes only when nothing is left, or when it was to be left (P7)", func(h *History) {
+			h.Holes, h.Stacks[8].Version, h.States[2].Resources = []time.Time{at(32)}, 0, 1
+		}, "held 1 resources"},
 	}
 	covered := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
@@ -159,6 +163,15 @@ func TestValidatorsLetPass(t *testing.T) {
 		"a state that somebody else put back": func(h *History) {
 			h.States = slices.Insert(h.States, 2, State{Name: "tfstate-default-s", At: at(25), Lineage: "m", Serial: 0})
 			h.States[3].Lineage = "m"
+		},
+		"a state whose end is seen after that of its stack": func(h *History) {
+			h.States[2].At = at(33)
+		},
+		"a stack and a state that went while nobody could watch": func(h *History) {
+			h.Holes, h.Stacks[8].Version, h.States[2].Version, h.States[2].At, h.States[2].Gone = []time.Time{at(31.5), at(33)}, 0, 0, at(33), true
+		},
+		"a stack of the same name that comes after": func(h *History) {
+			h.States = append(h.States, State{Name: "tfstate-default-s", At: at(31.5), Version: 330, Lineage: "l", Serial: 7, Resources: 1, Ours: true})
 		},
 		"a stack that was to leave what it built": func(h *History) {
 			h.States[2].Resources = 1

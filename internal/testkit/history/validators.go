@@ -255,21 +255,25 @@ func goodbyesAreClean(h History) (found []string) {
 			continue
 		}
 		name := "tfstate-default-" + s.Name
-		if i := lastBefore(h.States, name, s.At); i >= 0 && !h.States[i].Gone && h.States[i].Resources > 0 {
+		if i := lastBefore(h.States, name, s); i >= 0 && !h.States[i].Gone && h.States[i].Resources > 0 {
 			found = append(found, fmt.Sprintf("the stack %s went at %s, and its state held %d resources", s.Name, clock(s.At), h.States[i].Resources))
 		}
 	}
 	return found
 }
 
-// lastBefore is the index of the last version of a state before a moment, -1 if
-// there is none.
-func lastBefore(states []State, name string, at time.Time) int {
+// lastBefore is the index of the last version of a state before a stack went, -1 if
+// there is none. Where a stack's end was missed, it is not known when that was: then it is
+// the last version, unless that was seen later than the end.
+func lastBefore(states []State, name string, gone Stack) int {
 	found := -1
 	for i, s := range states {
-		if s.Name == name && !s.At.After(at) {
+		if s.Name == name && (gone.Version == 0 || s.Version < gone.Version) {
 			found = i
 		}
+	}
+	if found >= 0 && gone.Version == 0 && states[found].At.After(gone.At) {
+		return -1
 	}
 	return found
 }

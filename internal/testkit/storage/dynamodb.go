@@ -49,6 +49,14 @@ func (d *DynamoDB) Lock(table, state string) string {
 	return d.items[table][state].text("Info")
 }
 
+// Has reports whether a table has an item.
+func (d *DynamoDB) Has(table, key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.items[table][key]
+	return ok
+}
+
 // request is as much of a request as the engine and the plug-in send.
 type request struct {
 	TableName           string

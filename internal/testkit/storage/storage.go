@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // Writes are the requests to a server that changed something.
@@ -47,11 +49,10 @@ func (w *Writes) Take() []string {
 // at the path ready. It returns the address of the program.
 func Start(tb testing.TB, ready, program string, args func(port string) []string) string {
 	tb.Helper()
-	l := httptest.NewServer(nil) // a port that is free
-	address := l.URL
-	l.Close()
-	_, port, _ := strings.Cut(strings.TrimPrefix(address, "http://"), ":")
-	cmd := exec.Command(program, args(port)...) // until after the last cleanup of the test
+	at := port.Address(tb)
+	address := "http://" + at
+	_, number, _ := strings.Cut(at, ":")
+	cmd := exec.Command(program, args(number)...) // until after the last cleanup of the test
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said

@@ -96,7 +96,7 @@ func TestRunAsksUntilItEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- m.Run(ctx) }()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	states := func() []monitor.State { return []monitor.State{m.Statuses()[0].State, m.Statuses()[1].State} }
 	for !cmp.Equal(states(), []monitor.State{monitor.Active, monitor.Unreachable}) {
 		if time.Now().After(deadline) {

@@ -139,7 +139,7 @@ const (
 // Keeper serves the newest certificate.
 type Keeper struct {
 	source Source
-	own    tls.Certificate
+	own    func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	now    func() time.Time
 	log    *slog.Logger
 
@@ -151,7 +151,7 @@ type Keeper struct {
 }
 
 // NewKeeper serves the certificate own until there is another one. Nothing is asked yet.
-func NewKeeper(s Source, own tls.Certificate, now func() time.Time, log *slog.Logger) *Keeper {
+func NewKeeper(s Source, own func(*tls.ClientHelloInfo) (*tls.Certificate, error), now func() time.Time, log *slog.Logger) *Keeper {
 	return &Keeper{source: s, own: own, now: now, log: log}
 }
 
@@ -174,11 +174,11 @@ func (k *Keeper) CA() []byte {
 }
 
 // Certificate is what is served now. It implements GetCertificate of tls.Config.
-func (k *Keeper) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (k *Keeper) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.current == nil || k.trusted == nil || !k.now().Before(k.current.Certificate.Leaf.NotAfter) || k.foreign(k.current.Certificate) {
-		return &k.own, nil
+		return k.own(hello)
 	}
 	return &k.current.Certificate, nil
 }

@@ -60,13 +60,18 @@ func (w *world) served(t *testing.T, k *pki.Keeper) *x509.Certificate {
 	return c.Leaf
 }
 
+// shows is a server with that certificate.
+func shows(c tls.Certificate) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c, nil }
+}
+
 // A certificate is renewed at two thirds of its life. While the server is down, the last good
 // one is served until it ends, and then the own one; afterwards a new one.
 func TestRenewedBeforeItEnds(t *testing.T) {
 	w := newWorld(t)
 	self, bundle := own(t, w.now)
 	var log bytes.Buffer
-	k := pki.NewKeeper(w.source, self, func() time.Time { return w.now }, slog.New(slog.NewTextHandler(&log, nil)))
+	k := pki.NewKeeper(w.source, shows(self), func() time.Time { return w.now }, slog.New(slog.NewTextHandler(&log, nil)))
 	if got := w.served(t, k); !got.Equal(self.Leaf) {
 		t.Errorf("before anything is signed, %s is served, want the own one", got.Subject)
 	}
@@ -118,7 +123,7 @@ func TestAnotherAuthorityIsNotServed(t *testing.T) {
 	w := newWorld(t)
 	self, bundle := own(t, w.now)
 	var log bytes.Buffer
-	k := pki.NewKeeper(w.source, self, func() time.Time { return w.now }, slog.New(slog.NewTextHandler(&log, nil)))
+	k := pki.NewKeeper(w.source, shows(self), func() time.Time { return w.now }, slog.New(slog.NewTextHandler(&log, nil)))
 	k.Trust([]byte(bundle)) // the server was down at the start
 	k.Step(t.Context())
 	if got := w.served(t, k); !got.Equal(self.Leaf) || !strings.Contains(log.String(), "restart the controller") {
@@ -135,7 +140,7 @@ func TestAClientAcceptsIt(t *testing.T) {
 	w.now = time.Now()
 	w.Renew(t)
 	self, bundle := own(t, w.now)
-	k := pki.NewKeeper(w.source, self, time.Now, slog.New(slog.DiscardHandler))
+	k := pki.NewKeeper(w.source, shows(self), time.Now, slog.New(slog.DiscardHandler))
 	k.Step(t.Context())
 	k.Trust([]byte(bundle + string(k.CA())))
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: k.Certificate})
@@ -191,7 +196,7 @@ func TestPlaces(t *testing.T) {
 func TestOpenBaoSigns(t *testing.T) {
 	s := vaulttest.OpenBao(t)
 	s.Ask(t, http.MethodPost, "pki/config/urls", map[string]any{"issuing_certificates": s.URL.String() + "/v1/pki/ca", "crl_distribution_points": s.URL.String() + "/v1/pki/crl"})
-	s.Ask(t, http.MethodPost, "pki/roles/terrier", map[string]any{"allowed_domains": "terrier-system.svc", "allow_subdomains": true, "max_ttl": "24h"})
+	s.Ask(t, http.MethodPost, "pki/roles/terrier", map[string]any{"allowed_domains": "terrier-system.svc", "allow_subdomains": true, "key_type": "ec", "max_ttl": "24h"})
 	s.Policy(t, "pki", `path "pki/sign/terrier" { capabilities = ["update"] }`)
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(s.Token(t, "pki", "1h")), 0o600); err != nil {

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/terrier-iac/terrier/internal/testkit/port"
 )
 
 // Server is an OpenBao, or what stands in for one. It has
@@ -69,9 +71,7 @@ func Each(t *testing.T, test func(t *testing.T, s Server)) {
 func Start(t *testing.T) Server {
 	t.Helper()
 	path := Program(t)
-	l := httptest.NewServer(nil) // a port that is free
-	at := strings.TrimPrefix(l.URL, "http://")
-	l.Close()
+	at := port.Address(t)
 	cmd := exec.CommandContext(t.Context(), path, "server", "-dev", "-dev-no-store-token", "-dev-root-token-id=root", "-dev-listen-address="+at)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &said, &said, t.TempDir(), time.Second
@@ -256,7 +256,7 @@ func (s Server) Leased(t *testing.T, lease string) bool {
 
 // patience is how long the server may take to end the leases of a session, which it does
 // after it has answered.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // AwaitEnded waits until the server knows a lease no more.
 func (s Server) AwaitEnded(t *testing.T, lease string) {

@@ -183,7 +183,7 @@ var auditActions = []struct {
 	{"Platform", []auditAction{
 		{"signed-in", ui.ToneIdle}, {"signed-out", ui.ToneIdle}, {"sign-in-refused", ui.ToneBad}, {"denied", ui.ToneBad},
 		{"login-confirmed", ui.ToneIdle}, {"login-declined", ui.ToneWarn}, {"login-refused", ui.ToneBad}, {"token-created", ui.ToneIdle}, {"token-revoked", ui.ToneWarn},
-		{"audit-log-opened", ui.ToneIdle}, {"audit-log-cut", ui.ToneWarn}, {"audit-log-damaged", ui.ToneBad}, {"unreadable", ui.ToneBad},
+		{"audit-log-opened", ui.ToneIdle}, {"audit-log-cut", ui.ToneWarn}, {"audit-log-damaged", ui.ToneBad}, {"summed-up", ui.ToneWarn}, {"unreadable", ui.ToneBad},
 	}},
 }
 

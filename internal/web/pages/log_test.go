@@ -159,3 +159,28 @@ func TestALogShowsTheTimesOfItsLines(t *testing.T) {
 		t.Errorf("the first error is %q, times are shown: %t", got.Error, got.Times)
 	}
 }
+
+// The log and the plan of a stack of another kind are read at its own address, and not at that
+// of the stack of the first kind that has its name.
+func TestStacksOfAnotherKindAreReadAtTheirAddress(t *testing.T) {
+	v := logVisit(t, "line\n", "/stacks/apps/checkout/runs/plan-8/log")
+	rows := v.Backend.Stacks.(logged).rows
+	for i := range rows {
+		if rows[i].Key() == v.Key() {
+			rows[i].Kind = "terraform.second.example.com"
+		}
+	}
+	v.Names["kind"] = "terraform.second.example.com"
+	p, err := Log(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const its = "/api/v1/namespaces/apps/stacks/terraform.second.example.com:checkout/"
+	log := p.Data.(logPage)
+	if log.Raw != its+"runs/plan-8/log" || log.Timed != its+"runs/plan-8/log?timestamps=true" {
+		t.Errorf("the log is read at %q and %q", log.Raw, log.Timed)
+	}
+	if got := apiPath(v.Key(), "plan"); got != its+"plan" {
+		t.Errorf("the plan is read at %q", got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/query/situation"
 	"github.com/terrier-iac/terrier/internal/schedule"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -106,12 +107,18 @@ func (c *county) Deliveries(_ context.Context, scope access.Scope, q query.Notic
 type leftIn struct {
 	command.RetainedStacks
 	*county
+	formers command.Formers
+}
+
+func (l leftIn) For(formers command.Formers) command.RetainedStacks {
+	l.formers = formers
+	return l
 }
 
 func (l leftIn) List(_ context.Context, namespace string) ([]command.Retained, error) {
 	var out []command.Retained
 	for _, r := range l.left {
-		if namespace == "" || r.Namespace == namespace {
+		if (namespace == "" || r.Namespace == namespace) && (!r.Former || l.formers(r.Kind) == nil) {
 			out = append(out, r)
 		}
 	}
@@ -260,7 +267,7 @@ func (c *county) tenants() {
 	}
 	applied := planOf("plan-main-1", stack.Changes{Add: 12})
 	c.detail = query.TenantDetail{
-		Tenant: c.list.Items[1], Means: query.TenantSituation("ResourcesFailed"), Newest: 5, Behind: "its rollout has stopped: " + hostile,
+		Tenant: c.list.Items[1], Means: meaning.OfTenant("ResourcesFailed"), Newest: 5, Behind: "its rollout has stopped: " + hostile,
 		Row: query.RowInfo{Variables: []string{"uid", "host", "plan", hostile}, Secret: "terrier-row-globex-web"},
 		Objects: []query.TenantObject{
 			{ID: "ns", Kind: "ConfigMap", APIVersion: "v1", Namespace: "apps", Name: "globex-settings", State: query.ObjectReady, Once: true},
@@ -268,7 +275,7 @@ func (c *county) tenants() {
 			{ID: "queue", Kind: "Terraform", Namespace: "net", Name: "vpc", State: "Progressing", Reason: "NotReady", Message: "a plan waits", DependsOn: []string{"ns"}, Since: now.Add(-time.Hour),
 				Stack: &query.Stack{Namespace: "net", Name: "vpc", Pending: "plan-main-77", Plan: planOf("plan-main-77", stack.Changes{Change: 2}), Drift: &query.DriftInfo{Changes: stack.Changes{Change: 2}}}},
 			{ID: "web", Kind: "Deployment", State: query.ObjectPending, Reason: "DependencyNotReady", Message: "waits for queue", DependsOn: []string{"db", "queue"}, WaitsFor: []string{"queue"}},
-			{ID: hostile, Kind: hostile, Namespace: "apps", Name: hostile, State: "Failed", Reason: "ApplyFailed", Message: hostile + long, Means: query.TenantSituation("ApplyFailed"), DependsOn: []string{"web", "gone"}},
+			{ID: hostile, Kind: hostile, Namespace: "apps", Name: hostile, State: "Failed", Reason: "ApplyFailed", Message: hostile + long, Means: meaning.OfTenant("ApplyFailed"), DependsOn: []string{"web", "gone"}},
 			{ID: "dns", Kind: "Terraform", Namespace: "hidden", Name: "globex-zone", State: query.ObjectReady, Stack: &query.Stack{Namespace: "hidden", Name: "secret-stack", Message: "secret message"}},
 			{ID: "old", Kind: "Secret", Namespace: "apps", Name: "globex-old", State: query.ObjectRemoving, Reason: "RemovedFromTemplate"},
 		},
@@ -281,7 +288,7 @@ func (c *county) tenants() {
 func (c *county) estates() {
 	r := query.Registry{
 		Namespace: "apps", Name: "customers", Source: "postgresql db.internal:5432/crm, table customers", Interval: "1m", Created: now.Add(-900 * time.Hour),
-		Ready: "False", Reason: "TooManyDeletions", Message: hostile, Since: now.Add(-20 * time.Minute), Means: query.TenantSituation("TooManyDeletions"),
+		Ready: "False", Reason: "TooManyDeletions", Message: hostile, Since: now.Add(-20 * time.Minute), Means: meaning.OfTenant("TooManyDeletions"),
 		LastRead: now.Add(-20 * time.Minute), Rows: 1960, Active: 1902, Mark: "2026-03-14T15:00:00Z", Templates: 2, Desired: 1902, Kept: 7, ReadyNow: 1888, Failed: 4, Leaving: 3, RowErrors: 7,
 		FirstErrors: []query.RowError{{UID: hostile, Reason: "RowUIDInvalid", Message: hostile}, {Reason: "RowUIDMissing", Message: "the uid is NULL"}},
 		Blocked:     &query.BlockedSet{Reason: "TooManyDeletions", Message: "42 of 61 tenants would go at once", Since: now.Add(-20 * time.Minute), Count: 42, Tenants: []string{"acme-web", "globex-web", hostile}, Token: "b81f3c2d90"},
@@ -302,13 +309,13 @@ func (c *county) estates() {
 	t := query.Template{Namespace: "apps", Name: "web", Registry: "customers", Generation: 5, Valid: "False", Reason: "ValidationFailed", Message: hostile, Phase: query.RolloutFailed, Total: 1902, Ready: 1600}
 	c.templates = []query.Template{t, {Namespace: "apps", Name: "batch", Registry: "customers", Generation: 1, Valid: "True", Phase: query.RolloutComplete, Total: 12, Ready: 12}, {Namespace: "hidden", Name: "secret-template", Registry: "secret-registry"}}
 	c.template = query.TemplateDetail{
-		Template: t, Means: query.TenantSituation("ValidationFailed"), MaxSkew: 20, MaxFailures: 2, Deadline: 600, Account: "tenant-writer", Protected: true,
+		Template: t, Means: meaning.OfTenant("ValidationFailed"), MaxSkew: 20, MaxFailures: 2, Deadline: 600, Account: "tenant-writer", Protected: true,
 		Waves:     []query.WaveInfo{{Name: "canary", Which: "tier=canary"}, {Name: "tenth", Percent: 10}, {Name: hostile, Which: hostile}},
 		Resources: []query.TemplateObject{{ID: "ns", Group: "namespaces", Kind: "Namespace"}, {ID: hostile, Group: "manifests", Kind: hostile, DependsOn: []string{"ns", hostile}}},
 	}
 	c.rollout = query.Rollout{
 		Namespace: "apps", Template: "web", Registry: "customers", Phase: query.RolloutFailed, Target: 5, Good: 4, Total: 1902, Updated: 190, Updating: 3, Ready: 170, Failed: 3, Wave: "tenth", Waves: []string{"canary", "tenth", hostile},
-		Started: now.Add(-2 * time.Hour), Completed: now.Add(-time.Hour), Message: "3 tenants failed, and 2 may: " + hostile, Means: query.TenantSituation("RolloutFailed"),
+		Started: now.Add(-2 * time.Hour), Completed: now.Add(-time.Hour), Message: "3 tenants failed, and 2 may: " + hostile, Means: meaning.OfTenant("RolloutFailed"),
 		Generations: []query.Generation{{Number: 5, Tenants: 190, Ready: 170, Kept: true}, {Number: 4, Made: now.Add(-50 * time.Hour), Tenants: 1700, Ready: 1700, Kept: true}, {Number: 2, Tenants: 12}, {Number: 0, Tenants: 1}},
 		Holding:     []query.Tenant{c.list.Items[1], c.list.Items[2]},
 	}

@@ -41,7 +41,7 @@ type Backend struct {
 	Notices  query.Notices
 	Version  string
 
-	Retained command.RetainedStacks // retained resources of deleted stacks
+	Retained command.RetainedRecords // retained resources of deleted stacks
 
 	Tokens    Tokens        // for the registry; nil without one
 	Codes     *login.Codes  // of command lines that get tokens

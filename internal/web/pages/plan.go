@@ -236,7 +236,7 @@ func (p *planPage) chips(path string, at url.Values, counts map[plan.Action]int)
 
 // apiPath is the address of something of a stack in the JSON API.
 func apiPath(k query.Key, below ...string) string {
-	return ui.PathOf(slices.Concat([]string{"api", "v1", "namespaces", k.Namespace, "stacks", k.Name}, below)...)
+	return ui.PathOf(slices.Concat([]string{"api", "v1", "namespaces", k.Namespace, "stacks", k.Address()}, below)...)
 }
 
 // warningsOf are the warnings of the run that made a plan, if it is kept and the

@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/command"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
@@ -109,19 +110,23 @@ func waysOut(v *Visit, r command.Refusal) []link {
 	var out []link
 	parts := strings.Split(strings.Trim(v.Path, "/"), "/")
 	refused := len(parts) == 3 && r.Kind == fault.Denied // the visitor may not open the page of the stack
-	if len(parts) > 2 && parts[0] == "stacks" && (r.Kind != fault.Missing || stackRemains[r.Reason]) && !refused {
-		k := query.Key{Namespace: parts[1]}
+	isStack := len(parts) > 2 && parts[0] == "stacks"
+	var k query.Key
+	if isStack {
+		k.Namespace = parts[1]
 		k.Kind, k.Name = query.SplitAddress(parts[2])
+	}
+	if isStack && (r.Kind != fault.Missing || stackRemains[r.Reason]) && !refused {
 		if r.Reason == query.ReasonPlanChanged {
 			out = append(out, link{"View the pending plan", stackPath(k, "plan")})
 		}
 		out = append(out, link{"The stack " + k.String(), stackPath(k)})
 	}
-	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadAuditLog(parts[1]) {
-		out = append(out, link{"Audit log of the stack", ui.With("/audit", url.Values{"namespace": {parts[1]}, "stack": {parts[2]}}, "")})
+	if isStack && r.Reason == access.ReasonNotFound && v.mayReadAuditLog(k.Namespace) {
+		out = append(out, link{"Audit log of the stack", ui.With("/audit", url.Values{"namespace": {k.Namespace}, "stack": {k.Name}}, "")})
 	}
-	if len(parts) > 2 && parts[0] == "stacks" && r.Reason == access.ReasonNotFound && v.mayReadRetained(parts[1]) {
-		out = append(out, link{"Retained resources of the stack", ui.With("/retained", url.Values{"namespace": {parts[1]}, "name": {parts[2]}}, "")})
+	if isStack && r.Reason == access.ReasonNotFound && v.mayReadRetained(k.Namespace) {
+		out = append(out, link{"Retained resources of the stack", ui.With("/retained", url.Values{"namespace": {k.Namespace}, "name": {k.Name}}, "")})
 	}
 	if list, ok := lists[parts[0]]; ok {
 		out = append(out, list)
@@ -167,7 +172,7 @@ func listAddress(back string) string {
 
 // inBrowser is the situation of a stack with a next step for a browser instead of the
 // command line.
-func inBrowser(of query.Stack, s query.Situation) query.Situation {
+func inBrowser(of query.Stack, s meaning.Situation) meaning.Situation {
 	switch do, ok := doHere[stack.Reason(of.Phase)]; {
 	case of.Phase == string(stack.DriftFound) && of.Undecidable != "":
 		s.Do = "Review the drifted resources, and change the module to match. The plan cannot be approved: " + of.Undecidable + "."
@@ -187,6 +192,7 @@ var doHere = map[stack.Reason]string{
 	stack.StateTampered:      "Compare the versions under States and roll back to the last good one. To accept the stored state, choose Accept the stored state.",
 	stack.StateRegressed:     "Roll back to the newest version under States. To accept the stored state, choose Accept the stored state.",
 	stack.StateMissing:       "Move or restore the state, then choose Plan now. To continue with what is there on purpose, choose Accept the stored state under States and give a reason.",
+	stack.StateNotAdopted:    "To adopt it, annotate the stack with terrier.dev/adopt-state=true. To begin without it, change where the stack keeps its state. Of a stack that is deleted: to retain the resources, annotate it with terrier.dev/deletion=retain. To destroy them, run the command that the message names.",
 	stack.BreakGlassSession:  "Run commands and end the session under Break-glass session. The session also ends at its timeout.",
 	stack.LockedByOther:      "If the holder of the lock still runs, wait: Terrier retries automatically. If it does not, choose Unlock.",
 	stack.RetryLater:         "Correct the cause; see the log of the run. Terrier retries automatically. To retry now, choose Plan now.",
@@ -203,7 +209,7 @@ var doHere = map[stack.Reason]string{
 	stack.DriftFound:         "Review the drifted resources. Approve the plan to fix them, or change the module to match.",
 	stack.ReviewRefused:      "Review the plan and the message. Correct the module, or have the policy or the webhook corrected.",
 	stack.ApplyWithheld:      "Wait. If it cannot wait, and you may have the plan applied now, choose Apply outside of the windows. Otherwise have the owner of the policy change it.",
-	stack.StatusUnreadable:   "Restore status.terrier from a backup, or remove it. If you remove it, the controller takes over the stack from the rest of its status.",
+	stack.StatusUnreadable:   "Restore status.terrier from a backup, or remove it. If you remove it, the controller takes over the stack from the rest of its status. If the message names a record or a key, restore that, and keep status.terrier.",
 	stack.EngineMissing:      "Install an engine beside the terrier program or on PATH, or start the server with --engine.",
 }
 

@@ -94,15 +94,17 @@ func TestADeletedStackLeadsToTheAuditLog(t *testing.T) {
 	gone := command.Refusal{Error: "gone", Kind: fault.Missing, Reason: access.ReasonNotFound}
 	for name, tt := range map[string]struct {
 		auditLog query.AuditLog
+		address  string
 		may      bool
 		want     bool
 	}{
-		"with permission":    {pastAuditLog{}, true, true},
-		"without permission": {pastAuditLog{}, false, false},
-		"there is none":      {nil, true, false},
+		"with permission":    {pastAuditLog{}, "gone", true, true},
+		"of another kind":    {pastAuditLog{}, "terraform.second.example.com:gone", true, true},
+		"without permission": {pastAuditLog{}, "gone", false, false},
+		"there is none":      {nil, "gone", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := visitor(t, town(), "/stacks/apps/gone/runs")
+			v := visitor(t, town(), "/stacks/apps/"+tt.address+"/runs")
 			v.Backend.AuditLog = tt.auditLog
 			v.Can = func(a access.Request) bool {
 				return tt.may && a == access.Request{Verb: "list", Resource: access.ResourceAudit, Namespace: "apps"}

@@ -11,6 +11,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
 
@@ -54,14 +55,14 @@ type registryView struct {
 // rowErrorView is an invalid row, and the next step.
 type rowErrorView struct {
 	query.RowError
-	Means query.Situation
+	Means meaning.Situation
 }
 
 // blockedView are the deletions that a guard blocks, and the form that allows
 // exactly these.
 type blockedView struct {
 	query.BlockedSet
-	Means query.Situation
+	Means meaning.Situation
 	More  int    // tenants that are not named
 	To    string // the address of the form
 	Why   string // why it cannot be allowed here; empty if it can
@@ -83,7 +84,7 @@ func registryOf(v *Visit, d query.RegistryDetail) registryView {
 		TenantsHref: list, NotReady: list + "&state=" + notReady, LeavingHref: list + "&state=" + query.TenantLeaving,
 	}
 	for _, e := range d.FirstErrors {
-		view.Errors = append(view.Errors, rowErrorView{e, query.TenantSituation(e.Reason)})
+		view.Errors = append(view.Errors, rowErrorView{e, meaning.OfTenant(e.Reason)})
 	}
 	view.Unready = d.Reason != "" && d.Ready != "True" && (d.Registry.Blocked == nil || d.Registry.Blocked.Reason != d.Reason)
 	view.MoreErrors = d.RowErrors - len(d.FirstErrors)
@@ -93,7 +94,7 @@ func registryOf(v *Visit, d query.RegistryDetail) registryView {
 		refused = "You may not change this registry. Ask for the permission to patch tenantregistries in " + d.Namespace + "."
 	}
 	if b := d.Registry.Blocked; b != nil {
-		view.Blocked = &blockedView{BlockedSet: *b, Means: query.TenantSituation(b.Reason), More: b.Count - len(b.Tenants), To: path + "/allow", Why: refused}
+		view.Blocked = &blockedView{BlockedSet: *b, Means: meaning.OfTenant(b.Reason), More: b.Count - len(b.Tenants), To: path + "/allow", Why: refused}
 		switch {
 		case b.Allowed:
 			view.Blocked.Why = "These deletions were allowed. The next read begins them; they follow when the grace period ends."

@@ -29,12 +29,23 @@ func Retained(v *Visit) (Page, error) {
 		page.Data = retainedView{Now: v.Now, Empty: &ui.Empty{Title: "No records", Text: "This server does not record retained resources."}}
 		return page, nil
 	}
-	found, err := v.Backend.Retained.List(v.Context, "")
+	found, err := v.retained("list", access.ResourceStacks).List(v.Context, "")
 	if err != nil {
 		return page, err
 	}
 	page.Data = retainedOf(v, found)
 	return page, nil
+}
+
+// retained are the records of deleted stacks that the visitor may have by a permission: in all
+// namespaces it is one to the records of former namespaces, too.
+func (v *Visit) retained(verb string, r access.Resource) command.RetainedStacks {
+	return v.Backend.Retained.For(func(kind string) error {
+		if v.Can(ofStack(verb, r, query.Key{Kind: kind})) {
+			return nil
+		}
+		return fault.New(fault.Denied, access.ReasonAccessDenied, errors.New("the record is of a former namespace"))
+	})
 }
 
 // retainedView is what the page shows.
@@ -96,7 +107,7 @@ func retainedOf(v *Visit, found []command.Retained) retainedView {
 	default:
 		d.Empty = &ui.Empty{
 			Title:   "No retained resources",
-			Text:    "No deleted stack has retained resources in the namespaces whose stacks you may list, and no apply forgot any. Records expire 30 days after the deletion. To keep the resources of a stack, annotate the stack before you delete it:",
+			Text:    "No deleted stack has retained resources in the namespaces whose stacks you may list, and no apply forgot any. Records expire 30 days after the deletion. If a namespace was deleted and created again, the records of the former one are shown to users who may list the stacks of all namespaces. To keep the resources of a stack, annotate the stack before you delete it:",
 			Command: "kubectl annotate terraforms.infra.contrib.fluxcd.io NAME -n NAMESPACE terrier.dev/deletion=retain",
 		}
 	}
@@ -123,14 +134,23 @@ func (d *retainedView) fill(v *Visit, shown []command.Retained) {
 				row.Again = stackPath(r.Key())
 			}
 		}
-		if r.Kept && reads(r.Key()) {
+		if r.Kept && mayHave(v, r, "get", access.ResourceState, reads) {
 			row.File = ui.With(retainedPath(r.Key(), "state"), nil, "uid", r.UID)
 		}
-		if forgets(r.Key()) {
+		if mayHave(v, r, "delete", access.ResourceStacks, forgets) {
 			row.Forget = retainedPath(r.Key(), "forget")
 		}
 		d.Rows = append(d.Rows, row)
 	}
+}
+
+// mayHave reports whether the visitor has a permission to a record, where here says so for
+// those of the namespaces that there are.
+func mayHave(v *Visit, r command.Retained, verb string, res access.Resource, here func(query.Key) bool) bool {
+	if r.Former {
+		return v.Can(ofStack(verb, res, query.Key{Kind: r.Kind}))
+	}
+	return here(r.Key())
 }
 
 func retainedPath(k query.Key, what string) string {
@@ -179,7 +199,7 @@ func ForgetRetained(v *Visit) (Done, error) {
 	}
 	v.Backend.forgetting.Lock()
 	defer v.Backend.forgetting.Unlock()
-	found, err := v.Backend.Retained.List(v.Context, v.Key().Namespace)
+	found, err := v.retained("delete", access.ResourceStacks).List(v.Context, v.Key().Namespace)
 	if err != nil {
 		return Done{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
 	"github.com/terrier-iac/terrier/internal/access"
@@ -62,6 +63,35 @@ func TestWhatStacksLeftIsOfferedByRight(t *testing.T) {
 			}
 			if !slices.Equal(files, tt.files) || !slices.Equal(forget, tt.forget) {
 				t.Errorf("states %q and forms %q, want %q and %q", files, forget, tt.files, tt.forget)
+			}
+		})
+	}
+}
+
+// What a stack left whose namespace was deleted is shown, and offered, for permissions in all
+// namespaces. Those in a namespace of that name count for nothing.
+func TestWhatFormerNamespacesLeft(t *testing.T) {
+	here := []string{"list stacks apps/", "get stacks/state apps/", "delete stacks apps/"}
+	for name, tt := range map[string]struct {
+		rights             []string
+		row, state, forget bool
+	}{
+		"in the namespace": {here, false, false, false},
+		"lists all":        {append(here, "list stacks /"), true, false, false},
+		"reads all":        {append(here, "list stacks /", "get stacks/state /"), true, true, false},
+		"deletes all":      {append(here, "list stacks /", "delete stacks /"), true, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := shire()
+			c.left = []command.Retained{{Namespace: "apps", Name: "ledger", UID: "u9", Former: true, Kept: true, Why: "w"}}
+			d := screen(t, c, "/retained", Retained, may(tt.rights...))
+			if got := strings.Contains(d.text(), "its namespace was deleted"); got != tt.row || strings.Contains(d.text(), "ledger") != tt.row {
+				t.Errorf("it is shown: %v, want %v", got, tt.row)
+			}
+			state := slices.ContainsFunc(d.all(is(atom.A)), func(n *html.Node) bool { return strings.HasPrefix(attr(n, "href"), "/retained/apps/ledger/state") })
+			forget := slices.ContainsFunc(d.all(is(atom.Form)), func(n *html.Node) bool { return attr(n, "action") == "/retained/apps/ledger/forget" })
+			if state != tt.state || forget != tt.forget {
+				t.Errorf("its state is offered: %v, and to forget it: %v; want %v and %v", state, forget, tt.state, tt.forget)
 			}
 		})
 	}

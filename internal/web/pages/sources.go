@@ -170,7 +170,7 @@ var sourceMeans = map[string]struct{ Means, Do string }{
 	"ReferenceInvalid":                {"The reference in ref does not exist.", "Correct the branch, tag, semver or commit."},
 	"ArtifactFailed":                  {"The fetched content could not be packed.", "See the message. Usually a link leads out of the tree, or the content is too large."},
 	"StorageOperationFailed":          {"The fetched content could not be stored.", "Check that the data directory has free space."},
-	"AddressDenied":                   {"The address is local to this machine or to its network, and Terrier does not connect to it.", "If the address is correct, ask the operator to set --allow-host HOST:PORT."},
+	"AddressDenied":                   {"The address is local to this machine or to its network, or the operator refuses it, and Terrier does not connect to it.", "If the address is correct, ask the operator to set --allow-host HOST:PORT."},
 	"InsecureConnectionsDisallowed":   {"The address is unencrypted.", "Use https, or ask the operator to set --allow-plain-http."},
 	"AnswerTooLarge":                  {"The source is larger than the limit.", "Exclude files that modules do not need, with .sourceignore or spec.ignore."},
 	"RedirectDenied":                  {"The server redirects to another address, and Terrier does not follow it.", "Set spec.url to the final address."},

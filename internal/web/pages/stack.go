@@ -10,6 +10,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/fault"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/query/steps"
 	"github.com/terrier-iac/terrier/internal/stack"
 	"github.com/terrier-iac/terrier/internal/web/ui"
@@ -80,7 +81,7 @@ func stackPage(v *Visit, template, tab string, data any) Page {
 // overview is the first tab of a stack.
 type overview struct {
 	Head            stackHead
-	Means           query.Situation
+	Means           meaning.Situation
 	Message         string
 	Whole           string // the error, or the message, where Message has only a part of it
 	Failed          bool

@@ -168,7 +168,7 @@ func headNotes(s query.Stack) []headNote {
 		out = append(out, n)
 	}
 	if g := s.Untracked; g != nil {
-		out = append(out, headNote{ui.ToneBad, "alert", fmt.Sprintf("The apply %s was interrupted: %s may exist.", g.Run, query.Count(len(g.Objects), "untracked resource")), "To import them, choose Repair."})
+		out = append(out, headNote{ui.ToneBad, "alert", fmt.Sprintf("The apply %s was interrupted: %s may exist.", g.Run, query.Count(g.Count(), "untracked resource")), "To import them, choose Repair."})
 	}
 	if f := s.FailingCheckBlocks; f != nil {
 		out = append(out, headNote{ui.ToneWarn, "alert", ui.Visible(ui.Cut(1000, f.String())) + ".", "A check block never prevents an apply."})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrier-iac/terrier/internal/access"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/tenant"
 	"github.com/terrier-iac/terrier/internal/web/ui"
 )
@@ -74,7 +75,7 @@ type alarmView struct {
 	query.Alarm
 	Href  string
 	Word  string // of the kind
-	Means query.Situation
+	Means meaning.Situation
 }
 
 // stateChip is a state with its count, and a filter of the list.
@@ -235,7 +236,7 @@ func (d *tenantsView) alarms(v *Visit, list []query.Alarm) {
 	in := namespacesIn(list, func(a *query.Alarm) string { return a.Namespace })
 	registries, templates := sightOf(v, access.ResourceRegistries, in), sightOf(v, access.ResourceTemplates, in)
 	for _, a := range list {
-		view := alarmView{Alarm: a, Word: "Registry", Means: query.TenantSituation(a.Reason), Href: registryPath(query.Key{Namespace: a.Namespace, Name: a.Name})}
+		view := alarmView{Alarm: a, Word: "Registry", Means: meaning.OfTenant(a.Reason), Href: registryPath(query.Key{Namespace: a.Namespace, Name: a.Name})}
 		sees := registries
 		if a.Kind == query.KindTemplate {
 			view.Word, view.Href, sees = "Template", templatePath(query.Key{Namespace: a.Namespace, Name: a.Name}), templates

@@ -18,6 +18,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/plan"
 	"github.com/terrier-iac/terrier/internal/plan/usage"
 	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 	"github.com/terrier-iac/terrier/internal/query/steps"
 	"github.com/terrier-iac/terrier/internal/runner"
 	"github.com/terrier-iac/terrier/internal/stack"
@@ -134,8 +135,8 @@ func (e *estate) NextCheck(context.Context, query.Key) (query.DriftCheck, error)
 
 func (e *estate) Explain(ctx context.Context, k query.Key) (query.Explanation, error) {
 	s, err := e.Get(ctx, k)
-	x := query.Explanation{Stack: s, Means: query.Explained(stack.Reason(s.Phase), stack.Words{}), Facts: []string{"the webhooks did not let the plan pass", hostile}}
-	for _, r := range query.Rules() {
+	x := query.Explanation{Stack: s, Means: meaning.Of(stack.Reason(s.Phase), stack.Words{}), Facts: []string{"the webhooks did not let the plan pass", hostile}}
+	for _, r := range meaning.Rules() {
 		x.Rules = append(x.Rules, query.RuleOutcome{Rule: r.Rule, Does: r.Does, Fires: r.Rule == s.Rule})
 	}
 	x.Prerequisites, x.Steps = e.prerequisites, e.steps
@@ -335,7 +336,7 @@ func town() *estate {
 	pending := func(r *query.Row) {
 		r.Phase, r.Message, r.Pending = string(stack.AwaitingApproval), "a plan waits: 2 to add, 1 to change, 1 to destroy", "plan-main-4f1c9ab2d7"
 		r.Plan = planOf(r.Pending, stack.Changes{Add: 2, Change: 1, Destroy: 1})
-		r.Delta, r.WaitingFor, r.Rule = &r.Plan.Changes, "an approval", query.Rules()[20].Rule
+		r.Delta, r.WaitingFor, r.Rule = &r.Plan.Changes, "an approval", meaning.Rules()[20].Rule
 	}
 	e := &estate{rows: []query.Row{
 		row("apps", "checkout", query.StatusPending, pending),
@@ -417,7 +418,7 @@ func town() *estate {
 	e.inputs = []query.InputInfo{{Name: "region", Kind: query.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`"eu-west-1"`)}, {Name: "tags", Kind: query.InputVariable, Origin: "spec.vars", Value: json.RawMessage(`{"a":"</pre><script>alert(1)</script>"}`)}, {Name: hostile, Kind: query.InputEnvironment, Origin: "Secret cloud key TOKEN", Sensitive: true, Missing: true}}
 	e.outputs = []query.Output{{Name: "vpc_id", Value: json.RawMessage(`"vpc-123"`)}, {Name: "password", Sensitive: true}, {Name: "zones", Value: json.RawMessage(`["a","` + `<b>"]`)}}
 	e.moments = []query.Moment{
-		{At: now.Add(-time.Minute), Kind: query.MomentDecision, Title: "Awaiting approval", Text: "a plan waits", Rule: query.Rules()[20].Rule},
+		{At: now.Add(-time.Minute), Kind: query.MomentDecision, Title: "Awaiting approval", Text: "a plan waits", Rule: meaning.Rules()[20].Rule},
 		{At: now.Add(-40 * time.Minute), Kind: query.MomentRun, Title: "plan plan-1", Run: "plan-1", Outcome: stack.Succeeded, Took: 14 * time.Second},
 		{At: now.Add(-50 * time.Minute), Kind: query.MomentRun, Title: "apply apply-7", Run: "apply-7", Outcome: stack.Failed, Took: 10 * time.Minute, Text: hostile, Bad: true},
 		{At: now.Add(-55 * time.Minute), Kind: query.MomentEvent, Title: hostile, Text: long, Count: 4},

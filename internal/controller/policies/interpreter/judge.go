@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +26,7 @@ import (
 	"github.com/terrier-iac/terrier/internal/review"
 	"github.com/terrier-iac/terrier/internal/review/rego/worker"
 	"github.com/terrier-iac/terrier/internal/stack"
+	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
 // Judge implements policies.Programs.
@@ -118,7 +121,7 @@ func (p *Programs) facts(ctx context.Context, q policies.Question) (document.Fac
 			Kind: d.Kind().Kind, Namespace: s.Namespace, Name: s.Name, Labels: s.Labels, Annotations: s.Annotations,
 			Environment: s.Environment, Tenant: s.Tenant, Mode: string(st.Spec.Mode), Workspace: st.Configuration.Workspace, Path: st.Configuration.Path,
 		},
-		Tenant:    p.tenant(ctx, obj),
+		Tenant:    p.tenant(ctx, d.Kind(), obj),
 		Run:       document.Run{Kind: string(stack.PlanRun), Deletion: obj.GetDeletionTimestamp() != nil},
 		Requester: requesterOf(obj),
 		Previous:  previousOf(st.Status),
@@ -176,29 +179,36 @@ func requesterOf(obj client.Object) string {
 const (
 	tenantName      = "kubernetes-tenants.org/tenant"
 	tenantNamespace = "kubernetes-tenants.org/tenant-namespace"
-	tenantID        = "terrier.dev/tenant-id"
 	tenantWholeName = "terrier.dev/tenant" // an annotation, where the name is too long for a label
 )
 
-// tenant is the Tenant that the stack was made for, nil if there is none. What cannot be
-// found of it is left out.
-func (p *Programs) tenant(ctx context.Context, obj client.Object) *document.Tenant {
+// tenant is the Tenant that the stack was made for, nil if there is none. Users may write the
+// labels of a stack as they like, so that only the status of the Tenant proves it: the object is
+// there before it is made.
+func (p *Programs) tenant(ctx context.Context, kind schema.GroupVersionKind, obj client.Object) *document.Tenant {
 	l := obj.GetLabels()
 	key := types.NamespacedName{Namespace: cmp.Or(l[tenantNamespace], obj.GetNamespace()), Name: cmp.Or(obj.GetAnnotations()[tenantWholeName], l[tenantName])}
 	if key.Name == "" {
 		return nil
 	}
-	out := &document.Tenant{Name: key.Name, ID: l[tenantID]}
 	var t tenantsv1.Tenant
-	if p.reader.Get(ctx, key, &t) != nil {
-		return out
+	if p.reader.Get(ctx, key, &t) != nil || !has(t.Status, kind, obj) {
+		return nil
 	}
-	out.Template, out.Labels = t.Spec.TemplateRef, t.Labels
+	out := &document.Tenant{Name: key.Name, ID: tenant.Label(t.Spec.UID), Template: t.Spec.TemplateRef, Labels: t.Labels}
 	var template tenantsv1.TenantTemplate
 	if p.reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: t.Spec.TemplateRef}, &template) == nil {
 		out.Registry = template.Spec.RegistryID
 	}
 	return out
+}
+
+// has reports whether a tenant has an object, also by what Tenant Operator has written.
+func has(s tenantsv1.TenantStatus, kind schema.GroupVersionKind, obj client.Object) bool {
+	applied := kind.Kind + "/" + obj.GetNamespace() + "/" + obj.GetName() + "@"
+	return slices.ContainsFunc(s.Inventory, func(i tenantsv1.InventoryItem) bool {
+		return i.Group == kind.Group && i.Kind == kind.Kind && i.Namespace == obj.GetNamespace() && i.Name == obj.GetName()
+	}) || slices.ContainsFunc(s.AppliedResources, func(text string) bool { return strings.HasPrefix(text, applied) })
 }
 
 func previousOf(m stack.Status) *document.Previous {

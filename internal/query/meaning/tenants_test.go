@@ -1,4 +1,4 @@
-package query_test
+package meaning_test
 
 import (
 	"go/ast"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrier-iac/terrier/internal/query"
+	"github.com/terrier-iac/terrier/internal/query/meaning"
 )
 
 // Whatever reason a registry, a row, a template, a tenant or an object of one
@@ -18,11 +18,11 @@ func TestEveryReasonOfTenantsIsExplained(t *testing.T) {
 	reason := regexp.MustCompile(`^[A-Z][a-z]+([A-Z][A-Za-z]+)*$`)
 	count := 0
 	for file, chosen := range map[string]func(name string) bool{
-		"../tenant/life.go":                        func(name string) bool { return true },
-		"../tenant/guard.go":                       func(string) bool { return true },
-		"../tenant/rows.go":                        func(name string) bool { return strings.HasPrefix(name, "Row") },
-		"../controller/tenants/registry_report.go": func(name string) bool { return strings.HasPrefix(name, "reason") },
-		"../controller/tenants/template_report.go": func(name string) bool { return strings.HasPrefix(name, "reason") },
+		"../../tenant/life.go":                        func(name string) bool { return true },
+		"../../tenant/guard.go":                       func(string) bool { return true },
+		"../../tenant/rows.go":                        func(name string) bool { return strings.HasPrefix(name, "Row") },
+		"../../controller/tenants/registry_report.go": func(name string) bool { return strings.HasPrefix(name, "reason") },
+		"../../controller/tenants/template_report.go": func(name string) bool { return strings.HasPrefix(name, "reason") },
 	} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 		if err != nil {
@@ -47,7 +47,7 @@ func TestEveryReasonOfTenantsIsExplained(t *testing.T) {
 					continue
 				}
 				count++
-				if query.TenantSituation(text).Means == "" {
+				if meaning.OfTenant(text).Means == "" {
 					t.Errorf("%s (%s) is not explained", text, file)
 				}
 			}
@@ -56,7 +56,7 @@ func TestEveryReasonOfTenantsIsExplained(t *testing.T) {
 	if count < 40 {
 		t.Errorf("only %d reasons were found", count)
 	}
-	for _, words := range query.AllTenantReasons() {
+	for _, words := range meaning.TenantReasons() {
 		for name, s := range words.Of {
 			if s.Means == "" || !strings.HasSuffix(s.Means, ".") {
 				t.Errorf("%s means %q, want a sentence", name, s.Means)

@@ -1,29 +1,27 @@
-package query
+package meaning
 
-import (
-	"github.com/terrier-iac/terrier/internal/stack"
-)
+import "github.com/terrier-iac/terrier/internal/stack"
 
-// RuleText says of one rule what it does and why it is there.
-type RuleText struct {
+// Rule says of one rule what it does and why it is there.
+type Rule struct {
 	Rule    string
-	Does    string         // what follows from it, as actionText says it
+	Does    string         // what follows from it, as Action says it
 	Reasons []stack.Reason // that it shows; nil if it keeps the one before
 	Why     string
 }
 
 // Rules are the texts of all rules, in the order in which they are tried. Each names fields
 // by marks, which stack.Words.In replaces. A test compares them with what the rules do.
-func Rules() []RuleText { return rules }
+func Rules() []Rule { return rules }
 
-var rules = []RuleText{
+var rules = []Rule{
 	{
 		"nothing is decided while the status cannot be read", "wait", []stack.Reason{stack.StatusUnreadable},
 		"Without its status, a stack would lose the resources that exist.",
 	},
 	{
 		"a run that ended is taken over before anything else", "wait", []stack.Reason{stack.StateFailed, stack.StartFailed},
-		"Terrier first stores its state and its records and frees its lock. Until then the run is kept.",
+		"Terrier first stores its state and its records and frees its lock. Until then the run is kept. A run that Terrier cannot read may be running, and nothing begins before Terrier can read it.",
 	},
 	{
 		"an action that was not possible is tried again after a pause", "wait", blockedBy,
@@ -75,7 +73,7 @@ var rules = []RuleText{
 	},
 	{
 		"a destroy breaks a state lock that may be broken", "plan or destroy", []stack.Reason{stack.Unlocking},
-		"A user allowed it for this lock, as with terrier force-unlock, or for any lock. A destroy that a user or a policy has a say in is planned first.",
+		"A user allowed it for this lock, as with terrier force-unlock STACK --lock-id ID, or for any lock. A destroy that a user or a policy has a say in is planned first.",
 	},
 	{
 		"a destroy that does not find the last known state is held", "wait", []stack.Reason{stack.StateMissing},
@@ -155,7 +153,7 @@ var rules = []RuleText{
 	},
 	{
 		"a preview of a destroy is made on request", "preview", []stack.Reason{stack.Previewing},
-		"A user requested it with terrier plan --destroy. It changes nothing else.",
+		"A user requested it with terrier plan STACK --destroy. It changes nothing else.",
 	},
 	{
 		"a stack is rolled back on request", "roll back", []stack.Reason{stack.Planning},
@@ -171,7 +169,7 @@ var rules = []RuleText{
 	},
 	{
 		"a state lock that may be broken is broken", "plan, or run the script", []stack.Reason{stack.Unlocking},
-		"A user allowed it for this lock, as with terrier force-unlock, or for any lock. No lock is broken twice; one that the engine could not break is tried again after the pause.",
+		"A user allowed it for this lock, as with terrier force-unlock STACK --lock-id ID, or for any lock. No lock is broken twice; one that the engine could not break is tried again after the pause.",
 	},
 	{
 		"a stack whose place has not the last known state is held", "wait", []stack.Reason{stack.StateMissing},
@@ -326,8 +324,8 @@ var (
 	}
 )
 
-// actionText is an action, as RuleText.Does has it.
-func actionText(a stack.Action) string {
+// Action is an action in words, as Rule.Does has them.
+func Action(a stack.Action) string {
 	switch a := a.(type) {
 	case stack.Wait:
 		return "wait"
@@ -362,6 +360,6 @@ func actionText(a stack.Action) string {
 	case stack.Finish:
 		return "release the object"
 	default:
-		panic("query: an action without a text") // the set is closed
+		panic("meaning: an action without a text") // the set is closed
 	}
 }

@@ -1,4 +1,4 @@
-package query
+package meaning
 
 import (
 	"slices"
@@ -7,9 +7,9 @@ import (
 	"github.com/terrier-iac/terrier/internal/tenant"
 )
 
-// TenantSituation explains a reason of a registry, a template, a tenant or one of
+// OfTenant explains a reason of a registry, a template, a tenant or one of
 // its objects; the zero Situation of an unknown one.
-func TenantSituation(reason string) Situation {
+func OfTenant(reason string) Situation {
 	for _, words := range tenantWords {
 		if s, ok := words.Of[reason]; ok {
 			return s
@@ -18,16 +18,19 @@ func TenantSituation(reason string) Situation {
 	return Situation{}
 }
 
-// TenantReasons are the reasons of one kind of thing.
-type TenantReasons struct {
+// Reasons are the reasons of one kind of thing.
+type Reasons struct {
 	What string
 	Of   map[string]Situation
 }
 
-// AllTenantReasons are all reasons that are explained.
-func AllTenantReasons() []TenantReasons { return slices.Clone(tenantWords) }
+// TenantNew is the reason of a tenant that was not reconciled yet.
+const TenantNew = "New"
 
-var tenantWords = []TenantReasons{
+// TenantReasons are all reasons of tenants, registries, rows and templates that are explained.
+func TenantReasons() []Reasons { return slices.Clone(tenantWords) }
+
+var tenantWords = []Reasons{
 	{"A tenant", ofTenants},
 	{"An object of a tenant", ofObjects},
 	{"A registry", ofRegistries},
@@ -48,6 +51,7 @@ var ofTenants = map[string]Situation{
 	tenant.SortError:               {"The objects have no order of creation. Terrier touches no object.", "Correct dependIds of the template."},
 	"Deleting":                     {"The tenant is being deleted: Terrier deletes its objects from the last to the first, each after its dependants.", ""},
 	tenant.DeletionProtected:       {"The tenant is being deleted, and deletion protection keeps it.", "To delete it, remove the annotation terrier.dev/deletion-protection from the Tenant, or deletionProtection from its template."},
+	"ReconcileFailed":              {"Passes over the object end early, so that its status does not change; the message has the error. Everything stays as it is.", "See the message. Terrier retries by itself; if it lasts, the log of the controller has each attempt."},
 	"RowMissing":                   {"The Secret with the row of this tenant is missing.", "The next sync of the registry restores it: terrier rows REGISTRY --now."},
 }
 
@@ -72,6 +76,9 @@ var ofObjects = map[string]Situation{
 	tenant.WaitsForDependents:   {"Terrier deletes the object after its dependants.", ""},
 	tenant.WaitsForFinalizers:   {"The object is being deleted, and waits for its finalizers: a stack destroys its resources first.", "See the object; of a stack: terrier explain STACK."},
 	tenant.CleanupFailed:        {"Terrier could not delete the object, and retries the deletion.", "See the message."},
+	tenant.AccountInvalid:       {"serviceAccountName is no name that a ServiceAccount can have. Terrier touches no object.", "Correct spec.serviceAccountName of the template; of a Tenant that is being deleted, its own."},
+	tenant.Unavailable:          {"The API server, or the aggregated API of the kind, does not answer. Terrier leaves the object as it is, retries it after increasing pauses, and goes on with the others.", "See the message, and kubectl get apiservices."},
+	tenant.InventoryFull:        {"The list of the objects of the tenant, status.inventory, has no room for this object, so that Terrier does not create it: the Tenant would be larger than the API server stores.", "Split the template into several, or move long texts out of it."},
 	tenant.CannotBeRead:         {"Terrier could not read the object, and leaves it as it is.", "See the message: mostly a role is missing."},
 }
 
